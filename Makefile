@@ -1,0 +1,74 @@
+# The commands a person types. Everything is done by CMake underneath (see CMakePresets.json); each
+# target installs what it is missing, builds its preset in build/<preset>, and runs one script.
+#
+#   make test V=1       show every line of the build and of the tests
+#   make test CC=clang  another compiler (for a build directory that does not exist yet)
+#   make test JOBS=4    how many things to do at once (default: one for each processor)
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+V ?=
+JOBS ?=
+export V JOBS
+ifneq ($(origin CC),default)
+export CC
+endif
+
+.PHONY: build demo test bench soak lint format install uninstall clean help
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+build:
+	@scripts/setup build
+	@scripts/build release
+
+demo:
+	@scripts/setup demo
+	@scripts/build release
+	@if [ -x scripts/demo ]; then HOLDFAST="$(CURDIR)/build/release/bin/holdfast" scripts/demo; \
+	else echo "There is no scripts/demo yet; the tool is build/release/bin/holdfast."; fi
+
+test:
+	@scripts/setup test
+	@scripts/test
+
+bench:
+	@scripts/setup bench
+	@scripts/build release -DHF_BENCH=ON
+	@if [ -x bench/run ]; then HF_BENCH_BIN="$(CURDIR)/build/release/bin" bench/run; \
+	else echo "There is no bench/run yet."; fi
+
+soak:
+	@scripts/setup test
+	@scripts/test soak
+
+lint:
+	@scripts/setup lint
+	@scripts/lint
+
+format:
+	@scripts/setup format
+	@scripts/lint --fix-format
+
+install:
+	@scripts/setup build
+	@scripts/build release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
+	@DESTDIR="$(DESTDIR)" cmake --install build/release
+
+uninstall:
+	@cmake -DMANIFEST="$(CURDIR)/build/release/install_manifest.txt" -DDESTDIR="$(DESTDIR)" \
+	    -P cmake/uninstall.cmake
+
+clean:
+	rm -rf build
+
+help:
+	@echo "make demo       show what holdfast is for, in under a minute"
+	@echo "make test       the whole suite: plain, then a chosen list under ASan+UBSan and TSan"
+	@echo "make build      the library and the tool, in build/release (also just: make)"
+	@echo "make install    PREFIX=/usr/local DESTDIR= ; make uninstall undoes it"
+	@echo "make bench      the benchmarks"
+	@echo "make soak       every test at full size (hours)"
+	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, clang-format"
+	@echo "make format     clang-format on everything"
+	@echo "make clean      remove build/"

@@ -1,0 +1,30 @@
+# What `make install` puts where: both libraries, the header, the tool, the manual pages, and what
+# pkg-config and find_package(holdfast) read.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
+
+install(TARGETS holdfast holdfast_static EXPORT holdfast
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/holdfast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+if(TARGET holdfast_cli)
+  install(TARGETS holdfast_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+file(GLOB pages CONFIGURE_DEPENDS man/*.[1-8])
+foreach(page IN LISTS pages)
+  string(REGEX MATCH "[1-8]$" section ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
+
+configure_file(cmake/holdfast.pc.in holdfast.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(EXPORT holdfast NAMESPACE holdfast:: DESTINATION ${package_dir} FILE holdfastTargets.cmake)
+configure_package_config_file(cmake/holdfastConfig.cmake.in holdfastConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(holdfastConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfastConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/holdfastConfigVersion.cmake
+        DESTINATION ${package_dir})

@@ -1,0 +1,33 @@
+# Run with cmake -P: IN (a script), INCLUDED (what its first line includes, or empty), NAME (the stem of
+# the C name), OUT (the whole script is written there, and as C to OUT.c).
+cmake_minimum_required(VERSION 3.25)
+
+file(READ ${IN} text)
+if(INCLUDED)
+  file(READ ${INCLUDED} prelude)
+  if(NOT prelude MATCHES "\n$")
+    string(APPEND prelude "\n")
+  endif()
+  string(FIND "${text}" "\n" end)
+  math(EXPR end "${end} + 1")
+  string(SUBSTRING "${text}" ${end} -1 rest)
+  set(text "${prelude}${rest}")
+endif()
+file(WRITE ${OUT} "${text}")
+
+# From here on bytes only: hexadecimal digits survive CMake's quoting whatever the script contains.
+file(SHA1 ${OUT} sha1)
+file(READ ${OUT} hex HEX)
+string(LENGTH "${hex}" len)
+math(EXPR len "${len} / 2")
+string(REGEX REPLACE "(................................)" "\\1\n" rows "${hex}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${rows}")
+file(WRITE ${OUT}.c
+"/* Generated from ${NAME}.lua; do not edit. */
+#include \"redis/script.h\"
+
+static const char body[] = {
+${bytes}0};
+const struct hfi_script hfi_script_${NAME} = {
+    .name = \"${NAME}\", .body = body, .len = ${len}, .sha1 = \"${sha1}\"};
+")
