@@ -1,0 +1,427 @@
+/*
+ * holdfast: distributed locks over the Redis or Valkey you already run.
+ *
+ * This header is the manual. A first lock:
+ *
+ *     hf_client *client;
+ *     hf_lock *lock;
+ *     int err = hf_open("redis://localhost", NULL, &client);
+ *     if (err == HF_OK) err = hf_lock_new(client, "nightly-report", &lock);
+ *     if (err == HF_OK) err = hf_lock_acquire(lock);
+ *     if (err == HF_OK) {
+ *         ...                                  // only one process gets here
+ *         err = hf_lock_release(lock);         // HF_ELOST: it was not ours to the end
+ *     }
+ *
+ * Words
+ *   client   one connection set, one uuid, one watchdog. Thread-safe; one per process is enough.
+ *   lock     a cheap handle on a named lock. Many handles, also of one client, may name the same lock.
+ *   owner    who holds: the client's uuid and a number. By default each thread has its own number; it
+ *            is never used again after the thread's end. A caller may pass its own number instead.
+ *   hold     one owner's possession of one lock, with a count: acquire nests, release un-nests.
+ *   lease    how long the server keeps the lock without hearing from us. Either fixed, or the
+ *            watchdog's: renewed every third of it until the hold ends.
+ *   lost     a hold that ended without our release: it expired, was deleted or was broken.
+ *
+ * Rules for every function
+ *   - Result: HF_OK (0) or a negative HF_E... code; hf_last_error() has the details for this thread.
+ *     Outputs (`ret_...`) are written on success only, unless a function says otherwise.
+ *   - Threads: any thread may call any function on any handle, but for the notes on callbacks below.
+ *     Freeing a handle while another thread still uses it is the caller's bug.
+ *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up, 0 is one
+ *     attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
+ *   - Blocking: a call blocks at most for the wait it was given plus one exchange with the server
+ *     (`cmd_timeout_ms`). Waiting for ever still ends with HF_EUNREACH when no server has answered
+ *     for `connect_timeout_ms`.
+ *   - Callbacks run on the client's dispatch thread, or inside hf_dispatch() with HF_MANUAL_DISPATCH;
+ *     never under a lock of ours. Inside one, `_start` functions are welcome; synchronous verbs,
+ *     hf_op_wait() and hf_close() return HF_EDEADLK.
+ *   - fork: in a child every call fails with HF_EFORKED; hf_close() there only closes descriptors.
+ *     The parent's locks are not touched. A child opens a client of its own.
+ *   - The library never prints, exits, installs signal handlers or raises SIGPIPE.
+ */
+#ifndef HOLDFAST_HOLDFAST_H
+#define HOLDFAST_HOLDFAST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HF_API __attribute__((visibility("default")))
+#else
+#define HF_API
+#endif
+
+#define HF_VERSION_MAJOR 0
+#define HF_VERSION_MINOR 1
+#define HF_VERSION_PATCH 0
+#define HF_VERSION_NUM (HF_VERSION_MAJOR * 10000 + HF_VERSION_MINOR * 100 + HF_VERSION_PATCH)
+
+/* The version of the library that is linked, as "0.1.0" and as HF_VERSION_NUM. */
+HF_API const char *hf_version(void);
+HF_API int hf_version_num(void);
+
+/* ---- Errors ------------------------------------------------------------------------------------ */
+
+/* X(name, number, what it means) */
+#define HF_ERRORS(X)                                                                               \
+    X(HF_EBUSY, -1, "another owner holds the lock")                                                \
+    X(HF_ETIMEDOUT, -2, "the wait ended before the lock was free")                                 \
+    X(HF_ENOTOWNER, -3, "this owner does not hold the lock")                                       \
+    X(HF_ELOST, -4, "the hold ended before it was released")                                       \
+    X(HF_EUNKNOWN, -5, "the server did not answer; the command may or may not have run")           \
+    X(HF_ECANCELED, -6, "the wait was cancelled")                                                  \
+    X(HF_ECLOSED, -7, "the client is closed")                                                      \
+    X(HF_EFORKED, -8, "this client belongs to the parent process")                                 \
+    X(HF_EDEADLK, -9, "the call would wait for itself")                                            \
+    X(HF_EWRONGTYPE, -10, "the name is in use for something else")                                 \
+    X(HF_EPERM, -11, "the server refused: password, user or access list")                          \
+    X(HF_EUNREACH, -12, "the server cannot be reached")                                            \
+    X(HF_ENOQUORUM, -13, "too few servers granted the lock")                                       \
+    X(HF_ENOREPLICA, -14, "too few replicas confirmed")                                            \
+    X(HF_ENOMEM, -15, "out of memory")                                                             \
+    X(HF_EPROTO, -16, "the server sent something that is no valid answer")                         \
+    X(HF_EINVAL, -17, "invalid argument")                                                          \
+    X(HF_ENOTSUP, -18, "not supported here")                                                       \
+    X(HF_EREFUSED, -19, "the server cannot take commands now")                                     \
+    X(HF_EOOM, -20, "the server is out of memory")                                                 \
+    X(HF_ESYS, -21, "the operating system refused")
+
+enum {
+    HF_OK = 0,
+#define HF_ERROR_ENUM(name, number, text) name = (number),
+    HF_ERRORS(HF_ERROR_ENUM)
+#undef HF_ERROR_ENUM
+};
+
+/* A sentence for a code; never NULL. */
+HF_API const char *hf_strerror(int err);
+
+/* "HF_EBUSY" for a code; never NULL. */
+HF_API const char *hf_error_name(int err);
+
+typedef struct hf_error {
+    int code;       /* HF_OK or HF_E... */
+    int sys_errno;  /* errno behind it, or 0 */
+    char node[108]; /* which server, or "" */
+    char text[256]; /* the server's own words, or ours; never a password */
+} hf_error;
+
+/* Details of the last call of this thread that failed. Valid until this thread's next call. */
+HF_API const hf_error *hf_last_error(void);
+
+/* ---- Client ------------------------------------------------------------------------------------ */
+
+typedef struct hf_client hf_client;
+
+#define HF_FOREVER ((int64_t)-1)  /* a wait that never gives up */
+#define HF_WATCHDOG ((int64_t)0)  /* a lease that is renewed for as long as it is held */
+#define HF_MANUAL_DISPATCH 0x1u   /* callbacks run in hf_dispatch() instead of a thread of ours */
+
+typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
+/* May be called on any thread, at any time; must not call back into the library. */
+typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
+
+/* All three set, or none. `resize` takes NULL like realloc. Called on any thread. */
+typedef struct hf_allocator {
+    void *(*allocate)(size_t size, void *user);
+    void *(*resize)(void *ptr, size_t size, void *user);
+    void (*release)(void *ptr, void *user);
+    void *user;
+} hf_allocator;
+
+typedef struct hf_options {
+    size_t size;                /* sizeof(hf_options): set by HF_OPTIONS_INIT */
+    const char *user;           /* overrides the url's; copied, like every string here */
+    const char *password;       /* overrides the url's; keeps it off the command line */
+    const char *name_prefix;    /* put in front of every name, as a Redisson NameMapper would */
+    int64_t cmd_timeout_ms;     /* one exchange with the server, connect and handshake included */
+    int64_t connect_timeout_ms; /* give up waiting when no server has answered for this long */
+    int64_t watchdog_ms;        /* the lease of watchdog holds; renewed every third of it */
+    int64_t max_hold_ms;        /* watchdog holds are not renewed past this age; 0: no limit */
+    int64_t ping_ms;            /* how often an idle connection is checked */
+    unsigned flags;             /* HF_MANUAL_DISPATCH */
+    hf_log_fn log;              /* NULL: silent */
+    void *log_user;
+    hf_allocator allocator; /* all zero: malloc */
+} hf_options;
+
+#define HF_OPTIONS_INIT                                                                            \
+    {                                                                                              \
+        .size = sizeof(hf_options), .cmd_timeout_ms = 3000, .connect_timeout_ms = 10000,           \
+        .watchdog_ms = 30000, .ping_ms = 10000                                                     \
+    }
+
+/* Makes a client. Nothing is sent yet: connections open when they are first needed.
+ *   url      redis://[user:password@]host[:port][/db][?option=value&...], valkey://..., unix://path,
+ *            or local: for a private server of this user on this machine. NULL: HOLDFAST_URL, then
+ *            REDIS_URL from the environment, else HF_EINVAL. See docs/guide.md for every form.
+ *   options  NULL: the defaults above. Options in the url override them.
+ * Blocks:  no.   Errors: HF_EINVAL (hf_last_error() names the bad part), HF_ENOTSUP, HF_ENOMEM, HF_ESYS. */
+HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
+
+/* Ends a client. Waiting calls return HF_ECLOSED, pending callbacks run with it. Holds are not
+ * released, since their work may still go on: their leases run out. Lock handles must not be used
+ * afterwards except to free them. NULL is fine.
+ * Blocks:  until running callbacks have returned; never for the network. (A name lookup that hangs in
+ *          the resolver may outlive the client in a thread of its own; it touches nothing of yours.)
+ * Errors:  HF_EDEADLK inside a callback. */
+HF_API int hf_close(hf_client *client);
+
+/* One exchange with the server: is it there, does it let us in, is it new enough?
+ * Blocks:  up to `cmd_timeout_ms`. */
+HF_API int hf_ping(hf_client *client);
+
+/* The client's uuid, 36 characters: the first part of its owners' names on the server. */
+HF_API const char *hf_client_id(const hf_client *client);
+
+/* Runs callbacks that are due (HF_MANUAL_DISPATCH only). Returns how many ran, or an error.
+ * Waits for one until `wait_ms` has passed. One thread at a time. */
+HF_API int hf_dispatch(hf_client *client, int64_t wait_ms);
+
+/* A descriptor that polls readable when hf_dispatch(client, 0) has work. Owned by the client. -1: none. */
+HF_API int hf_dispatch_fd(hf_client *client);
+
+/* ---- Owners ------------------------------------------------------------------------------------ */
+
+/* 0 is "the default": this thread's number, and for an asynchronous acquire a fresh one. A caller's own
+ * numbers are 1 .. 4294967295; larger ones are handed out by the library and are unique in the process. */
+typedef uint64_t hf_owner;
+
+/* A number nobody has used yet. */
+HF_API hf_owner hf_owner_new(void);
+
+/* This thread's number. 0 when out of memory. */
+HF_API hf_owner hf_owner_self(void);
+
+/* ---- Locks ------------------------------------------------------------------------------------- */
+
+typedef struct hf_lock hf_lock;
+typedef struct hf_op hf_op;
+typedef struct hf_cancel hf_cancel;
+
+typedef enum hf_kind {
+    HF_PLAIN /* reentrant, exclusive, unfair: Redisson's RLock */
+} hf_kind;
+
+/* Makes a handle. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only).
+ * Blocks:  no.   Errors: HF_EINVAL, HF_ENOTSUP, HF_ENOMEM. */
+HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
+HF_API int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
+                            hf_lock **ret_lock);
+
+/* Frees a handle, not a hold: what it acquired stays held by its owner, and can be released through
+ * another handle. Its loss callback does not run any more once this returns (inside a callback: the
+ * running one ends). NULL is fine. */
+HF_API void hf_lock_free(hf_lock *lock);
+
+/* The name as given, and its length. Valid as long as the handle. */
+HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
+
+typedef struct hf_acquire_options {
+    size_t size;         /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
+    hf_owner owner;      /* 0: the default */
+    int64_t wait_ms;     /* HF_FOREVER, 0 (one attempt), or a limit */
+    int64_t lease_ms;    /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS */
+    hf_cancel *cancel;   /* lets another thread end the wait; NULL: none */
+} hf_acquire_options;
+
+#define HF_LEASE_MAX_MS ((int64_t)1000 * 60 * 60 * 24 * 3660) /* ten years */
+#define HF_ACQUIRE_INIT                                                                            \
+    {                                                                                              \
+        .size = sizeof(hf_acquire_options), .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG         \
+    }
+
+/* What an operation found out. Fields an operation does not speak of are 0. */
+typedef struct hf_result {
+    size_t size;          /* sizeof(hf_result): set by HF_RESULT_INIT before a synchronous call */
+    int code;             /* HF_OK or HF_E... */
+    hf_owner owner;       /* who acquired, released, ... */
+    int64_t count;        /* acquire, release: how often the owner holds the lock now */
+    int64_t remaining_ms; /* acquire, extend: how long the hold can be trusted, as of now */
+    int64_t token;        /* fenced locks: larger than every token before it; else 0 */
+    int64_t value;        /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
+    hf_error error;       /* details when code is not HF_OK */
+} hf_result;
+
+#define HF_RESULT_INIT                                                                             \
+    {                                                                                              \
+        .size = sizeof(hf_result)                                                                  \
+    }
+
+/* Acquires, for ever / once / for up to `wait_ms`, with the watchdog, for this thread. Nests.
+ * Blocks:  for the wait, plus one exchange.
+ * Errors:  HF_EBUSY one attempt, and another holds it; HF_ETIMEDOUT the wait ran out (nothing is held:
+ *          what may still be on its way is undone in the background); HF_ELOST a nested acquire found
+ *          the hold gone (it is over, count 0); HF_EUNREACH, HF_EPERM, HF_EWRONGTYPE, HF_EREFUSED,
+ *          HF_EOOM, HF_EPROTO, HF_ECLOSED, HF_EFORKED, HF_EDEADLK, HF_ENOMEM. On every error the hold is
+ *          what it was before, except after HF_ELOST. */
+HF_API int hf_lock_acquire(hf_lock *lock);
+HF_API int hf_lock_try(hf_lock *lock);
+HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
+
+/* The same with every choice. `ret` may be NULL; it is also filled on failure.
+ * A hold is renewed from the first acquire that asks for the watchdog until its full release; a fixed
+ * lease given to a nested acquire can lengthen the hold, never shorten it.
+ * Errors:  also HF_ECANCELED, HF_EINVAL. */
+HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret);
+
+/* Gives one acquire back; the last one frees the lock and wakes a waiter.
+ * Blocks:  up to `cmd_timeout_ms`.
+ * Errors:  HF_ENOTOWNER never held; HF_ELOST the hold had ended before (another may have held the lock:
+ *          what it guarded may be damaged); HF_EUNKNOWN no answer came: the hold is over for us, the
+ *          release is repeated in the background, at the latest the lease ends it. */
+HF_API int hf_lock_release(hf_lock *lock);
+HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
+
+/* Makes the hold last at least `lease_ms` from now (never shorter than it was).
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_ENOTOWNER, HF_ELOST, HF_EUNKNOWN, HF_EINVAL. */
+HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
+HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
+
+/* Force: frees the lock whoever holds it. The holder is told as of a loss, if it uses this library.
+ * Writes whether there was one to break. Errors: HF_EWRONGTYPE what is there is no lock. */
+HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
+
+/* Questions to the server. Block up to `cmd_timeout_ms`. An owner of 0 is this thread.
+ * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. */
+HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
+HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
+HF_API int hf_lock_is_held_by(hf_lock *lock, hf_owner owner, bool *ret_held);
+HF_API int hf_lock_hold_count(hf_lock *lock, hf_owner owner, int64_t *ret_count);
+HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
+
+/* Questions answered from memory, without I/O.
+ * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it.
+ * token: of a fenced hold. HF_ENOTOWNER without a hold, HF_ENOTSUP for kinds without tokens. */
+HF_API int64_t hf_lock_remaining_ms(hf_lock *lock, hf_owner owner);
+HF_API int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token);
+
+/* Who is on a lock, as the server sees it. Free with hf_lock_info_free(). */
+typedef struct hf_holder {
+    char *owner;      /* "uuid:number" of whichever client */
+    int64_t count;    /* how often it holds the lock */
+    char *connection; /* what its connection says of itself ("host pid program"), or NULL if unknown */
+} hf_holder;
+typedef struct hf_lock_info {
+    const char *kind; /* "plain"; "free" when nobody holds it; "other" for a key that is no lock */
+    int64_t ttl_ms;   /* as hf_lock_ttl_ms() */
+    size_t holders_len;
+    hf_holder *holders;
+} hf_lock_info;
+HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
+HF_API void hf_lock_info_free(hf_lock_info *info);
+
+/* ---- Loss -------------------------------------------------------------------------------------- */
+
+typedef enum hf_event_kind {
+    HF_EVENT_WARNING, /* renewal is failing: `remaining_ms` is what is left. Stop work in time. */
+    HF_EVENT_LOST,    /* the hold is over, though it was not released */
+    HF_EVENT_ORPHANED /* the thread that acquired it has ended; it is not renewed any more */
+} hf_event_kind;
+
+typedef struct hf_event {
+    hf_event_kind kind;
+    hf_owner owner;
+    int64_t remaining_ms;
+    const char *reason; /* a sentence for a log */
+} hf_event;
+
+typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
+
+/* Tells of trouble with any hold of this client on this name, acquired through whichever handle. Replaces
+ * the former callback; NULL ends it. Independent of the callback, the next call on a lost hold returns
+ * HF_ELOST once, and hf_stats() counts it. */
+HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
+
+/* A descriptor that becomes readable when a hold on this name is lost, and stays so until read (8 bytes,
+ * as an eventfd). Owned by the handle. Negative: an error code. */
+HF_API int hf_lock_lost_fd(hf_lock *lock);
+
+/* ---- Asynchronous ------------------------------------------------------------------------------ */
+
+/* Runs exactly once for each start that returned HF_OK; never if the start failed. `op` is the one the start
+ * returned (set before this can run), or NULL if the caller did not ask for it. */
+typedef void (*hf_callback)(hf_op *op, const hf_result *result, void *user);
+
+/* Start an operation and return at once. `callback` may be NULL; `ret_op` may be NULL (then it cannot be
+ * cancelled). An op from `ret_op` is freed by the caller with hf_op_free(), also from the callback.
+ * Errors: what is wrong with the arguments, HF_ECLOSED, HF_EFORKED, HF_ENOMEM; the rest comes in the result. */
+HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback,
+                                 void *user, hf_op **ret_op);
+HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                                 hf_op **ret_op);
+HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_callback callback,
+                                void *user, hf_op **ret_op);
+HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_is_held_by_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                                    hf_op **ret_op);
+HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                                    hf_op **ret_op);
+HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
+
+/* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had already
+ * happened. A cancelled acquire leaves nothing behind. Operations that need no waiting are not undone. */
+HF_API void hf_op_cancel(hf_op *op);
+
+/* Waits until the operation is complete (its callback may still be running), for up to `wait_ms`.
+ * Returns its result code, and fills `ret` if it is not NULL. HF_EBUSY: not complete yet.
+ * With HF_MANUAL_DISPATCH somebody must be calling hf_dispatch(). */
+HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
+
+/* Gives the handle back; the operation itself goes on. NULL is fine. */
+HF_API void hf_op_free(hf_op *op);
+
+/* A switch that ends synchronous waits from another thread (not from a signal handler). Fired, it stays
+ * fired until reset: waits that start with it end at once. */
+HF_API int hf_cancel_new(hf_cancel **ret_cancel);
+HF_API void hf_cancel_fire(hf_cancel *cancel);
+HF_API void hf_cancel_reset(hf_cancel *cancel);
+HF_API void hf_cancel_free(hf_cancel *cancel); /* not while a wait uses it */
+
+/* ---- Statistics -------------------------------------------------------------------------------- */
+
+typedef struct hf_times {
+    uint64_t count;
+    uint64_t sum_us;
+    uint64_t max_us;
+    uint64_t buckets[32]; /* [i]: how many took less than 2^i microseconds and not less than 2^(i-1) */
+} hf_times;
+
+typedef struct hf_stats {
+    size_t size;             /* sizeof(hf_stats): set by HF_STATS_INIT */
+    uint64_t acquired;       /* acquires that succeeded, nested ones included */
+    uint64_t contended;      /* of these, how many had to wait for another */
+    uint64_t timed_out;      /* HF_EBUSY and HF_ETIMEDOUT */
+    uint64_t cancelled;      /* HF_ECANCELED */
+    uint64_t released;       /* releases that succeeded */
+    uint64_t renewals;       /* hold renewals confirmed by the server */
+    uint64_t renew_failures; /* renewals that failed or were not answered in time */
+    uint64_t losses;         /* holds lost */
+    uint64_t unknowns;       /* commands whose outcome had to be settled later */
+    uint64_t notify_failures; /* releases that could not wake anybody: the user may not publish */
+    uint64_t reconnects;     /* connections that were lost and made again */
+    uint64_t commands;       /* commands sent */
+    uint64_t holds;          /* holds right now */
+    hf_times wait;           /* from call to acquired */
+    hf_times hold;           /* from acquired to fully released */
+} hf_stats;
+
+#define HF_STATS_INIT                                                                              \
+    {                                                                                              \
+        .size = sizeof(hf_stats)                                                                   \
+    }
+
+HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

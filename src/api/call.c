@@ -1,0 +1,151 @@
+/*
+ * Running an operation. Synchronous is asynchronous plus waiting: the same operation, begun on the calling thread, with
+ * an executor on its stack; while it waits it attends to its connection, so no thread stands between it and its reply.
+ */
+#include "api/client.h"
+#include "net/conn.h"
+#include "net/keeper.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+int hfi_remember(int err, const hf_error *error) {
+    struct hfi_self *self = hfi_self();
+    if (err == HF_OK || self == NULL)
+        return err;
+    if (error != NULL && error->code == err)
+        self->last = *error;
+    else
+        hfi_error_clear(&self->last);
+    if (self->last.text[0] == '\0')
+        hfi_fail(&self->last, err, "%s", hf_strerror(err));
+    self->last.code = err;
+    return err;
+}
+
+void hfi_copy_result(hf_result *to, const hf_result *from) {
+    if (to == NULL)
+        return;
+    size_t size = to->size > 0 && to->size < sizeof *from ? to->size : sizeof *from;
+    memcpy(to, from, size);
+    to->size = size;
+}
+
+static int finish_sync(struct hf_op *op, hf_result *ret, hf_lock_info **ret_info) {
+    int err = op->result.code;
+    hfi_copy_result(ret, &op->result);
+    if (ret_info != NULL && err == HF_OK)
+        *ret_info = op->info;
+    return hfi_remember(err, &op->result.error);
+}
+
+int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret, hf_lock_info **ret_info) {
+    struct hfi_entry entry;
+    struct hfi_self *self = hfi_self();
+    if (self == NULL)
+        return HF_ENOMEM;
+    if (self->in_callback != NULL)
+        return hfi_remember(HF_EDEADLK, NULL);
+    int err = hfi_enter(client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+
+    struct hfi_exec exec;
+    hfi_exec_init(&exec);
+    args->lane = HFI_LANE_CALLER;
+    args->exec = &exec;
+    struct hf_op *op = hfi_op_new(&client->core, args);
+    if (op != NULL) {
+        hfi_op_begin(op);
+        while (!op->complete)
+            if (!hfi_exec_run(&exec))
+                hfi_conn_attend(&exec);
+        hfi_exec_run(&exec); /* what was still in the mailbox */
+        err = finish_sync(op, ret, ret_info);
+        hfi_task_unref(&op->task);
+    } else {
+        err = hfi_remember(HF_ENOMEM, NULL);
+    }
+    hfi_exec_destroy(&exec);
+    hfi_leave(client, &entry);
+    return err;
+}
+
+int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op) {
+    struct hfi_entry entry;
+    int err = hfi_enter(client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    struct hfi_dispatcher *dispatcher = &client->dispatcher;
+    args->lane = dispatcher->manual ? HFI_LANE_DISPATCH : HFI_LANE_KEEPER;
+    args->exec = dispatcher->manual ? &dispatcher->exec : hfi_keeper_exec(client->keeper);
+    if (args->callback != NULL)
+        err = hfi_dispatcher_ensure(client);
+    struct hf_op *op = err == HF_OK ? hfi_op_new(&client->core, args) : NULL;
+    if (err == HF_OK && op == NULL)
+        err = HF_ENOMEM;
+    if (err == HF_OK) {
+        op->handle_given = ret_op != NULL;
+        if (ret_op != NULL)
+            *ret_op = op;
+        hfi_task_post(&op->task, HFI_OP_BEGIN);
+        if (ret_op == NULL)
+            hfi_task_unref(&op->task);
+    }
+    hfi_leave(client, &entry);
+    return hfi_remember(err, NULL);
+}
+
+void hf_op_cancel(hf_op *op) {
+    if (op != NULL && getpid() == op->core->pid)
+        hfi_task_post(&op->task, HFI_OP_CANCEL);
+}
+
+void hf_op_free(hf_op *op) {
+    if (op != NULL && getpid() == op->core->pid)
+        hfi_task_unref(&op->task);
+}
+
+static bool wait_complete_locked(struct hf_op *op, int64_t wait_ms) {
+    int64_t until_ms = hfi_after_ms(hfi_now_ms(), wait_ms);
+    while (!op->complete) {
+        if (until_ms == HFI_NEVER) {
+            pthread_cond_wait(&op->cond, &op->mtx);
+            continue;
+        }
+        int64_t left_ms = until_ms - hfi_now_ms();
+        if (left_ms <= 0)
+            return false;
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        int64_t ns = until.tv_nsec + (left_ms % 1000) * 1000000;
+        until.tv_sec += left_ms / 1000 + ns / 1000000000;
+        until.tv_nsec = ns % 1000000000;
+        pthread_cond_timedwait(&op->cond, &op->mtx, &until);
+    }
+    return true;
+}
+
+int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
+    const struct hfi_self *self = hfi_self();
+    if (op == NULL || wait_ms < HF_FOREVER)
+        return hfi_remember(HF_EINVAL, NULL);
+    if (getpid() != op->core->pid)
+        return hfi_remember(HF_EFORKED, NULL);
+    if (self != NULL && self->in_callback != NULL)
+        return hfi_remember(HF_EDEADLK, NULL);
+    int state, err = HF_EBUSY;
+    hf_error error;
+    hfi_error_clear(&error);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&op->mtx);
+    if (wait_complete_locked(op, wait_ms)) {
+        err = op->result.code;
+        error = op->result.error;
+        hfi_copy_result(ret, &op->result);
+    }
+    pthread_mutex_unlock(&op->mtx);
+    pthread_setcancelstate(state, NULL);
+    return hfi_remember(err, &error);
+}

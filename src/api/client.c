@@ -1,0 +1,382 @@
+/*
+ * A client: opening, closing, entering and leaving a call.
+ *
+ * The struct is reference-counted, because handles and operations may be freed after the client is closed; everything
+ * it owns ends in hf_close(). In a forked child nothing is locked, joined or sent: the pid is looked at first.
+ */
+#include "api/client.h"
+#include "net/keeper.h"
+#include "net/url.h"
+#include "redis/redis.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+
+const char *hf_version(void) {
+    return STRING(HF_VERSION_MAJOR) "." STRING(HF_VERSION_MINOR) "." STRING(HF_VERSION_PATCH);
+}
+
+int hf_version_num(void) {
+    return HF_VERSION_NUM;
+}
+
+void hfi_client_ref(hf_client *client) {
+    atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed);
+}
+
+void hfi_client_unref(hf_client *client) {
+    if (atomic_fetch_sub_explicit(&client->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&client->close_mtx);
+    pthread_cond_destroy(&client->close_cond);
+    pthread_mutex_destroy(&client->handles_mtx);
+    pthread_cond_destroy(&client->handles_cond);
+    struct hfi_mem mem = client->mem;
+    hfi_free(&mem, client);
+}
+
+static void retain(void *arg) {
+    hfi_client_ref(arg);
+}
+
+static void forget(void *arg) {
+    hfi_client_unref(arg);
+}
+
+/* ---- Calls ---- */
+
+int hfi_enter(hf_client *client, struct hfi_entry *entry) {
+    if (client == NULL)
+        return HF_EINVAL;
+    if (getpid() != client->core.pid)
+        return HF_EFORKED;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &entry->cancel_state);
+    atomic_fetch_add(&client->callers, 1);
+    if (!atomic_load(&client->core.closing))
+        return HF_OK;
+    hfi_leave(client, entry);
+    return HF_ECLOSED;
+}
+
+void hfi_leave(hf_client *client, struct hfi_entry *entry) {
+    int state = entry->cancel_state;
+    hfi_client_ref(client); /* the closer may be waiting for just us */
+    if (atomic_fetch_sub(&client->callers, 1) == 1 && atomic_load(&client->core.closing)) {
+        pthread_mutex_lock(&client->close_mtx);
+        pthread_cond_broadcast(&client->close_cond);
+        pthread_mutex_unlock(&client->close_mtx);
+    }
+    hfi_client_unref(client);
+    pthread_setcancelstate(state, NULL);
+}
+
+/* ---- Opening ---- */
+
+static int make_uuid(char *text, hf_error *error) {
+    unsigned char b[16];
+    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+        return hfi_fail_errno(error, HF_ESYS, errno, "no random numbers");
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(text, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return HF_OK;
+}
+
+/* What this connection says of itself: "holdfast:<uuid>:<host>:<pid>:<program>". */
+static void describe_self(const char *id, char *text, size_t size) {
+    char host[65] = "?";
+    gethostname(host, sizeof host - 1);
+    snprintf(text, size, "holdfast:%s:%s:%ld:%s", id, host, (long)getpid(), program_invocation_short_name);
+    for (char *c = text; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~')
+            *c = '_';
+}
+
+static const char *url_from_environment(void) {
+    const char *url = secure_getenv("HOLDFAST_URL");
+    if (url == NULL || url[0] == '\0')
+        url = secure_getenv("REDIS_URL");
+    return url != NULL && url[0] != '\0' ? url : NULL;
+}
+
+static int check_options(const hf_options *given, hf_options *options, hf_error *error) {
+    *options = (hf_options)HF_OPTIONS_INIT;
+    if (given != NULL) {
+        if (given->size < offsetof(hf_options, flags) || given->size > 4096)
+            return hfi_fail(error, HF_EINVAL, "hf_options.size is not set: use HF_OPTIONS_INIT");
+        memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
+    }
+    const hf_allocator *a = &options->allocator;
+    bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
+    if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
+        return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
+    if ((options->flags & ~HF_MANUAL_DISPATCH) != 0)
+        return hfi_fail(error, HF_EINVAL, "unknown flags");
+    return HF_OK;
+}
+
+static void apply_url_options(const struct hfi_url *url, hf_options *options) {
+    if (url->cmd_timeout_ms >= 0)
+        options->cmd_timeout_ms = url->cmd_timeout_ms;
+    if (url->connect_timeout_ms >= 0)
+        options->connect_timeout_ms = url->connect_timeout_ms;
+    if (url->watchdog_ms >= 0)
+        options->watchdog_ms = url->watchdog_ms;
+    if (url->ping_ms >= 0)
+        options->ping_ms = url->ping_ms;
+    if (url->name_prefix != NULL)
+        options->name_prefix = url->name_prefix;
+}
+
+static int override_text(const struct hfi_mem *mem, char **text, const char *with) {
+    if (with == NULL)
+        return HF_OK;
+    char *copy = hfi_strdup(mem, with);
+    if (copy == NULL)
+        return HF_ENOMEM;
+    if (*text != NULL)
+        explicit_bzero(*text, strlen(*text));
+    hfi_free(mem, *text);
+    *text = copy;
+    return HF_OK;
+}
+
+static int check_times(const hf_options *o, hf_error *error) {
+    const int64_t day_ms = 24 * 3600 * 1000;
+    if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
+        o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms)
+        return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
+    if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
+        return hfi_fail(error, HF_EINVAL, "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
+    return HF_OK;
+}
+
+static int make_engine(hf_client *client, struct hfi_url *url, const hf_options *options, hf_error *error) {
+    char name[256];
+    describe_self(client->core.id, name, sizeof name);
+    struct hfi_counters *counters = &client->core.counters;
+    struct hfi_redis_config config = {
+        .mem = &client->mem,
+        .log = &client->log,
+        .keeper = client->keeper,
+        .dispatch = client->dispatcher.manual ? &client->dispatcher.exec : NULL,
+        .url = url,
+        .client_name = name,
+        .name_prefix = options->name_prefix,
+        .cmd_timeout_ms = options->cmd_timeout_ms,
+        .connect_timeout_ms = options->connect_timeout_ms,
+        .ping_ms = options->ping_ms,
+        .commands = &counters->commands,
+        .reconnects = &counters->reconnects,
+        .unknowns = &counters->unknowns,
+        .notify_failures = &counters->notify_failures,
+    };
+    return hfi_redis_new(&config, &client->core.engine, error);
+}
+
+static void init_locks(hf_client *client) {
+    pthread_mutex_init(&client->close_mtx, NULL);
+    pthread_cond_init(&client->close_cond, NULL);
+    pthread_mutex_init(&client->handles_mtx, NULL);
+    pthread_cond_init(&client->handles_cond, NULL);
+    hfi_list_init(&client->handles);
+}
+
+static void stop_engine(void *arg) {
+    hf_client *client = arg;
+    hfi_redis_stop(client->core.engine);
+}
+
+/* Ends whatever has begun; also a client that was only half opened. */
+static void end(hf_client *client) {
+    atomic_store(&client->core.closing, true);
+    if (client->core.watchdog != NULL)
+        hfi_core_close_ops(&client->core);
+    if (client->dispatcher.manual)
+        hfi_exec_nudge(&client->dispatcher.exec);
+
+    pthread_mutex_lock(&client->close_mtx);
+    while (atomic_load(&client->callers) > 0)
+        pthread_cond_wait(&client->close_cond, &client->close_mtx);
+    pthread_mutex_unlock(&client->close_mtx);
+
+    hfi_dispatcher_drain(client);
+    if (client->core.engine != NULL)
+        hfi_keeper_stop(client->keeper, stop_engine, client);
+    hfi_dispatcher_drain(client);
+    hfi_dispatcher_stop(client);
+    if (client->core.watchdog != NULL)
+        hfi_core_clear(&client->core);
+    if (client->core.engine != NULL)
+        hfi_redis_free(client->core.engine);
+    hfi_keeper_free(client->keeper);
+    hfi_dispatcher_clear(client);
+}
+
+static int open_client(hf_client *client, const char *text, hf_options *options, hf_error *error) {
+    struct hfi_url url;
+    int err = hfi_dispatcher_init(client, (options->flags & HF_MANUAL_DISPATCH) != 0, error);
+    if (err != HF_OK)
+        return err;
+    err = hfi_url_parse(&client->mem, text, &url, error);
+    if (err != HF_OK)
+        return err;
+    apply_url_options(&url, options);
+    err = override_text(&client->mem, &url.user, options->user);
+    if (err == HF_OK)
+        err = override_text(&client->mem, &url.password, options->password);
+    if (err == HF_OK)
+        err = check_times(options, error);
+    if (err == HF_OK)
+        err = make_uuid(client->core.id, error);
+    if (err == HF_OK)
+        err = hfi_keeper_new(&client->mem, &client->keeper, error);
+    if (err == HF_OK)
+        err = make_engine(client, &url, options, error);
+    if (err == HF_OK) {
+        client->core.keeper = hfi_keeper_exec(client->keeper);
+        client->core.cmd_timeout_ms = options->cmd_timeout_ms;
+        client->core.watchdog_ms = options->watchdog_ms;
+        client->core.max_hold_ms = options->max_hold_ms;
+        err = hfi_core_init(&client->core);
+    }
+    if (err == HF_OK)
+        err = hfi_keeper_start(client->keeper, error);
+    hfi_url_clear(&client->mem, &url);
+    return err;
+}
+
+int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
+    hf_error error;
+    hf_options options;
+    hfi_error_clear(&error);
+    if (ret_client == NULL)
+        return hfi_remember(hfi_fail(&error, HF_EINVAL, "no place for the client"), &error);
+    if (url == NULL && (url = url_from_environment()) == NULL)
+        return hfi_remember(hfi_fail(&error, HF_EINVAL,
+                                     "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set"),
+                            &error);
+    int err = check_options(given, &options, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+
+    struct hfi_mem mem = {.hook = options.allocator};
+    hf_client *client = hfi_zalloc(&mem, sizeof *client);
+    if (client == NULL)
+        return hfi_remember(HF_ENOMEM, NULL);
+    atomic_init(&client->refs, 1);
+    client->mem = mem;
+    client->log = (struct hfi_log){.write = options.log, .user = options.log_user};
+    client->core.mem = &client->mem;
+    client->core.log = &client->log;
+    client->core.pid = getpid();
+    client->core.hooks = (struct hfi_core_hooks){.dispatch = hfi_dispatch_notice,
+                                                 .trouble = hfi_trouble,
+                                                 .tell = hfi_tell,
+                                                 .retain = retain,
+                                                 .forget = forget,
+                                                 .arg = client};
+    init_locks(client);
+    err = open_client(client, url, &options, &error);
+    if (err != HF_OK) {
+        end(client);
+        hfi_client_unref(client);
+        return hfi_remember(err, &error);
+    }
+    *ret_client = client;
+    return HF_OK;
+}
+
+/* ---- Closing ---- */
+
+static void close_descriptors(hf_client *client) {
+    hfi_redis_close_fds(client->core.engine);
+    hfi_keeper_close_fds(client->keeper);
+    hfi_dispatcher_close_fds(client);
+}
+
+int hf_close(hf_client *client) {
+    if (client == NULL)
+        return HF_OK;
+    if (getpid() != client->core.pid) {
+        close_descriptors(client); /* the memory is left: its mutexes are in an unknown state */
+        return HF_OK;
+    }
+    const struct hfi_self *self = hfi_self();
+    if (self != NULL && self->in_callback != NULL)
+        return hfi_remember(HF_EDEADLK, NULL);
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    end(client);
+    hfi_client_unref(client);
+    pthread_setcancelstate(state, NULL);
+    return HF_OK;
+}
+
+/* ---- The rest ---- */
+
+const char *hf_client_id(const hf_client *client) {
+    return client->core.id;
+}
+
+static struct hfi_op_args ping_args(void) {
+    return (struct hfi_op_args){.verb = &hfi_verb_ask, .name = "", .question = HFI_ASK_PING};
+}
+
+int hf_ping(hf_client *client) {
+    struct hfi_op_args args = ping_args();
+    return hfi_run_sync(client, &args, NULL, NULL);
+}
+
+int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args = ping_args();
+    args.callback = callback;
+    args.user = user;
+    return hfi_start_async(client, &args, ret_op);
+}
+
+static void read_times(const struct hfi_times *from, hf_times *to) {
+    to->count = atomic_load(&from->count);
+    to->sum_us = atomic_load(&from->sum_us);
+    to->max_us = atomic_load(&from->max_us);
+    for (size_t i = 0; i < 32; i++)
+        to->buckets[i] = atomic_load(&from->buckets[i]);
+}
+
+int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
+    struct hfi_entry entry;
+    if (ret_stats == NULL)
+        return hfi_remember(HF_EINVAL, NULL);
+    int err = hfi_enter(client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    const struct hfi_counters *c = &client->core.counters;
+    hf_stats stats = {.acquired = atomic_load(&c->acquired),
+                      .contended = atomic_load(&c->contended),
+                      .timed_out = atomic_load(&c->timed_out),
+                      .cancelled = atomic_load(&c->cancelled),
+                      .released = atomic_load(&c->released),
+                      .renewals = atomic_load(&c->renewals),
+                      .renew_failures = atomic_load(&c->renew_failures),
+                      .losses = atomic_load(&c->losses),
+                      .unknowns = atomic_load(&c->unknowns),
+                      .notify_failures = atomic_load(&c->notify_failures),
+                      .reconnects = atomic_load(&c->reconnects),
+                      .commands = atomic_load(&c->commands),
+                      .holds = atomic_load(&c->holds)};
+    read_times(&client->core.wait, &stats.wait);
+    read_times(&client->core.hold, &stats.hold);
+    size_t size = ret_stats->size > 0 && ret_stats->size < sizeof stats ? ret_stats->size : sizeof stats;
+    stats.size = size;
+    memcpy(ret_stats, &stats, size);
+    hfi_leave(client, &entry);
+    return HF_OK;
+}

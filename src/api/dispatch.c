@@ -1,0 +1,269 @@
+/*
+ * Where callbacks run: on a thread of ours, started when first needed, or inside hf_dispatch().
+ *
+ * With manual dispatch asynchronous operations have an executor and a connection of their own, which hf_dispatch()
+ * drives; so nothing but the application's thread is between a callback and the next command. Between two calls the
+ * executor's kicks go to an eventfd; that, a timer and the connection's socket are in one epoll set, which is the
+ * descriptor the application may poll.
+ */
+#include "api/client.h"
+#include "net/conn.h"
+#include "redis/redis.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    d->manual = manual;
+    d->epoll_fd = d->kick_fd = d->timer_fd = d->watched_fd = -1;
+    hfi_list_init(&d->notices);
+    pthread_mutex_init(&d->mtx, NULL);
+    pthread_cond_init(&d->cond, NULL);
+    hfi_exec_init(&d->exec);
+    if (!manual)
+        return HF_OK;
+    d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    d->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    d->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct epoll_event readable = {.events = EPOLLIN};
+    if (d->epoll_fd < 0 || d->kick_fd < 0 || d->timer_fd < 0 ||
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->kick_fd, &readable) != 0 ||
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->timer_fd, &readable) != 0)
+        return hfi_fail_errno(error, HF_ESYS, errno, "no descriptors for the dispatcher");
+    int64_t at_ms;
+    d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
+    return HF_OK;
+}
+
+void hfi_dispatcher_close_fds(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    int fds[] = {d->epoll_fd, d->kick_fd, d->timer_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+void hfi_dispatcher_clear(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    if (d->polling)
+        hfi_exec_poll_end(&d->exec);
+    hfi_dispatcher_close_fds(client);
+    hfi_exec_destroy(&d->exec);
+    pthread_cond_destroy(&d->cond);
+    pthread_mutex_destroy(&d->mtx);
+}
+
+/* ---- Running callbacks ---- */
+
+void hfi_dispatch_notice(void *arg, struct hfi_notice *notice) {
+    struct hfi_dispatcher *d = &((hf_client *)arg)->dispatcher;
+    pthread_mutex_lock(&d->mtx);
+    hfi_list_push_back(&d->notices, &notice->link);
+    pthread_cond_signal(&d->cond);
+    pthread_mutex_unlock(&d->mtx);
+    if (d->manual)
+        hfi_exec_nudge(&d->exec);
+}
+
+static struct hfi_notice *take_notice(struct hfi_dispatcher *d) {
+    pthread_mutex_lock(&d->mtx);
+    struct hfi_link *link = hfi_list_pop_front(&d->notices);
+    pthread_mutex_unlock(&d->mtx);
+    return link != NULL ? HFI_CONTAINER(link, struct hfi_notice, link) : NULL;
+}
+
+static int run_notices(hf_client *client) {
+    struct hfi_self *self = hfi_self();
+    struct hfi_notice *notice;
+    int ran = 0;
+    while (ran < INT_MAX && (notice = take_notice(&client->dispatcher)) != NULL) {
+        if (self != NULL)
+            self->in_callback = client;
+        notice->run(notice);
+        if (self != NULL)
+            self->in_callback = NULL;
+        ran++;
+    }
+    return ran;
+}
+
+static void *dispatcher_main(void *arg) {
+    hf_client *client = arg;
+    struct hfi_dispatcher *d = &client->dispatcher;
+    pthread_setname_np(pthread_self(), "holdfast-calls");
+    pthread_mutex_lock(&d->mtx);
+    while (!d->stopping || !hfi_list_empty(&d->notices)) {
+        if (hfi_list_empty(&d->notices)) {
+            pthread_cond_wait(&d->cond, &d->mtx);
+            continue;
+        }
+        pthread_mutex_unlock(&d->mtx);
+        run_notices(client);
+        pthread_mutex_lock(&d->mtx);
+    }
+    pthread_mutex_unlock(&d->mtx);
+    return NULL;
+}
+
+int hfi_dispatcher_ensure(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    int failure = 0;
+    if (d->manual)
+        return HF_OK;
+    pthread_mutex_lock(&d->mtx);
+    if (!d->started) {
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        failure = pthread_create(&d->thread, NULL, dispatcher_main, client);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        d->started = failure == 0;
+    }
+    pthread_mutex_unlock(&d->mtx);
+    return failure == 0 ? HF_OK : HF_ESYS;
+}
+
+void hfi_dispatcher_stop(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    pthread_mutex_lock(&d->mtx);
+    d->stopping = true;
+    pthread_cond_signal(&d->cond);
+    pthread_mutex_unlock(&d->mtx);
+    if (d->started)
+        pthread_join(d->thread, NULL);
+    else
+        run_notices(client); /* manual */
+}
+
+/* ---- Manual dispatch ---- */
+
+static struct hfi_conn *connection(hf_client *client) {
+    return hfi_redis_dispatch_conn(client->core.engine);
+}
+
+/* Runs what is due and sends what came of it, again while callbacks make more. */
+static int work(hf_client *client) {
+    int ran = 0, more;
+    do {
+        hfi_exec_run(&client->dispatcher.exec);
+        more = run_notices(client);
+        ran += more;
+    } while (more > 0 && hfi_exec_has_work(&client->dispatcher.exec));
+    struct hfi_conn *conn = connection(client);
+    if (conn != NULL)
+        hfi_conn_flush(conn);
+    return ran;
+}
+
+static int timeout_until(int64_t a_ms, int64_t b_ms) {
+    int64_t at_ms = a_ms < b_ms ? a_ms : b_ms;
+    if (at_ms == HFI_NEVER)
+        return -1;
+    int64_t left_ms = at_ms - hfi_now_ms();
+    return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+/* Waits for something to do, and reads what has arrived. */
+static void wait_and_read(hf_client *client, int64_t until_ms) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    struct hfi_conn *conn = connection(client);
+    struct pollfd fds[2] = {{.fd = d->kick_fd, .events = POLLIN}, {.fd = -1}};
+    if (conn != NULL)
+        fds[1].fd = hfi_conn_dispatch_fd(conn, &fds[1].events);
+    int64_t at_ms;
+    if (!hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms))
+        return;
+    poll(fds, 2, timeout_until(at_ms, until_ms));
+    hfi_exec_poll_end(&d->exec);
+    if (fds[1].fd >= 0 && fds[1].revents != 0)
+        hfi_conn_service(conn, fds[1].revents);
+}
+
+/* From here on the application polls for us. */
+static void hand_over(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    struct hfi_conn *conn = connection(client);
+    short events = 0;
+    int fd = conn != NULL ? hfi_conn_dispatch_fd(conn, &events) : -1;
+    if (fd >= 0) {
+        struct epoll_event event = {.events = (events & POLLOUT) ? EPOLLIN | EPOLLOUT : EPOLLIN};
+        if (epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0)
+            epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    }
+    int64_t at_ms = HFI_NEVER;
+    d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
+    uint64_t one = 1;
+    if (!d->polling && write(d->kick_fd, &one, sizeof one) < 0)
+        return; /* readable already */
+    struct itimerspec spec = {{0, 0}, {0, 0}};
+    if (at_ms != HFI_NEVER) {
+        int64_t when_ms = at_ms > 0 ? at_ms : 1;
+        spec.it_value.tv_sec = when_ms / 1000;
+        spec.it_value.tv_nsec = (when_ms % 1000) * 1000000;
+    }
+    timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static void take_over(struct hfi_dispatcher *d) {
+    uint64_t count;
+    if (d->polling)
+        hfi_exec_poll_end(&d->exec);
+    d->polling = false;
+    while (read(d->kick_fd, &count, sizeof count) > 0)
+        continue;
+}
+
+static int dispatch(hf_client *client, int64_t wait_ms) {
+    int64_t until_ms = hfi_after_ms(hfi_now_ms(), wait_ms);
+    bool looked = false;
+    int ran = work(client);
+    while (ran == 0 && !atomic_load(&client->core.closing) &&
+           (!looked || hfi_now_ms() < until_ms)) {
+        wait_and_read(client, until_ms);
+        looked = true;
+        ran = work(client);
+    }
+    return ran;
+}
+
+int hf_dispatch(hf_client *client, int64_t wait_ms) {
+    struct hfi_entry entry;
+    const struct hfi_self *self = hfi_self();
+    if (client == NULL || wait_ms < HF_FOREVER || !client->dispatcher.manual)
+        return hfi_remember(HF_EINVAL, NULL);
+    if (self != NULL && self->in_callback != NULL)
+        return hfi_remember(HF_EDEADLK, NULL);
+    int err = hfi_enter(client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    struct hfi_dispatcher *d = &client->dispatcher;
+    int ran = HF_EBUSY;
+    if (!atomic_exchange(&d->busy, true)) {
+        take_over(d);
+        ran = dispatch(client, wait_ms);
+        hand_over(client);
+        atomic_store(&d->busy, false);
+    }
+    hfi_leave(client, &entry);
+    return ran >= 0 ? ran : hfi_remember(ran, NULL);
+}
+
+int hf_dispatch_fd(hf_client *client) {
+    return client != NULL && client->core.pid == getpid() ? client->dispatcher.epoll_fd : -1;
+}
+
+void hfi_dispatcher_drain(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    if (!d->manual)
+        return;
+    take_over(d);
+    while (hfi_exec_run(&d->exec) || run_notices(client) > 0)
+        continue;
+}

@@ -1,0 +1,267 @@
+/*
+ * Tasks and executors. See the header for what they are.
+ *
+ * Lock order: task, then executor. No callback runs under either. A queued task holds a reference to itself, so
+ * posting to a task that is about to go is safe as long as the poster has a reference of its own.
+ *
+ * Waking costs a system call only when the thread really sleeps: a thread that is running looks at its queue
+ * before it sleeps or polls. Clearing a timer wakes nobody, and setting one wakes the thread only if it would
+ * sleep past it; so a lock taken and released a million times a second does not touch the keeper.
+ */
+#include "base/task.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+void hfi_exec_init(struct hfi_exec *exec) {
+    pthread_condattr_t attr;
+    *exec = (struct hfi_exec){.kick_fd = -1, .armed_ms = HFI_NEVER};
+    pthread_mutex_init(&exec->mtx, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&exec->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    hfi_list_init(&exec->ready);
+}
+
+void hfi_exec_destroy(struct hfi_exec *exec) {
+    assert(hfi_list_empty(&exec->ready) && hfi_timers_first(&exec->timers) == NULL);
+    pthread_cond_destroy(&exec->cond);
+    pthread_mutex_destroy(&exec->mtx);
+}
+
+static void wake_locked(struct hfi_exec *exec) {
+    if (exec->kick_fd >= 0) {
+        if (exec->kicked)
+            return;
+        exec->kicked = true;
+        uint64_t one = 1;
+        ssize_t written = write(exec->kick_fd, &one, sizeof one);
+        (void)written; /* an eventfd refuses only when it is readable already */
+    } else if (exec->sleeping) {
+        pthread_cond_signal(&exec->cond);
+    }
+}
+
+static int64_t first_timer_ms(const struct hfi_exec *exec) {
+    const struct hfi_timer *first = hfi_timers_first(&exec->timers);
+    return first != NULL ? first->at_ms : HFI_NEVER;
+}
+
+static bool has_work_locked(const struct hfi_exec *exec) {
+    if (exec->nudged || !hfi_list_empty(&exec->ready))
+        return true;
+    int64_t at_ms = first_timer_ms(exec);
+    return at_ms != HFI_NEVER && at_ms <= hfi_now_ms();
+}
+
+bool hfi_exec_has_work(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    bool work = has_work_locked(exec);
+    pthread_mutex_unlock(&exec->mtx);
+    return work;
+}
+
+static bool fire_due_timers(struct hfi_exec *exec) {
+    bool any = false;
+    pthread_mutex_lock(&exec->mtx);
+    for (;;) {
+        struct hfi_timer *first = hfi_timers_first(&exec->timers);
+        if (first == NULL || first->at_ms > hfi_now_ms())
+            break;
+        hfi_timers_remove(&exec->timers, first);
+        pthread_mutex_unlock(&exec->mtx);
+        struct hfi_alarm *alarm = HFI_CONTAINER(first, struct hfi_alarm, timer);
+        alarm->fire(alarm);
+        any = true;
+        pthread_mutex_lock(&exec->mtx);
+    }
+    pthread_mutex_unlock(&exec->mtx);
+    return any;
+}
+
+static struct hfi_task *take_ready(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    exec->nudged = false;
+    struct hfi_link *link = hfi_list_pop_front(&exec->ready);
+    pthread_mutex_unlock(&exec->mtx);
+    return link != NULL ? HFI_CONTAINER(link, struct hfi_task, link) : NULL;
+}
+
+static void run_one(struct hfi_task *task) {
+    pthread_mutex_lock(&task->mtx);
+    unsigned events = task->events;
+    task->events = 0;
+    task->queued = false;
+    pthread_mutex_unlock(&task->mtx);
+    if (events != 0)
+        task->run(task, events);
+    hfi_task_unref(task); /* the queue's reference */
+}
+
+bool hfi_exec_run(struct hfi_exec *exec) {
+    bool any = fire_due_timers(exec);
+    struct hfi_task *task;
+    while ((task = take_ready(exec)) != NULL) {
+        run_one(task);
+        any = true;
+    }
+    return any;
+}
+
+void hfi_exec_sleep(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    while (!has_work_locked(exec)) {
+        int64_t at_ms = first_timer_ms(exec);
+        exec->armed_ms = at_ms;
+        exec->sleeping = true;
+        if (at_ms == HFI_NEVER) {
+            pthread_cond_wait(&exec->cond, &exec->mtx);
+        } else {
+            struct timespec until;
+            clock_gettime(CLOCK_MONOTONIC, &until);
+            int64_t left_ms = at_ms - hfi_now_ms();
+            if (left_ms > 0) {
+                until.tv_sec += left_ms / 1000;
+                until.tv_nsec += (left_ms % 1000) * 1000000;
+                if (until.tv_nsec >= 1000000000) {
+                    until.tv_nsec -= 1000000000;
+                    until.tv_sec++;
+                }
+                pthread_cond_timedwait(&exec->cond, &exec->mtx, &until);
+            }
+        }
+        exec->sleeping = false;
+    }
+    pthread_mutex_unlock(&exec->mtx);
+}
+
+bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms) {
+    pthread_mutex_lock(&exec->mtx);
+    bool poll = !has_work_locked(exec);
+    if (poll) {
+        exec->kick_fd = kick_fd;
+        exec->kicked = false;
+        exec->armed_ms = first_timer_ms(exec);
+        *ret_at_ms = exec->armed_ms;
+    }
+    pthread_mutex_unlock(&exec->mtx);
+    return poll;
+}
+
+void hfi_exec_poll_end(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    if (exec->kicked) {
+        uint64_t count;
+        ssize_t got = read(exec->kick_fd, &count, sizeof count);
+        (void)got; /* empty only if somebody else drained it: nothing to do */
+        exec->kicked = false;
+    }
+    exec->kick_fd = -1;
+    pthread_mutex_unlock(&exec->mtx);
+}
+
+void hfi_exec_nudge(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    exec->nudged = true;
+    wake_locked(exec);
+    pthread_mutex_unlock(&exec->mtx);
+}
+
+bool hfi_exec_unnudge(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    exec->nudged = false;
+    bool work = has_work_locked(exec);
+    pthread_mutex_unlock(&exec->mtx);
+    return work;
+}
+
+void hfi_task_init(struct hfi_task *task, struct hfi_exec *exec,
+                   void (*run)(struct hfi_task *, unsigned), void (*destroy)(struct hfi_task *)) {
+    *task = (struct hfi_task){.exec = exec, .run = run, .destroy = destroy};
+    atomic_init(&task->refs, 1);
+    pthread_mutex_init(&task->mtx, NULL);
+}
+
+void hfi_task_ref(struct hfi_task *task) {
+    atomic_fetch_add_explicit(&task->refs, 1, memory_order_relaxed);
+}
+
+void hfi_task_unref(struct hfi_task *task) {
+    if (atomic_fetch_sub_explicit(&task->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&task->mtx);
+    task->destroy(task);
+}
+
+static void enqueue(struct hfi_task *task) {
+    struct hfi_exec *exec = task->exec;
+    pthread_mutex_lock(&exec->mtx);
+    hfi_list_push_back(&exec->ready, &task->link);
+    wake_locked(exec);
+    pthread_mutex_unlock(&exec->mtx);
+}
+
+void hfi_task_post(struct hfi_task *task, unsigned events) {
+    pthread_mutex_lock(&task->mtx);
+    task->events |= events;
+    if (!task->queued && task->exec != NULL) {
+        task->queued = true;
+        hfi_task_ref(task);
+        enqueue(task);
+    }
+    pthread_mutex_unlock(&task->mtx);
+}
+
+void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec) {
+    pthread_mutex_lock(&task->mtx);
+    if (task->queued) {
+        pthread_mutex_lock(&task->exec->mtx);
+        hfi_list_remove(&task->link);
+        pthread_mutex_unlock(&task->exec->mtx);
+    }
+    task->exec = exec;
+    if (task->queued)
+        enqueue(task);
+    pthread_mutex_unlock(&task->mtx);
+}
+
+void hfi_task_retire(struct hfi_task *task) {
+    pthread_mutex_lock(&task->mtx);
+    bool queued = task->queued;
+    if (queued) {
+        pthread_mutex_lock(&task->exec->mtx);
+        hfi_list_remove(&task->link);
+        pthread_mutex_unlock(&task->exec->mtx);
+    }
+    task->queued = false;
+    task->exec = NULL;
+    pthread_mutex_unlock(&task->mtx);
+    if (queued)
+        hfi_task_unref(task);
+}
+
+void hfi_alarm_set(struct hfi_exec *exec, struct hfi_alarm *alarm, int64_t at_ms) {
+    pthread_mutex_lock(&exec->mtx);
+    hfi_timers_remove(&exec->timers, &alarm->timer);
+    if (at_ms != HFI_NEVER) {
+        hfi_timers_add(&exec->timers, &alarm->timer, at_ms);
+        if (at_ms < exec->armed_ms) {
+            exec->armed_ms = at_ms;
+            wake_locked(exec);
+        }
+    }
+    pthread_mutex_unlock(&exec->mtx);
+}
+
+bool hfi_alarm_clear(struct hfi_exec *exec, struct hfi_alarm *alarm) {
+    pthread_mutex_lock(&exec->mtx);
+    bool was_set = alarm->timer.set;
+    hfi_timers_remove(&exec->timers, &alarm->timer);
+    pthread_mutex_unlock(&exec->mtx);
+    return was_set;
+}

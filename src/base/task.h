@@ -1,0 +1,88 @@
+/*
+ * Tasks and executors: how everything that takes time is written.
+ *
+ * A task is a state machine with a mailbox of event bits. An executor is a thread's run queue. Whoever has news
+ * for a task posts bits to it, from any thread; the task's `run` is called with them on its executor's thread,
+ * never at the same time as itself. So a state machine needs no locks for its own state.
+ *
+ * Executors: the calling thread of a synchronous verb (a `struct hfi_exec` on its stack), the client's keeper
+ * thread, and the dispatcher of asynchronous operations. A task can be moved, e.g. to the keeper when its caller
+ * stops waiting.
+ */
+#ifndef HFI_BASE_TASK_H
+#define HFI_BASE_TASK_H
+
+#include "base/list.h"
+#include "base/timer.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hfi_exec {
+    pthread_mutex_t mtx; /* guards everything below */
+    pthread_cond_t cond; /* signalled when its thread sleeps in hfi_exec_sleep() */
+    struct hfi_link ready;
+    struct hfi_timers timers;
+    int64_t armed_ms;  /* its thread is sure to look at the timers by then */
+    int kick_fd;       /* an eventfd its thread polls right now, else -1 */
+    bool kicked;       /* kick_fd has been written to since */
+    bool nudged;       /* hfi_exec_nudge() was called since its thread last looked */
+    bool sleeping;     /* its thread waits for `cond` */
+    void *lane;        /* net: the connection this thread attends while it waits, or NULL */
+};
+
+struct hfi_task {
+    atomic_int refs;
+    bool queued;         /* in exec->ready */
+    unsigned events;     /* the mailbox */
+    pthread_mutex_t mtx; /* guards exec, events and queued */
+    struct hfi_exec *exec;
+    struct hfi_link link;
+    void (*run)(struct hfi_task *task, unsigned events);
+    void (*destroy)(struct hfi_task *task); /* when the last reference goes */
+};
+
+/* A timer that calls `fire` on its executor's thread, with no mutex held. */
+struct hfi_alarm {
+    struct hfi_timer timer;
+    void (*fire)(struct hfi_alarm *alarm);
+};
+
+void hfi_exec_init(struct hfi_exec *exec);
+void hfi_exec_destroy(struct hfi_exec *exec);
+
+/* Runs what is due, timers first, until nothing is. Only on the executor's thread. Returns if anything ran. */
+bool hfi_exec_run(struct hfi_exec *exec);
+
+/* Whether hfi_exec_run() would do something. */
+bool hfi_exec_has_work(struct hfi_exec *exec);
+
+/* Sleeps until there is something to run, or a nudge. */
+void hfi_exec_sleep(struct hfi_exec *exec);
+
+/* Before and after a poll() that includes `kick_fd`: from begin on, posts write to it. begin returns false, and
+ * nothing is to be polled, when there is work already; else *ret_at_ms is when the next timer is due. */
+bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms);
+void hfi_exec_poll_end(struct hfi_exec *exec);
+
+/* Makes the thread come back from sleep or poll without work. Any thread. */
+void hfi_exec_nudge(struct hfi_exec *exec);
+/* Forgets nudges, and tells whether there is work all the same. On the executor's thread. */
+bool hfi_exec_unnudge(struct hfi_exec *exec);
+
+void hfi_task_init(struct hfi_task *task, struct hfi_exec *exec,
+                   void (*run)(struct hfi_task *, unsigned), void (*destroy)(struct hfi_task *));
+void hfi_task_ref(struct hfi_task *task);
+void hfi_task_unref(struct hfi_task *task);
+void hfi_task_post(struct hfi_task *task, unsigned events);                /* any thread */
+void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec);          /* on its executor's thread */
+void hfi_task_retire(struct hfi_task *task); /* it has no executor any more: posts are ignored from now on */
+
+/* Sets (again) or clears an alarm. Any thread; clear returns whether it was set, i.e. will not fire. HFI_NEVER
+ * as a time clears. */
+void hfi_alarm_set(struct hfi_exec *exec, struct hfi_alarm *alarm, int64_t at_ms);
+bool hfi_alarm_clear(struct hfi_exec *exec, struct hfi_alarm *alarm);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * Switches that end waits from another thread. A switch lists the operations that wait under it; firing posts to each.
+ * Its mutex is taken before a task's, never under a shard. An operation leaves the list before it is published, so a
+ * switch may be freed as soon as no call uses it.
+ */
+#include "core/op.h"
+
+#include <stdlib.h>
+
+struct hf_cancel {
+    pthread_mutex_t mtx;
+    bool fired;
+    struct hfi_link ops;
+};
+
+int hf_cancel_new(hf_cancel **ret_cancel) {
+    if (ret_cancel == NULL)
+        return HF_EINVAL;
+    struct hf_cancel *cancel = calloc(1, sizeof *cancel);
+    if (cancel == NULL)
+        return HF_ENOMEM;
+    pthread_mutex_init(&cancel->mtx, NULL);
+    hfi_list_init(&cancel->ops);
+    *ret_cancel = cancel;
+    return HF_OK;
+}
+
+void hf_cancel_fire(hf_cancel *cancel) {
+    if (cancel == NULL)
+        return;
+    pthread_mutex_lock(&cancel->mtx);
+    cancel->fired = true;
+    for (struct hfi_link *link = cancel->ops.next; link != &cancel->ops; link = link->next)
+        hfi_task_post(&HFI_CONTAINER(link, struct hf_op, cancel_link)->task, HFI_OP_CANCEL);
+    pthread_mutex_unlock(&cancel->mtx);
+}
+
+void hf_cancel_reset(hf_cancel *cancel) {
+    if (cancel == NULL)
+        return;
+    pthread_mutex_lock(&cancel->mtx);
+    cancel->fired = false;
+    pthread_mutex_unlock(&cancel->mtx);
+}
+
+void hf_cancel_free(hf_cancel *cancel) {
+    if (cancel == NULL)
+        return;
+    pthread_mutex_destroy(&cancel->mtx);
+    free(cancel);
+}
+
+void hfi_cancel_attach(struct hf_cancel *cancel, struct hf_op *op) {
+    if (cancel == NULL)
+        return;
+    op->cancel = cancel;
+    pthread_mutex_lock(&cancel->mtx);
+    hfi_list_push_back(&cancel->ops, &op->cancel_link);
+    bool fired = cancel->fired;
+    pthread_mutex_unlock(&cancel->mtx);
+    if (fired)
+        hfi_task_post(&op->task, HFI_OP_CANCEL);
+}
+
+void hfi_cancel_detach(struct hf_op *op) {
+    struct hf_cancel *cancel = op->cancel;
+    if (cancel == NULL)
+        return;
+    op->cancel = NULL;
+    pthread_mutex_lock(&cancel->mtx);
+    hfi_list_remove(&op->cancel_link);
+    pthread_mutex_unlock(&cancel->mtx);
+}

@@ -1,0 +1,60 @@
+/*
+ * The core of one client: making it, ending it, its numbers. The layer above owns the struct and fills in the
+ * plain fields (memory, log, engine, keeper, hooks, times) before hfi_core_init().
+ */
+#include "core/core.h"
+#include "core/op.h"
+
+#include <string.h>
+
+int hfi_core_init(struct hfi_core *core) {
+    hfi_list_init(&core->due);
+    for (int i = 0; i < HFI_SHARDS; i++) {
+        pthread_mutex_init(&core->shards[i].mtx, NULL);
+        hfi_list_init(&core->shards[i].ops);
+    }
+    return hfi_watchdog_init(core);
+}
+
+void hfi_core_close_ops(struct hfi_core *core) {
+    for (int i = 0; i < HFI_SHARDS; i++) {
+        struct hfi_shard *shard = &core->shards[i];
+        pthread_mutex_lock(&shard->mtx);
+        for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next)
+            hfi_task_post(&HFI_CONTAINER(link, struct hf_op, shard_link)->task, HFI_OP_CLOSE);
+        pthread_mutex_unlock(&shard->mtx);
+    }
+}
+
+void hfi_core_clear(struct hfi_core *core) {
+    const struct hfi_mem *mem = core->mem;
+    (void)mem;
+    hfi_watchdog_stop(core);
+    for (int i = 0; i < HFI_SHARDS; i++) {
+        struct hfi_shard *shard = &core->shards[i];
+        struct hfi_hold *hold, *next;
+        HASH_ITER(hh, shard->holds, hold, next) {
+            hfi_watchdog_disarm_locked(hold);
+            HASH_DEL(shard->holds, hold);
+            hold->hh.tbl = NULL;
+            hfi_hold_unref(hold);
+        }
+        pthread_mutex_destroy(&shard->mtx);
+    }
+}
+
+void hfi_count(atomic_ullong *counter) {
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+void hfi_times_add(struct hfi_times *times, int64_t us) {
+    unsigned long long value = us > 0 ? (unsigned long long)us : 0;
+    unsigned bucket = value == 0 ? 0 : 64u - (unsigned)__builtin_clzll(value);
+    atomic_fetch_add_explicit(&times->count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&times->sum_us, value, memory_order_relaxed);
+    atomic_fetch_add_explicit(&times->buckets[bucket < 32 ? bucket : 31], 1, memory_order_relaxed);
+    unsigned long long max = atomic_load_explicit(&times->max_us, memory_order_relaxed);
+    while (value > max && !atomic_compare_exchange_weak_explicit(&times->max_us, &max, value,
+                                                                 memory_order_relaxed, memory_order_relaxed))
+        continue;
+}

@@ -1,0 +1,192 @@
+/*
+ * The core: what is true of every lock on every engine.
+ *
+ *   core.c      the core of one client: making it, ending it, numbers
+ *   hold.c      holds: one record per place on the server, whose turn it is, losing one
+ *   gate.c      one remote waiter per process and name; the others queue here
+ *   op.c        operations: the task behind every verb, from start to callback
+ *   verbs.c     what each verb does with holds and the engine
+ *   cancel.c    switches that end waits from another thread
+ *   watchdog.c  renewals, deadlines, warnings, threads that ended
+ *
+ * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. The engine is never called under a shard.
+ */
+#ifndef HFI_CORE_CORE_H
+#define HFI_CORE_CORE_H
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/self.h"
+#include "base/task.h"
+#include "engine/engine.h"
+
+#define HASH_NONFATAL_OOM 1
+#define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
+#define uthash_free(ptr, size) hfi_free(mem, ptr)
+#include <uthash.h>
+
+#include <sys/types.h>
+
+#define HFI_SHARDS 16
+#define HFI_OWNER_MAX 64 /* "uuid:number" and a NUL */
+
+struct hfi_core;
+struct hfi_verb;
+
+/* Something for the dispatcher to run: a completed operation, or trouble with a hold. */
+struct hfi_notice {
+    struct hfi_link link;
+    void (*run)(struct hfi_notice *notice);
+};
+
+struct hfi_counters {
+    atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures, losses,
+        unknowns, notify_failures, reconnects, commands, holds;
+};
+
+struct hfi_times {
+    atomic_ullong count, sum_us, max_us, buckets[32];
+};
+
+/* What core needs of the layer above it. */
+struct hfi_core_hooks {
+    /* Runs the notice on the dispatcher. Any thread. */
+    void (*dispatch)(void *arg, struct hfi_notice *notice);
+    /* Trouble with a hold: any thread, no mutex held. True: somebody wants a callback, so dispatch the notice. */
+    bool (*trouble)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
+                    hf_event_kind event);
+    /* On the dispatcher: call the callbacks. */
+    void (*tell)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
+                 const hf_event *event);
+    /* An operation, which may outlive the client, begins and ends to need its memory. */
+    void (*retain)(void *arg);
+    void (*forget)(void *arg);
+    void *arg;
+};
+
+struct hfi_shard {
+    pthread_mutex_t mtx;
+    struct hfi_hold *holds; /* by place */
+    struct hfi_gate *gates; /* by name */
+    struct hfi_link ops;    /* everything that is not finished */
+};
+
+struct hfi_core {
+    const struct hfi_mem *mem;
+    const struct hfi_log *log;
+    struct hfi_engine *engine;
+    struct hfi_exec *keeper;
+    struct hfi_core_hooks hooks;
+    char id[37];
+    pid_t pid; /* a child of fork() must not touch anything */
+    int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
+    atomic_bool closing;
+    struct hfi_shard shards[HFI_SHARDS];
+    struct hfi_counters counters;
+    struct hfi_times wait, hold;
+
+    struct hfi_task *watchdog;  /* gathers renewals; told when threads end */
+    struct hfi_link due;        /* holds to renew, on the keeper's thread */
+};
+
+/* ---- Holds ---- */
+
+enum hfi_trouble { HFI_WARNING, HFI_LOST, HFI_ORPHANED, HFI_TROUBLES };
+
+struct hfi_trouble_notice {
+    struct hfi_notice notice;
+    struct hfi_hold *hold; /* referenced while queued */
+    enum hfi_trouble kind;
+    bool queued;
+    int64_t remaining_ms;
+};
+
+struct hfi_hold {
+    UT_hash_handle hh;
+    atomic_int refs; /* the table, an armed alarm, queued notices, a renewal, operations */
+    struct hfi_core *core;
+    struct hfi_shard *shard;
+    const struct hfi_kind *kind;
+
+    /* Guarded by the shard. */
+    int64_t count;
+    uint64_t generation; /* of the possession: changes when it begins and ends */
+    int64_t deadline_ms; /* trust it no longer than this */
+    int64_t lease_ms;    /* the longest lease given so far */
+    int64_t token;
+    int64_t since_us;
+    bool watchdog;       /* is renewed */
+    bool lost;           /* ended without our release; the next call reports it */
+    bool warned, renewing, orphaned;
+    int64_t renew_at_ms;
+    const char *reason;
+    struct hf_op *active; /* one command per hold at a time */
+    struct hfi_link queue;
+    struct hfi_self *self; /* the thread whose default owner this is, or NULL */
+
+    struct hfi_alarm alarm;  /* on the keeper */
+    struct hfi_link due_link; /* in core->due */
+    struct hfi_trouble_notice troubles[HFI_TROUBLES];
+
+    hf_owner number;
+    size_t name_len, owner_len, place_len;
+    char *name; /* all three in one allocation behind the struct */
+    char *owner;
+    char *place;
+};
+
+/* Finds or makes the record. Shard locked. NULL: out of memory. */
+struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                     const struct hfi_kind *kind, const char *name, size_t name_len,
+                                     hf_owner number);
+/* Finds it only. */
+struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                      const struct hfi_kind *kind, const char *name, size_t name_len,
+                                      hf_owner number);
+/* Removes the record from the table if nothing needs it any more. */
+void hfi_hold_tidy_locked(struct hfi_hold *hold);
+void hfi_hold_ref(struct hfi_hold *hold);
+void hfi_hold_unref(struct hfi_hold *hold);
+
+/* The possession ends without our release. Returns true if that is news: then call hfi_hold_report() unlocked. */
+bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason);
+/* Its deadline has passed and the keeper has not come to it yet. */
+bool hfi_hold_expired_locked(const struct hfi_hold *hold);
+/* The possession ends by our release. */
+void hfi_hold_end_locked(struct hfi_hold *hold);
+/* Tells listeners. No mutex held; keeps the record alive by itself. */
+void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble trouble);
+
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len);
+
+/* ---- Gates ---- */
+
+/* Lines up for a name. True: it is this operation's turn (or there was no memory for a gate: then all go). */
+bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op);
+void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op); /* in line, active or neither */
+
+/* ---- Cancel switches ---- */
+
+void hfi_cancel_attach(struct hf_cancel *cancel, struct hf_op *op);
+void hfi_cancel_detach(struct hf_op *op); /* one that has no switch is fine */
+
+/* ---- Watchdog ---- */
+
+int hfi_watchdog_init(struct hfi_core *core);
+void hfi_watchdog_stop(struct hfi_core *core);
+/* (Re)arms the hold's alarm after its times have changed. */
+void hfi_watchdog_arm_locked(struct hfi_hold *hold);
+void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
+
+/* ---- The core ---- */
+
+int hfi_core_init(struct hfi_core *core);
+void hfi_core_clear(struct hfi_core *core); /* after everything has ended */
+void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
+void hfi_times_add(struct hfi_times *times, int64_t us);
+void hfi_count(atomic_ullong *counter);
+
+#endif

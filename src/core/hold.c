@@ -1,0 +1,187 @@
+/*
+ * Holds: one record per (place on the server, owner), whatever the handle or kind.
+ *
+ * A record is in its shard's table while it is held, is being worked on, or has a loss to report. Everything that is
+ * true of the possession is guarded by the shard's mutex. Other threads keep the memory alive by references: the
+ * keeper's alarm, a renewal in flight, a notice on its way to the dispatcher.
+ */
+#include "core/core.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len) {
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < name_len; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return &core->shards[(hash ^ (hash >> 16)) % HFI_SHARDS];
+}
+
+static void tell_trouble(struct hfi_notice *notice);
+
+static struct hfi_hold *new_hold(struct hfi_core *core, struct hfi_shard *shard,
+                                 const struct hfi_kind *kind, const char *name, size_t name_len,
+                                 const char *owner, size_t owner_len, const char *place, size_t place_len) {
+    struct hfi_hold *hold =
+        hfi_zalloc(core->mem, sizeof *hold + name_len + 1 + owner_len + 1 + place_len);
+    if (hold == NULL)
+        return NULL;
+    atomic_init(&hold->refs, 1);
+    hold->core = core;
+    hold->shard = shard;
+    hold->kind = kind;
+    hfi_list_init(&hold->queue);
+    hold->name = (char *)(hold + 1);
+    hold->owner = hold->name + name_len + 1;
+    hold->place = hold->owner + owner_len + 1;
+    memcpy(hold->name, name, name_len);
+    memcpy(hold->owner, owner, owner_len);
+    memcpy(hold->place, place, place_len);
+    hold->name_len = name_len;
+    hold->owner_len = owner_len;
+    hold->place_len = place_len;
+    for (int i = 0; i < HFI_TROUBLES; i++) {
+        hold->troubles[i].hold = hold;
+        hold->troubles[i].kind = (enum hfi_trouble)i;
+        hold->troubles[i].notice.run = tell_trouble;
+    }
+    return hold;
+}
+
+void hfi_hold_ref(struct hfi_hold *hold) {
+    atomic_fetch_add_explicit(&hold->refs, 1, memory_order_relaxed);
+}
+
+void hfi_hold_unref(struct hfi_hold *hold) {
+    if (hold == NULL || atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    hfi_self_unref(hold->self);
+    hfi_free(hold->core->mem, hold);
+}
+
+/* The record of a place, made if `make` says so and it is not there. */
+static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard, const struct hfi_kind *kind,
+                               const char *name, size_t name_len, hf_owner number, bool make) {
+    const struct hfi_mem *mem = core->mem;
+    char owner[HFI_OWNER_MAX], small[256], *place = small;
+    size_t owner_len = (size_t)snprintf(owner, sizeof owner, "%s:%" PRIu64, core->id, number);
+    size_t place_len =
+        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
+    if (place_len > sizeof small) {
+        place = hfi_alloc(mem, place_len);
+        if (place == NULL)
+            return NULL;
+        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, place, place_len);
+    }
+    struct hfi_hold *hold = NULL;
+    HASH_FIND(hh, shard->holds, place, place_len, hold);
+    if (hold == NULL && make) {
+        hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
+        if (hold != NULL) {
+            hold->number = number;
+            HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
+            if (hold->hh.tbl == NULL) {
+                hfi_free(mem, hold);
+                hold = NULL;
+            }
+        }
+    }
+    if (place != small)
+        hfi_free(mem, place);
+    return hold;
+}
+
+struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                     const struct hfi_kind *kind, const char *name, size_t name_len,
+                                     hf_owner number) {
+    return lookup(core, shard, kind, name, name_len, number, true);
+}
+
+struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                      const struct hfi_kind *kind, const char *name, size_t name_len,
+                                      hf_owner number) {
+    return lookup(core, shard, kind, name, name_len, number, false);
+}
+
+void hfi_hold_tidy_locked(struct hfi_hold *hold) {
+    const struct hfi_mem *mem = hold->core->mem;
+    (void)mem;
+    if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
+        (hold->lost && !hold->orphaned) || hold->hh.tbl == NULL)
+        return;
+    HASH_DEL(hold->shard->holds, hold);
+    hold->hh.tbl = NULL;
+    hfi_hold_unref(hold);
+}
+
+bool hfi_hold_expired_locked(const struct hfi_hold *hold) {
+    return hold->count > 0 && hfi_now_ms() >= hold->deadline_ms;
+}
+
+void hfi_hold_end_locked(struct hfi_hold *hold) {
+    if (hold->count == 0)
+        return;
+    hold->count = 0;
+    hold->generation++;
+    hold->watchdog = hold->warned = false;
+    hfi_watchdog_disarm_locked(hold);
+    atomic_fetch_sub_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
+    hfi_times_add(&hold->core->hold, hfi_now_us() - hold->since_us);
+}
+
+bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
+    if (hold->count == 0)
+        return false;
+    hfi_hold_end_locked(hold);
+    hold->lost = true;
+    hold->reason = reason;
+    hfi_count(&hold->core->counters.losses);
+    return true;
+}
+
+static const struct {
+    hf_event_kind event;
+    const char *reason;
+} troubles[HFI_TROUBLES] = {
+    [HFI_WARNING] = {HF_EVENT_WARNING, "the lease is running out and has not been renewed"},
+    [HFI_LOST] = {HF_EVENT_LOST, "the hold ended before it was released"},
+    [HFI_ORPHANED] = {HF_EVENT_ORPHANED, "the thread that holds the lock has ended"},
+};
+
+/* On the dispatcher. */
+static void tell_trouble(struct hfi_notice *notice) {
+    struct hfi_trouble_notice *trouble = HFI_CONTAINER(notice, struct hfi_trouble_notice, notice);
+    struct hfi_hold *hold = trouble->hold;
+    hf_event event = {.kind = troubles[trouble->kind].event, .owner = hold->number};
+    pthread_mutex_lock(&hold->shard->mtx);
+    trouble->queued = false;
+    event.remaining_ms = trouble->remaining_ms;
+    event.reason = trouble->kind == HFI_LOST && hold->reason != NULL ? hold->reason
+                                                                     : troubles[trouble->kind].reason;
+    pthread_mutex_unlock(&hold->shard->mtx);
+    hold->core->hooks.tell(hold->core->hooks.arg, hold->kind, hold->name, hold->name_len, &event);
+    hfi_hold_unref(hold);
+}
+
+void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
+    struct hfi_core *core = hold->core;
+    struct hfi_trouble_notice *trouble = &hold->troubles[kind];
+    hfi_log(core->log, HF_LOG_WARN, "lock %.*s, owner %s: %s", (int)hold->name_len, hold->name,
+            hold->owner, troubles[kind].reason);
+    if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
+                             troubles[kind].event))
+        return;
+    pthread_mutex_lock(&hold->shard->mtx);
+    bool dispatch = !trouble->queued;
+    if (dispatch) {
+        trouble->queued = true;
+        int64_t left_ms = hold->count > 0 ? hold->deadline_ms - hfi_now_ms() : 0;
+        trouble->remaining_ms = left_ms > 0 ? left_ms : 0;
+        hfi_hold_ref(hold);
+    }
+    pthread_mutex_unlock(&hold->shard->mtx);
+    if (dispatch)
+        core->hooks.dispatch(core->hooks.arg, &trouble->notice);
+}

@@ -1,0 +1,305 @@
+/*
+ * Operations: from start to callback.
+ *
+ * All of an operation's own state belongs to its executor's thread; a shard guards the links by which others find it
+ * (hold queue, gate, the list of unfinished ones). The engine finishes a call by setting `call_done`; it is looked at
+ * when the engine has returned, so nothing of the engine's is on the stack when an operation completes.
+ *
+ * Completing publishes the result and then, if a command may still run at the server, turns the same object into the
+ * one that settles it, on the keeper, keeping the hold's turn meanwhile: nothing has to be allocated for that, and the
+ * next operation on the hold cannot overtake it.
+ */
+#include "core/op.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);
+    hfi_task_post(&op->task, HFI_OP_TIMEOUT);
+}
+
+static void destroy(struct hfi_task *task) {
+    struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
+    struct hfi_core *core = op->core;
+    hfi_hold_unref(op->hold);
+    hfi_self_unref(op->self);
+    pthread_cond_destroy(&op->cond);
+    pthread_mutex_destroy(&op->mtx);
+    hfi_free(core->mem, op);
+    core->hooks.forget(core->hooks.arg);
+}
+
+static void run(struct hfi_task *task, unsigned events);
+static void run_callback(struct hfi_notice *notice);
+
+struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
+    size_t state_size = (core->engine->ops->call_size + 15) & ~(size_t)15;
+    size_t head = (sizeof(struct hf_op) + 15) & ~(size_t)15;
+    struct hf_op *op = hfi_zalloc(core->mem, head + state_size + args->name_len + 1);
+    if (op == NULL)
+        return NULL;
+    hfi_task_init(&op->task, args->exec, run, destroy);
+    op->core = core;
+    op->verb = args->verb;
+    op->lane = args->lane;
+    op->owner = args->owner;
+    op->wait_ms = args->wait_ms;
+    op->lease_ms = args->lease_ms;
+    op->question = args->question;
+    op->yes_or_no = args->yes_or_no;
+    op->callback = args->callback;
+    op->user = args->user;
+    op->alarm.fire = alarm_fired;
+    op->notice.run = run_callback;
+    op->call.state = (char *)op + head;
+    op->call.kind = args->kind;
+    op->name = (char *)op + head + state_size;
+    memcpy(op->name, args->name, args->name_len);
+    op->name_len = args->name_len;
+    op->shard = hfi_core_shard(core, op->name, op->name_len);
+    op->start_us = hfi_now_us();
+    op->start_ms = op->start_us / 1000;
+    op->cancellable = args->verb == &hfi_verb_acquire;
+    bool waits = args->verb == &hfi_verb_acquire && args->wait_ms != 0;
+    op->deadline_ms = hfi_after_ms(op->start_ms, waits ? args->wait_ms : core->cmd_timeout_ms);
+    if (args->self != NULL) {
+        hfi_self_ref(args->self);
+        op->self = args->self;
+    }
+    core->hooks.retain(core->hooks.arg);
+    pthread_mutex_init(&op->mtx, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&op->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    hfi_cancel_attach(args->cancel, op);
+    return op;
+}
+
+/* ---- Completion ---- */
+
+static void run_callback(struct hfi_notice *notice) {
+    struct hf_op *op = HFI_CONTAINER(notice, struct hf_op, notice);
+    op->callback(op->handle_given ? op : NULL, &op->result, op->user);
+    hfi_task_unref(&op->task);
+}
+
+static void publish(struct hf_op *op, int err, const hf_error *error) {
+    op->result.size = sizeof op->result;
+    op->result.code = err;
+    op->result.owner = op->owner;
+    if (err != HF_OK && error != NULL)
+        op->result.error = *error;
+    op->result.error.code = err;
+    if (err != HF_OK && op->result.error.text[0] == '\0')
+        snprintf(op->result.error.text, sizeof op->result.error.text, "%s", hf_strerror(err));
+
+    bool dispatch = op->callback != NULL && op->lane != HFI_LANE_CALLER;
+    if (dispatch)
+        hfi_task_ref(&op->task);
+    pthread_mutex_lock(&op->mtx);
+    op->complete = true;
+    pthread_cond_broadcast(&op->cond);
+    pthread_mutex_unlock(&op->mtx);
+    if (dispatch)
+        op->core->hooks.dispatch(op->core->hooks.arg, &op->notice);
+}
+
+/* Lets the next operation of this hold go on. */
+static void leave_turn_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    if (hold == NULL)
+        return;
+    hfi_list_remove(&op->hold_link);
+    if (hold->active == op) {
+        struct hfi_link *next = hfi_list_pop_front(&hold->queue);
+        hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
+        if (hold->active != NULL)
+            hfi_task_post(&hold->active->task, HFI_OP_TURN);
+    }
+    hfi_hold_tidy_locked(hold);
+}
+
+/* Nothing will happen any more: off all lists, and the list's reference goes. */
+static void finish(struct hf_op *op) {
+    hfi_cancel_detach(op);
+    hfi_alarm_clear(op->task.exec, &op->alarm);
+    pthread_mutex_lock(&op->shard->mtx);
+    hfi_gate_leave_locked(op->shard, op);
+    leave_turn_locked(op);
+    bool listed = hfi_linked(&op->shard_link);
+    hfi_list_remove(&op->shard_link);
+    pthread_mutex_unlock(&op->shard->mtx);
+    op->state = HFI_OP_DONE;
+    hfi_task_retire(&op->task); /* a late cancel finds nothing to do, also when the client is closed */
+    if (listed)
+        hfi_task_unref(&op->task);
+}
+
+void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
+    hfi_task_ref(&op->task);
+    finish(op);
+    publish(op, err, error);
+    hfi_task_unref(&op->task);
+}
+
+void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms) {
+    hfi_cancel_detach(op);
+    hfi_alarm_clear(op->task.exec, &op->alarm);
+    pthread_mutex_lock(&op->shard->mtx);
+    hfi_gate_leave_locked(op->shard, op);
+    pthread_mutex_unlock(&op->shard->mtx);
+    op->state = HFI_OP_SETTLING;
+    op->call.deadline_ms = until_ms;
+    op->call.lane = HFI_LANE_KEEPER;
+    hfi_task_ref(&op->task);
+    publish(op, err, error);
+    hfi_task_move(&op->task, op->core->keeper); /* from here on it is the keeper's */
+    hfi_task_post(&op->task, HFI_OP_SETTLE);
+    hfi_task_unref(&op->task);
+}
+
+/* ---- Talking to the engine ---- */
+
+void hfi_op_done(struct hfi_call *call) {
+    struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
+    assert(!op->call_done);
+    op->call_done = true;
+}
+
+static void look_if_done(struct hf_op *op) {
+    if (!op->call_done)
+        return;
+    op->call_done = false;
+    if (op->state == HFI_OP_SETTLING)
+        finish(op);
+    else
+        op->verb->after(op);
+}
+
+void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
+    op->state = HFI_OP_CALLING;
+    struct hfi_call *call = &op->call;
+    memset(call->state, 0, op->core->engine->ops->call_size);
+    engine_op(call);
+    look_if_done(op);
+}
+
+static void prepare_call(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    call->engine = op->core->engine;
+    call->task = &op->task;
+    call->lane = op->lane;
+    call->name = op->name;
+    call->name_len = op->name_len;
+    call->owner = op->owner_text;
+    call->owner_len = (size_t)snprintf(op->owner_text, sizeof op->owner_text, "%s:%" PRIu64,
+                                       op->core->id, op->owner);
+    call->start_ms = op->start_ms;
+    call->deadline_ms = op->deadline_ms;
+    call->done = hfi_op_done;
+}
+
+/* ---- Life ---- */
+
+void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state) {
+    op->state = state;
+    if (op->deadline_ms != HFI_NEVER)
+        hfi_alarm_set(op->task.exec, &op->alarm, op->deadline_ms);
+}
+
+/* Puts the op on the lists, and gets its hold's turn if it can. */
+static int enlist(struct hf_op *op, bool *ret_turn) {
+    int err = HF_OK;
+    *ret_turn = true;
+    pthread_mutex_lock(&op->shard->mtx);
+    if (op->verb->takes_turn) {
+        op->hold = hfi_hold_get_locked(op->core, op->shard, op->call.kind, op->name, op->name_len,
+                                       op->owner);
+        if (op->hold == NULL) {
+            err = HF_ENOMEM;
+        } else {
+            hfi_hold_ref(op->hold);
+            *ret_turn = op->hold->active == NULL;
+            if (*ret_turn)
+                op->hold->active = op;
+            else
+                hfi_list_push_back(&op->hold->queue, &op->hold_link);
+        }
+    }
+    if (err == HF_OK) {
+        hfi_task_ref(&op->task);
+        hfi_list_push_back(&op->shard->ops, &op->shard_link);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    return err;
+}
+
+void hfi_op_begin(struct hf_op *op) {
+    bool turn;
+    prepare_call(op);
+    int err = enlist(op, &turn);
+    if (err != HF_OK)
+        hfi_op_complete(op, err, NULL);
+    else if (atomic_load(&op->core->closing))
+        hfi_op_complete(op, HF_ECLOSED, NULL); /* close may have missed us */
+    else if (turn)
+        op->verb->go(op);
+    else
+        hfi_op_wait_in_line(op, HFI_OP_QUEUED);
+}
+
+/* The caller, or close, wants it to end. */
+static void stop(struct hf_op *op, int err) {
+    if (err == HF_ECANCELED && !op->cancellable)
+        return;
+    if (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED) {
+        if (err == HF_ECANCELED)
+            hfi_count(&op->core->counters.cancelled);
+        hfi_op_complete(op, err, NULL);
+    } else if (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING) {
+        op->core->engine->ops->cancel(&op->call, err);
+        look_if_done(op);
+    }
+}
+
+static void settle(struct hf_op *op) {
+    memset(op->call.state, 0, op->core->engine->ops->call_size);
+    op->core->engine->ops->settle(&op->call);
+    look_if_done(op);
+}
+
+static void timed_out(struct hf_op *op) {
+    if (op->state != HFI_OP_QUEUED && op->state != HFI_OP_GATED)
+        return;
+    hfi_count(&op->core->counters.timed_out);
+    hfi_op_complete(op, HF_ETIMEDOUT, NULL);
+}
+
+/* A completed operation that has something to settle moves to the keeper: then this thread must let go of it. */
+static void run(struct hfi_task *task, unsigned events) {
+    struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
+    const struct hfi_exec *here = task->exec;
+    if (events & HFI_OP_BEGIN)
+        hfi_op_begin(op);
+    if (task->exec == here && (events & HFI_OP_SETTLE) && op->state == HFI_OP_SETTLING)
+        settle(op);
+    if (task->exec == here && (events & (HFI_OP_TURN | HFI_OP_GATE)) &&
+        (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)) {
+        hfi_alarm_clear(op->task.exec, &op->alarm);
+        op->verb->go(op);
+    }
+    if (task->exec == here && (events & HFI_ENGINE_EVENTS) &&
+        (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING)) {
+        op->core->engine->ops->step(&op->call, events & HFI_ENGINE_EVENTS);
+        look_if_done(op);
+    }
+    if (task->exec == here && (events & (HFI_OP_CLOSE | HFI_OP_CANCEL)))
+        stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);
+    if (task->exec == here && (events & HFI_OP_TIMEOUT))
+        timed_out(op);
+}

@@ -1,0 +1,105 @@
+/*
+ * Operations: the task behind every verb. A synchronous verb makes one, begins it on its own thread and attends to it;
+ * an asynchronous one posts HFI_OP_BEGIN. After completion an operation may live on to settle what it left behind.
+ */
+#ifndef HFI_CORE_OP_H
+#define HFI_CORE_OP_H
+
+#include "core/core.h"
+
+/* Events of the task; the engine's are above HFI_ENGINE_EVENT_SHIFT. */
+enum {
+    HFI_OP_BEGIN = 0x01,
+    HFI_OP_TURN = 0x02,    /* the hold is ours to work on */
+    HFI_OP_GATE = 0x04,    /* we are the one to wait remotely */
+    HFI_OP_TIMEOUT = 0x08, /* waited too long for one of these */
+    HFI_OP_CANCEL = 0x10,
+    HFI_OP_CLOSE = 0x20,
+    HFI_OP_SETTLE = 0x40
+};
+
+enum hfi_op_state { HFI_OP_NEW, HFI_OP_QUEUED, HFI_OP_GATED, HFI_OP_CALLING, HFI_OP_SETTLING, HFI_OP_DONE };
+
+struct hf_op {
+    struct hfi_task task; /* first: the reference count is its */
+    struct hfi_core *core;
+    struct hfi_shard *shard;
+    const struct hfi_verb *verb;
+    enum hfi_op_state state;
+    bool call_done;   /* the engine has finished; looked at when it has returned */
+    bool cancellable;
+    enum hfi_lane lane;
+
+    struct hfi_hold *hold; /* referenced; NULL for verbs without one */
+    struct hfi_link shard_link, hold_link;
+    struct hfi_link gate_link;
+    struct hfi_gate *gate;
+    struct hfi_alarm alarm; /* for waiting in line */
+    struct hf_cancel *cancel;
+    struct hfi_link cancel_link; /* guarded by the switch */
+
+    hf_owner owner;
+    int64_t lease_ms; /* as asked for */
+    int64_t wait_ms;
+    int64_t start_ms, start_us, deadline_ms;
+    enum hfi_question question;
+    bool yes_or_no; /* the answer is whether it is more than 0 */
+    hf_lock_info *info;
+    struct hfi_self *self; /* of a synchronous acquire for the default owner */
+
+    struct hfi_call call;
+    size_t name_len;
+    char *name; /* behind the struct, as is the engine's state */
+    char owner_text[HFI_OWNER_MAX];
+
+    /* Completion. */
+    pthread_mutex_t mtx;
+    pthread_cond_t cond;
+    bool complete;
+    hf_result result;
+    struct hfi_notice notice;
+    hf_callback callback;
+    void *user;
+    bool handle_given; /* the caller has the op */
+};
+
+/* What a verb does; a const table each. */
+struct hfi_verb {
+    const char *name;
+    bool takes_turn; /* one at a time per hold */
+    /* The hold is ours to work on (or the verb needs none): call the engine, or complete. */
+    void (*go)(struct hf_op *op);
+    /* The engine has finished. Must complete the op. */
+    void (*after)(struct hf_op *op);
+};
+extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_force,
+    hfi_verb_ask, hfi_verb_inspect;
+
+struct hfi_op_args {
+    const struct hfi_verb *verb;
+    const struct hfi_kind *kind;
+    const char *name;
+    size_t name_len;
+    hf_owner owner;
+    int64_t wait_ms, lease_ms;
+    enum hfi_lane lane;
+    enum hfi_question question;
+    bool yes_or_no;
+    struct hfi_exec *exec;
+    struct hfi_self *self;
+    struct hf_cancel *cancel;
+    hf_callback callback;
+    void *user;
+};
+
+struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args);
+void hfi_op_begin(struct hf_op *op); /* on its executor's thread */
+
+/* For verbs. */
+void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call));
+void hfi_op_complete(struct hf_op *op, int err, const hf_error *error); /* then nothing of it may be touched... */
+void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms);
+void hfi_op_done(struct hfi_call *call); /* the engine's `done` */
+void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
+
+#endif

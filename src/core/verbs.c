@@ -1,0 +1,335 @@
+/*
+ * What each verb does with holds and the engine. Each is a const table of two steps: `go` when it is the operation's
+ * turn, `after` when the engine has answered. Both run on the operation's executor; holds are touched under their
+ * shard, the engine is called without it.
+ */
+#include "core/op.h"
+
+#include <string.h>
+
+/* ---- Acquire ---- */
+
+/* A loss that nobody has been told of is reported by the next call on the hold, once. */
+static bool take_loss_locked(struct hfi_hold *hold, bool *ret_news) {
+    *ret_news = false;
+    if (hfi_hold_expired_locked(hold))
+        *ret_news = hfi_hold_lose_locked(hold, "the lease ran out");
+    bool lost = hold->lost;
+    hold->lost = false;
+    return lost;
+}
+
+static void fail_lost(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    pthread_mutex_lock(&op->shard->mtx);
+    const char *reason = op->hold->reason;
+    pthread_mutex_unlock(&op->shard->mtx);
+    hfi_fail(&error, HF_ELOST, "%s", reason != NULL ? reason : hf_strerror(HF_ELOST));
+    hfi_op_complete(op, HF_ELOST, &error);
+}
+
+/* Of those who wait for one lock in this process, one waits at the server. One attempt, or a nested acquire, waits for
+ * nobody. */
+static bool must_line_up_locked(struct hf_op *op) {
+    if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive || op->gate != NULL)
+        return false;
+    return !hfi_gate_enter_locked(op->shard, op);
+}
+
+static void acquire_go(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    bool news;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool lost = take_loss_locked(hold, &news);
+    bool line_up = !lost && must_line_up_locked(op);
+    int64_t count = hold->count;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    if (lost) {
+        fail_lost(op);
+        return;
+    }
+    if (line_up) {
+        hfi_op_wait_in_line(op, HFI_OP_GATED);
+        return;
+    }
+    op->call.count = count;
+    op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
+    op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
+    hfi_op_call(op, op->core->engine->ops->acquire);
+}
+
+static void begin_possession_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    hold->generation++;
+    hold->since_us = hfi_now_us();
+    hold->lease_ms = 0;
+    hold->deadline_ms = 0;
+    hold->watchdog = hold->warned = hold->orphaned = hold->lost = false;
+    hold->reason = NULL;
+    hfi_self_unref(hold->self);
+    hold->self = op->self;
+    op->self = NULL;
+    atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
+}
+
+static void acquired(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    const struct hfi_call *call = &op->call;
+    struct hfi_self *watch = NULL;
+    pthread_mutex_lock(&op->shard->mtx);
+    if (hold->count == 0)
+        begin_possession_locked(op);
+    hold->count = call->value;
+    hold->token = call->token;
+    if (call->valid_until_ms > hold->deadline_ms)
+        hold->deadline_ms = call->valid_until_ms;
+    if (call->lease_ms > hold->lease_ms)
+        hold->lease_ms = call->lease_ms;
+    if (op->lease_ms == HF_WATCHDOG) {
+        hold->watchdog = true;
+        int64_t sent_ms = call->valid_until_ms - call->lease_ms;
+        hold->renew_at_ms = sent_ms + op->core->watchdog_ms / 3;
+    }
+    hold->warned = false;
+    hfi_watchdog_arm_locked(hold);
+    watch = hold->self;
+    op->result.count = hold->count;
+    op->result.token = hold->token;
+    int64_t deadline_ms = hold->deadline_ms;
+    pthread_mutex_unlock(&op->shard->mtx);
+
+    if (watch != NULL)
+        hfi_self_watch(watch, op->core->watchdog); /* without memory: the lease still ends it */
+    hfi_count(&op->core->counters.acquired);
+    if (call->contended)
+        hfi_count(&op->core->counters.contended);
+    int64_t now_us = hfi_now_us();
+    hfi_times_add(&op->core->wait, now_us - op->start_us);
+    op->result.remaining_ms = deadline_ms - now_us / 1000;
+    hfi_op_complete(op, HF_OK, NULL);
+}
+
+static void count_failure(struct hf_op *op, int err) {
+    if (err == HF_EBUSY || err == HF_ETIMEDOUT)
+        hfi_count(&op->core->counters.timed_out);
+    else if (err == HF_ECANCELED)
+        hfi_count(&op->core->counters.cancelled);
+}
+
+/* The server says the hold is gone: over, and this very call reports it. */
+static void found_lost(struct hf_op *op, const char *reason) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool news = hfi_hold_lose_locked(op->hold, reason);
+    op->hold->lost = false;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(op->hold, HFI_LOST);
+    hfi_op_complete(op, HF_ELOST, &op->call.error);
+}
+
+static void acquire_after(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    if (call->err == HF_OK) {
+        acquired(op);
+        return;
+    }
+    if (call->err == HF_ELOST) {
+        found_lost(op, "the lock was gone when it was acquired again");
+        return;
+    }
+    int err = call->err;
+    count_failure(op, err);
+    if (call->unsettled && err != HF_ECLOSED)
+        hfi_op_complete_unsettled(op, err, &call->error,
+                                  hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+    else
+        hfi_op_complete(op, err, &call->error);
+}
+
+const struct hfi_verb hfi_verb_acquire = {
+    .name = "acquire", .takes_turn = true, .go = acquire_go, .after = acquire_after};
+
+/* ---- Release ---- */
+
+static void release_go(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    bool news;
+    pthread_mutex_lock(&op->shard->mtx);
+    int64_t count = hold->count;
+    bool lost = take_loss_locked(hold, &news);
+    op->call.lease_ms = hold->watchdog ? op->core->watchdog_ms : hold->lease_ms;
+    if (count == 1 && !lost) { /* from here on it must not be renewed */
+        hold->watchdog = false;
+        hfi_watchdog_disarm_locked(hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    if (lost)
+        fail_lost(op);
+    else if (count == 0)
+        hfi_op_complete(op, HF_ENOTOWNER, NULL);
+    else {
+        op->call.count = count;
+        hfi_op_call(op, op->core->engine->ops->release);
+    }
+}
+
+static void set_count_after_release(struct hf_op *op, int64_t count) {
+    pthread_mutex_lock(&op->shard->mtx);
+    if (count == 0)
+        hfi_hold_end_locked(op->hold);
+    else
+        op->hold->count = count;
+    pthread_mutex_unlock(&op->shard->mtx);
+    op->result.count = count;
+}
+
+static void release_after(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    pthread_mutex_lock(&op->shard->mtx);
+    int64_t deadline_ms = op->hold->deadline_ms;
+    pthread_mutex_unlock(&op->shard->mtx);
+    /* A repeated release that finds nothing has worked the first time, unless the lease may have run out by then. */
+    bool late = call->err == HF_OK && call->gone && hfi_now_ms() >= deadline_ms;
+    if (call->err == HF_ELOST || late) {
+        if (late)
+            hfi_fail(&call->error, HF_ELOST, "the lease ran out before the release was answered");
+        found_lost(op, "the lock was gone when it was released");
+        return;
+    }
+    if (call->err == HF_OK) {
+        set_count_after_release(op, call->value);
+        hfi_count(&op->core->counters.released);
+        hfi_op_complete(op, HF_OK, NULL);
+        return;
+    }
+    /* The caller is done with it, whether the server knows or not: never renewed again, released in the background. */
+    set_count_after_release(op, call->count - 1);
+    if (call->err == HF_ECLOSED)
+        hfi_op_complete(op, call->err, &call->error);
+    else {
+        call->settle_release = true;
+        hfi_op_complete_unsettled(op, call->err, &call->error, deadline_ms);
+    }
+}
+
+const struct hfi_verb hfi_verb_release = {
+    .name = "release", .takes_turn = true, .go = release_go, .after = release_after};
+
+/* ---- Extend ---- */
+
+static void extend_go(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    bool news;
+    pthread_mutex_lock(&op->shard->mtx);
+    int64_t count = hold->count;
+    bool lost = take_loss_locked(hold, &news);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    if (lost)
+        fail_lost(op);
+    else if (count == 0)
+        hfi_op_complete(op, HF_ENOTOWNER, NULL);
+    else {
+        op->call.count = count;
+        op->call.lease_ms = op->lease_ms;
+        hfi_op_call(op, op->core->engine->ops->extend);
+    }
+}
+
+static void extend_after(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    if (call->err == HF_ELOST) {
+        found_lost(op, "the lock was gone when it was extended");
+        return;
+    }
+    if (call->err == HF_OK) {
+        pthread_mutex_lock(&op->shard->mtx);
+        struct hfi_hold *hold = op->hold;
+        if (hold->count > 0 && call->valid_until_ms > hold->deadline_ms) {
+            hold->deadline_ms = call->valid_until_ms;
+            hold->warned = false;
+            hfi_watchdog_arm_locked(hold);
+        }
+        if (call->lease_ms > hold->lease_ms)
+            hold->lease_ms = call->lease_ms;
+        op->result.count = hold->count;
+        op->result.remaining_ms = hold->deadline_ms - hfi_now_ms();
+        pthread_mutex_unlock(&op->shard->mtx);
+    }
+    /* One that may still run does no harm: it can only lengthen the lease. */
+    hfi_op_complete(op, call->err, &call->error);
+}
+
+const struct hfi_verb hfi_verb_extend = {
+    .name = "extend", .takes_turn = true, .go = extend_go, .after = extend_after};
+
+/* ---- Break ---- */
+
+static void force_go(struct hf_op *op) {
+    hfi_op_call(op, op->core->engine->ops->force);
+}
+
+/* Our own holds on the name need not wait for their next renewal to hear of it. */
+static void lose_own_holds(struct hf_op *op) {
+    struct hfi_hold *hold, *next, *broken[16];
+    size_t len = 0;
+    pthread_mutex_lock(&op->shard->mtx);
+    HASH_ITER(hh, op->shard->holds, hold, next) {
+        if (len == sizeof broken / sizeof broken[0])
+            break;
+        if (hold->name_len == op->name_len && memcmp(hold->name, op->name, op->name_len) == 0 &&
+            hfi_hold_lose_locked(hold, "the lock was broken")) {
+            hfi_hold_ref(hold);
+            broken[len++] = hold;
+        }
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    for (size_t i = 0; i < len; i++) {
+        hfi_hold_report(broken[i], HFI_LOST);
+        hfi_hold_unref(broken[i]);
+    }
+}
+
+static void force_after(struct hf_op *op) {
+    op->result.value = op->call.value;
+    if (op->call.err == HF_OK && op->call.value == 1)
+        lose_own_holds(op);
+    hfi_op_complete(op, op->call.err, &op->call.error);
+}
+
+const struct hfi_verb hfi_verb_force = {.name = "break", .go = force_go, .after = force_after};
+
+/* ---- Questions ---- */
+
+static void ask(struct hfi_call *call) {
+    struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
+    call->engine->ops->ask(call, op->question);
+}
+
+static void ask_go(struct hf_op *op) {
+    hfi_op_call(op, ask);
+}
+
+static void ask_after(struct hf_op *op) {
+    op->result.value = op->yes_or_no ? op->call.value > 0 : op->call.value;
+    hfi_op_complete(op, op->call.err, &op->call.error);
+}
+
+const struct hfi_verb hfi_verb_ask = {.name = "ask", .go = ask_go, .after = ask_after};
+
+static void inspect(struct hfi_call *call) {
+    struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
+    call->engine->ops->inspect(call, &op->info);
+}
+
+static void inspect_go(struct hf_op *op) {
+    hfi_op_call(op, inspect);
+}
+
+const struct hfi_verb hfi_verb_inspect = {.name = "inspect", .go = inspect_go, .after = ask_after};

@@ -1,0 +1,273 @@
+/*
+ * The watchdog: renewals, deadlines, warnings, and threads that ended while holding.
+ *
+ * Every hold has one alarm on the keeper, set to the next moment anything is to be done for it. Renewals that come due
+ * together are gathered and sent in batches. A failed renewal is tried again soon, and again, until the deadline: no
+ * error ends the watchdog but the hold's own end. Times of renewal are rounded down to a sixteenth of the period, so
+ * that ten thousand holds make a hundred batches and not ten thousand.
+ *
+ * Alarms, the gathering and the answers all run on the keeper's thread; a hold's state is the shard's. An armed alarm,
+ * a place in `due` and a place in a batch each keep the hold alive.
+ */
+#include "core/core.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define EVENT_GATHER 0x01u
+#define EVENT_RECONNECTED 0x02u
+
+struct batch {
+    struct hfi_renewal renewal;
+    struct hfi_core *core;
+    struct hfi_hold *holds[HFI_RENEWAL_MAX];
+    uint64_t generations[HFI_RENEWAL_MAX];
+};
+
+static int64_t period_ms(const struct hfi_core *core) {
+    return core->watchdog_ms / 3;
+}
+
+/* When to warn: half the lease for one that should have been renewed by now, a quarter for a fixed one. */
+static int64_t warn_at_ms(const struct hfi_hold *hold) {
+    int64_t lease_ms = hold->watchdog ? hold->core->watchdog_ms : hold->lease_ms;
+    return hold->deadline_ms - (hold->watchdog ? lease_ms / 2 : lease_ms / 4);
+}
+
+static int64_t min_ms(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static void alarm_fired(struct hfi_alarm *alarm);
+
+void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
+    int64_t at_ms = hold->deadline_ms;
+    if (hold->watchdog && !hold->renewing) {
+        int64_t slot_ms = period_ms(hold->core) / 16;
+        at_ms = min_ms(at_ms, slot_ms > 1 ? hold->renew_at_ms / slot_ms * slot_ms : hold->renew_at_ms);
+    }
+    if (!hold->warned)
+        at_ms = min_ms(at_ms, warn_at_ms(hold));
+    hold->alarm.fire = alarm_fired;
+    hfi_hold_ref(hold);
+    if (hfi_alarm_clear(hold->core->keeper, &hold->alarm))
+        hfi_hold_unref(hold);
+    hfi_alarm_set(hold->core->keeper, &hold->alarm, at_ms);
+}
+
+void hfi_watchdog_disarm_locked(struct hfi_hold *hold) {
+    if (hfi_alarm_clear(hold->core->keeper, &hold->alarm))
+        hfi_hold_unref(hold);
+}
+
+static bool past_max_hold(const struct hfi_hold *hold, int64_t now_ms) {
+    int64_t max_ms = hold->core->max_hold_ms;
+    return max_ms > 0 && now_ms - hold->since_us / 1000 >= max_ms;
+}
+
+/* Something is due for this hold. */
+static void alarm_fired(struct hfi_alarm *alarm) {
+    struct hfi_hold *hold = HFI_CONTAINER(alarm, struct hfi_hold, alarm);
+    struct hfi_core *core = hold->core;
+    int64_t now_ms = hfi_now_ms();
+    bool lost = false, warn = false;
+    pthread_mutex_lock(&hold->shard->mtx);
+    if (hold->count > 0) {
+        if (now_ms >= hold->deadline_ms) {
+            lost = hfi_hold_lose_locked(hold, "the lease ran out");
+            hfi_hold_tidy_locked(hold);
+        } else {
+            if (hold->watchdog && past_max_hold(hold, now_ms))
+                hold->watchdog = false; /* asked for by max_hold_ms: let it run out, with a warning */
+            if (hold->watchdog && !hold->renewing && now_ms + period_ms(core) / 16 >= hold->renew_at_ms) {
+                hold->renewing = true;
+                hfi_hold_ref(hold);
+                hfi_list_push_back(&core->due, &hold->due_link);
+                hfi_task_post(core->watchdog, EVENT_GATHER);
+            }
+            if (!hold->warned && now_ms >= warn_at_ms(hold))
+                warn = hold->warned = true;
+            hfi_watchdog_arm_locked(hold);
+        }
+    }
+    pthread_mutex_unlock(&hold->shard->mtx);
+    if (warn)
+        hfi_hold_report(hold, HFI_WARNING);
+    if (lost)
+        hfi_hold_report(hold, HFI_LOST);
+    hfi_hold_unref(hold); /* the alarm's */
+}
+
+/* What the server said of one hold in a batch, or that it said nothing. */
+static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int answer, int64_t valid_until_ms) {
+    struct hfi_core *core = hold->core;
+    bool lost = false;
+    int64_t now_ms = hfi_now_ms();
+    pthread_mutex_lock(&hold->shard->mtx);
+    hold->renewing = false;
+    if (hold->count > 0 && hold->generation == generation) {
+        if (err == HF_OK && answer == 1) {
+            if (valid_until_ms > hold->deadline_ms)
+                hold->deadline_ms = valid_until_ms;
+            hold->warned = false;
+            hold->renew_at_ms = now_ms + period_ms(core);
+            hfi_count(&core->counters.renewals);
+        } else if (err == HF_OK) {
+            lost = hfi_hold_lose_locked(hold, answer == 0 ? "the lock is gone from the server"
+                                                          : "something else is stored under its name");
+        } else {
+            int64_t pause_ms = min_ms(period_ms(core) / 8, 1000);
+            hold->renew_at_ms = now_ms + (pause_ms > 10 ? pause_ms : 10);
+            hfi_count(&core->counters.renew_failures);
+        }
+        if (hold->count > 0 && hold->watchdog)
+            hfi_watchdog_arm_locked(hold);
+    }
+    hfi_hold_tidy_locked(hold);
+    pthread_mutex_unlock(&hold->shard->mtx);
+    if (lost)
+        hfi_hold_report(hold, HFI_LOST);
+}
+
+static void batch_done(struct hfi_renewal *renewal) {
+    struct batch *batch = HFI_CONTAINER(renewal, struct batch, renewal);
+    struct hfi_core *core = batch->core;
+    if (renewal->err != HF_OK && renewal->err != HF_ECLOSED)
+        hfi_log(core->log, HF_LOG_WARN, "renewal of %zu locks failed: %s", renewal->len,
+                renewal->error.text);
+    for (size_t i = 0; i < renewal->len; i++) {
+        renewed(batch->holds[i], batch->generations[i], renewal->err, renewal->items[i].answer,
+                renewal->valid_until_ms);
+        hfi_hold_unref(batch->holds[i]);
+    }
+    hfi_free(core->mem, batch);
+}
+
+static void fill_batch(struct hfi_core *core, struct batch *batch) {
+    struct hfi_renewal *renewal = &batch->renewal;
+    struct hfi_link *link;
+    while (renewal->len < HFI_RENEWAL_MAX && (link = hfi_list_pop_front(&core->due)) != NULL) {
+        struct hfi_hold *hold = HFI_CONTAINER(link, struct hfi_hold, due_link);
+        size_t i = renewal->len++;
+        renewal->items[i] = (struct hfi_renewal_item){.kind = hold->kind,
+                                                      .name = hold->name,
+                                                      .name_len = hold->name_len,
+                                                      .owner = hold->owner,
+                                                      .owner_len = hold->owner_len};
+        batch->holds[i] = hold;
+        pthread_mutex_lock(&hold->shard->mtx);
+        batch->generations[i] = hold->generation;
+        pthread_mutex_unlock(&hold->shard->mtx);
+    }
+}
+
+static void gather(struct hfi_core *core) {
+    while (!hfi_list_empty(&core->due)) {
+        struct batch *batch = hfi_zalloc(core->mem, sizeof *batch);
+        if (batch == NULL) { /* try again soon: there is time until the deadlines */
+            struct hfi_hold *hold =
+                HFI_CONTAINER(hfi_list_pop_front(&core->due), struct hfi_hold, due_link);
+            renewed(hold, hold->generation, HF_ENOMEM, 0, 0);
+            hfi_hold_unref(hold);
+            continue;
+        }
+        batch->core = core;
+        fill_batch(core, batch);
+        batch->renewal.lease_ms = core->watchdog_ms;
+        batch->renewal.deadline_ms = hfi_now_ms() + min_ms(core->cmd_timeout_ms, core->watchdog_ms / 3);
+        batch->renewal.done = batch_done;
+        core->engine->ops->renew(core->engine, &batch->renewal);
+    }
+}
+
+/* Visits every hold, shard by shard. `visit` runs under the shard's mutex. */
+static void for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *hold)) {
+    for (int i = 0; i < HFI_SHARDS; i++) {
+        struct hfi_hold *hold, *next;
+        pthread_mutex_lock(&core->shards[i].mtx);
+        HASH_ITER(hh, core->shards[i].holds, hold, next) {
+            visit(hold);
+        }
+        pthread_mutex_unlock(&core->shards[i].mtx);
+    }
+}
+
+static void renew_now(struct hfi_hold *hold) {
+    if (hold->count == 0 || !hold->watchdog)
+        return;
+    hold->renew_at_ms = hfi_now_ms();
+    hfi_watchdog_arm_locked(hold);
+}
+
+/* The hold of a thread that has ended is not renewed any more. */
+static void orphan(struct hfi_hold *hold) {
+    if (hold->self == NULL || !atomic_load(&hold->self->ended) || hold->orphaned)
+        return;
+    hold->orphaned = true;
+    hold->watchdog = false;
+    if (hold->count > 0) {
+        hfi_watchdog_arm_locked(hold);
+        hfi_hold_ref(hold);
+        hfi_list_push_back(&hold->core->due, &hold->due_link); /* borrowed: to be reported below */
+    } else {
+        hfi_hold_tidy_locked(hold);
+    }
+}
+
+static void find_orphans(struct hfi_core *core) {
+    assert(hfi_list_empty(&core->due));
+    for_each_hold(core, orphan);
+    struct hfi_link *link;
+    while ((link = hfi_list_pop_front(&core->due)) != NULL) {
+        struct hfi_hold *hold = HFI_CONTAINER(link, struct hfi_hold, due_link);
+        hfi_hold_report(hold, HFI_ORPHANED);
+        hfi_hold_unref(hold);
+    }
+}
+
+struct watchdog {
+    struct hfi_task task;
+    const struct hfi_mem *mem;
+    struct hfi_core *core;
+};
+
+static void run(struct hfi_task *task, unsigned events) {
+    struct hfi_core *core = HFI_CONTAINER(task, struct watchdog, task)->core;
+    gather(core);
+    if (events & EVENT_RECONNECTED)
+        for_each_hold(core, renew_now);
+    if (events & HFI_SELF_ENDED)
+        find_orphans(core);
+}
+
+/* Threads may keep a reference to the task after the client is gone: so it is not the client's memory. */
+static void destroy(struct hfi_task *task) {
+    struct watchdog *watchdog = HFI_CONTAINER(task, struct watchdog, task);
+    hfi_free(watchdog->mem, watchdog);
+}
+
+static void reconnected(void *arg) {
+    struct hfi_core *core = arg;
+    hfi_task_post(core->watchdog, EVENT_RECONNECTED);
+}
+
+int hfi_watchdog_init(struct hfi_core *core) {
+    static const struct hfi_mem plain_malloc;
+    struct watchdog *watchdog = hfi_zalloc(&plain_malloc, sizeof *watchdog);
+    if (watchdog == NULL)
+        return HF_ENOMEM;
+    hfi_task_init(&watchdog->task, core->keeper, run, destroy);
+    watchdog->mem = &plain_malloc;
+    watchdog->core = core;
+    core->watchdog = &watchdog->task;
+    core->engine->ops->on_reconnect(core->engine, reconnected, core);
+    return HF_OK;
+}
+
+void hfi_watchdog_stop(struct hfi_core *core) {
+    if (core->watchdog == NULL)
+        return;
+    hfi_task_retire(core->watchdog);
+    hfi_task_unref(core->watchdog);
+    core->watchdog = NULL;
+}

@@ -1,0 +1,144 @@
+/*
+ * The seam between what is true of every lock (src/core) and how one store does it (src/redis; others later).
+ *
+ * An engine offers synchronizers, not key-value operations: acquire, release, renew, break, questions. Everything is
+ * asynchronous and runs as part of a task: the core fills in a `struct hfi_call`, hands it to one of the operations
+ * below on the task's executor, and forwards the task's engine events to `step`. The engine calls `done` exactly
+ * once, on that executor, perhaps before the operation has returned. The core knows no key, script or reply;
+ * the engine knows no hold, handle or callback.
+ */
+#ifndef HFI_ENGINE_ENGINE_H
+#define HFI_ENGINE_ENGINE_H
+
+#include "base/task.h"
+
+#include <holdfast/holdfast.h>
+
+/* Events of a task from this bit on are the engine's. */
+#define HFI_ENGINE_EVENT_SHIFT 8
+#define HFI_ENGINE_EVENTS (~0u << HFI_ENGINE_EVENT_SHIFT)
+
+struct hfi_engine;
+
+/* Which thread drives the connection that a call uses. */
+enum hfi_lane {
+    HFI_LANE_CALLER,  /* the calling thread itself: a synchronous verb */
+    HFI_LANE_KEEPER,  /* the keeper: background work, and asynchronous operations */
+    HFI_LANE_DISPATCH /* whoever calls hf_dispatch() */
+};
+
+/* A kind of lock, as an engine offers it: a const table. */
+struct hfi_kind {
+    const char *name;
+    bool reentrant;
+    bool exclusive; /* one holder at a time: one remote waiter per process is enough */
+    bool token;     /* grants carry a fencing token */
+    const void *engine_private;
+};
+
+/* One operation of an engine in progress: a part of the core's operation. */
+struct hfi_call {
+    /* In. `name` and `owner` stay valid until done. */
+    struct hfi_engine *engine;
+    struct hfi_task *task;
+    enum hfi_lane lane;
+    const struct hfi_kind *kind;
+    const char *name;
+    size_t name_len;
+    const char *owner; /* "uuid:number" */
+    size_t owner_len;
+    int64_t count;       /* how often this owner holds the lock, as far as we know */
+    int64_t lease_ms;    /* acquire, release (for what remains), extend */
+    int64_t start_ms;    /* when the caller came */
+    int64_t deadline_ms; /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms.
+                          * others: the end of the exchange */
+    bool settle_release; /* settle: it follows a release from `count`, else an acquire from `count` */
+    void (*done)(struct hfi_call *call);
+
+    /* Out of a call that ends unsettled, and in again for settle: a copy of its command may act until then. */
+    int64_t ghost_until_ms;
+
+    /* Out, valid in `done`. */
+    int err;
+    hf_error error;
+    int64_t value;          /* new count; the answer to a question; 1 if something was broken */
+    int64_t token;          /* of a grant */
+    int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
+    bool contended;         /* acquire: another held it at first */
+    bool unsettled;         /* err is set and the command may have run or may yet run: call settle() */
+    bool gone;              /* release, extend: the hold was not there (err is HF_ELOST) */
+
+    void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
+};
+
+enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
+
+
+/* One hold in a renewal. */
+struct hfi_renewal_item {
+    const struct hfi_kind *kind;
+    const char *name;
+    size_t name_len;
+    const char *owner;
+    size_t owner_len;
+    int answer; /* out: 1 held, 0 gone, negative: HF_E... for this one */
+};
+
+/* A renewal of up to HFI_RENEWAL_MAX holds with one lease, on the keeper's thread. */
+#define HFI_RENEWAL_MAX 100
+struct hfi_renewal {
+    int64_t lease_ms;
+    int64_t deadline_ms; /* give up by then */
+    size_t len;
+    struct hfi_renewal_item items[HFI_RENEWAL_MAX];
+    int err; /* out: HF_OK: look at the answers. Else none was answered */
+    hf_error error;
+    int64_t valid_until_ms;                       /* out: for those held */
+    void (*done)(struct hfi_renewal *renewal);    /* on the keeper's thread, exactly once */
+    void *engine_private;
+};
+
+struct hfi_engine_ops {
+    size_t call_size; /* bytes of state a call needs */
+
+    /* The table of a kind, or NULL: this engine does not offer it. */
+    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
+
+    /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
+    int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name, size_t len,
+                      hf_error *error);
+
+    /* What identifies a hold's place on the server: two kinds that share a record give the same bytes for it. Writes
+     * at most `cap` bytes and returns how many there are. (Redis: key name and hash field.) */
+    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len, const char *owner,
+                      size_t owner_len, char *buffer, size_t cap);
+
+    void (*acquire)(struct hfi_call *call); /* waits until held, deadline or cancel */
+    void (*release)(struct hfi_call *call); /* from call->count to one less */
+    void (*extend)(struct hfi_call *call);  /* raise the lease */
+    void (*force)(struct hfi_call *call);   /* break whoever's hold; value 1 if there was one */
+    void (*ask)(struct hfi_call *call, enum hfi_question question);
+    void (*inspect)(struct hfi_call *call, hf_lock_info **ret_info); /* malloc'ed, set on HF_OK */
+
+    /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`; after an unsettled
+     * release from `count`: make sure it holds one less. Keeps trying until the server has answered and no copy of a
+     * former command can act any more, or `deadline_ms` has passed. Keeper lane. */
+    void (*settle)(struct hfi_call *call);
+
+    void (*step)(struct hfi_call *call, unsigned events); /* engine events of the task, already masked */
+
+    /* Ask a running call to finish now: it calls done soon, with HF_ECANCELED (unsettled if need be) unless it had
+     * finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the call's executor. */
+    void (*cancel)(struct hfi_call *call, int err);
+
+    void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal); /* on the keeper's thread */
+
+    /* Tells when a connection was made again: renew everything now. Runs on the keeper's thread. */
+    void (*on_reconnect)(struct hfi_engine *engine, void (*tell)(void *arg), void *arg);
+};
+
+struct hfi_engine {
+    const struct hfi_engine_ops *ops;
+};
+
+#endif

@@ -1,0 +1,355 @@
+/*
+ * A connection: its life, submitting requests, completing them, losing it.
+ *
+ * Called by the engine's exchanges on any thread (submit, abandon, want) and by the holder of the seat (deliver,
+ * lose). Invariants: requests in `fifo` are in the order in which their bytes were appended; a request is completed
+ * exactly once, by a reply or by the loss of the connection; its event is posted under the connection's mutex, so
+ * once hfi_req_abandon() has returned none will come.
+ */
+#include "net/impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* So many commands in flight keep the server busy; more are gathered and written together. */
+#define HOLD_BACK 8
+#define PEEK_AFTER_IDLE_MS 50
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
+}
+
+struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi_push_fn push,
+                              hfi_state_fn state, void *arg) {
+    struct hfi_conn *conn = hfi_zalloc(target->mem, sizeof *conn);
+    if (conn == NULL)
+        return NULL;
+    conn->target = target;
+    conn->seat = seat;
+    conn->push = push;
+    conn->on_state = state;
+    conn->arg = arg;
+    conn->fd = conn->zombie_fd = -1;
+    conn->alarm.fire = alarm_fired;
+    pthread_mutex_init(&conn->mtx, NULL);
+    hfi_list_init(&conn->followers);
+    hfi_list_init(&conn->fifo);
+    hfi_list_init(&conn->wants);
+    conn->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (conn->kick_fd < 0) {
+        pthread_mutex_destroy(&conn->mtx);
+        hfi_free(target->mem, conn);
+        return NULL;
+    }
+    hfi_keeper_add(target->keeper, conn);
+    return conn;
+}
+
+void hfi_conn_free(struct hfi_conn *conn) {
+    if (conn == NULL)
+        return;
+    const struct hfi_mem *mem = conn->target->mem;
+    hf_error error = {.code = HF_ECLOSED};
+    hfi_fail(&error, HF_ECLOSED, "the client is closed");
+    hfi_conn_lose(conn, HF_ECLOSED, &error);
+    hfi_conn_connect_failed(conn, HF_ECLOSED, &error);
+    hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->alarm);
+    hfi_keeper_remove(conn->target->keeper, conn);
+    if (conn->reader != NULL) {
+        hfi_free(mem, conn->reader->privdata);
+        redisReaderFree(conn->reader);
+    }
+    close(conn->kick_fd);
+    hfi_free(mem, conn->out.bytes);
+    hfi_free(mem, conn->writing.bytes);
+    pthread_mutex_destroy(&conn->mtx);
+    hfi_free(mem, conn);
+}
+
+void hfi_conn_close_fds(struct hfi_conn *conn) {
+    if (conn == NULL)
+        return;
+    if (conn->fd >= 0)
+        close(conn->fd);
+    if (conn->zombie_fd >= 0)
+        close(conn->zombie_fd);
+    close(conn->kick_fd);
+}
+
+/* ---- Requests ---- */
+
+void hfi_req_unref(struct hfi_req *req) {
+    if (req == NULL || atomic_fetch_sub_explicit(&req->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (req->reply != NULL)
+        freeReplyObject(req->reply);
+    hfi_free(req->mem, req);
+}
+
+/* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
+static void complete_locked(struct hfi_conn *conn, struct hfi_req *req) {
+    if (req->attended)
+        conn->attendants--;
+    req->attended = false;
+    req->complete = true;
+    struct hfi_task *task = req->task;
+    req->task = NULL;
+    if (task != NULL) {
+        hfi_task_post(task, req->event);
+        hfi_task_unref(task);
+    }
+}
+
+void hfi_req_abandon(struct hfi_req *req) {
+    if (req == NULL)
+        return;
+    struct hfi_conn *conn = req->conn;
+    struct hfi_task *task = NULL;
+    if (conn != NULL) {
+        pthread_mutex_lock(&conn->mtx);
+        task = req->task;
+        req->task = NULL;
+        if (req->attended) {
+            req->attended = false;
+            conn->attendants--;
+            if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
+                hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+        }
+        pthread_mutex_unlock(&conn->mtx);
+    }
+    if (task != NULL)
+        hfi_task_unref(task);
+    hfi_req_unref(req);
+}
+
+static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task, unsigned event) {
+    struct hfi_req *req = hfi_zalloc(conn->target->mem, sizeof *req);
+    if (req == NULL)
+        return NULL;
+    atomic_init(&req->refs, 2); /* the FIFO's and the caller's */
+    req->mem = conn->target->mem;
+    req->conn = conn;
+    req->task = task;
+    req->event = event;
+    if (task != NULL) {
+        hfi_task_ref(task);
+        req->attended = conn->seat == HFI_SEAT_CALLERS;
+    }
+    return req;
+}
+
+/* An idle connection may have been closed by the server long ago: find out before a command is lost in it. */
+static bool peek_is_alive(struct hfi_conn *conn, int64_t now_ms) {
+    if (conn->in_flight > 0 ||
+        now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
+        return true;
+    char byte;
+    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
+        return true;
+    atomic_store(&conn->broken, true);
+    hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
+    return false;
+}
+
+int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
+    if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
+        return HF_ENOMEM;
+    conn->unsent++;
+    if (conn->target->commands != NULL)
+        atomic_fetch_add_explicit(conn->target->commands, 1, memory_order_relaxed);
+    return HF_OK;
+}
+
+/* The seat's own thread gathers and flushes once per turn; others write unless enough is on its way. */
+static void flush_unless_gathering(struct hfi_conn *conn) {
+    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
+                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
+    if (!gathering && conn->in_flight - conn->unsent < HOLD_BACK)
+        hfi_conn_flush_locked(conn);
+}
+
+int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                    unsigned event, struct hfi_req **ret_req) {
+    struct hfi_req *req = new_request(conn, task, event);
+    if (req == NULL)
+        return HF_ENOMEM;
+    int64_t now_ms = hfi_now_ms();
+    int err = HF_EUNREACH;
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && peek_is_alive(conn, now_ms))
+        err = hfi_conn_append_locked(conn, bytes, len);
+    if (err == HF_OK) {
+        req->sent_ms = now_ms;
+        atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
+        hfi_list_push_back(&conn->fifo, &req->link);
+        conn->in_flight++;
+        if (req->attended) {
+            conn->attendants++;
+            task->exec->lane = conn; /* this is its executor's thread: it will attend */
+        }
+        *ret_req = req;
+        flush_unless_gathering(conn);
+        if (!req->attended && conn->driver == NULL && conn->attendants == 0)
+            hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    if (err != HF_OK) {
+        if (task != NULL)
+            hfi_task_unref(task);
+        hfi_free(req->mem, req);
+    }
+    return err;
+}
+
+int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
+    int err = HF_EUNREACH;
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken))
+        err = hfi_conn_append_locked(conn, bytes, len);
+    if (err == HF_OK) {
+        conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
+        flush_unless_gathering(conn);
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    return err;
+}
+
+/* ---- What the holder of the seat does ---- */
+
+void hfi_conn_deliver(struct hfi_conn *conn, redisReply *reply, int *ret_err, hf_error *error) {
+    if (conn->state == CONN_HANDSHAKE) {
+        *ret_err = hfi_conn_handshake_reply(conn, reply, error);
+        freeReplyObject(reply);
+        return;
+    }
+    atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
+    if (conn->push != NULL) {
+        conn->push(conn->arg, reply);
+        freeReplyObject(reply);
+        return;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    struct hfi_link *link = hfi_list_pop_front(&conn->fifo);
+    if (link == NULL) {
+        pthread_mutex_unlock(&conn->mtx);
+        freeReplyObject(reply);
+        *ret_err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
+        return;
+    }
+    struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
+    conn->in_flight--;
+    req->reply = reply;
+    complete_locked(conn, req);
+    pthread_mutex_unlock(&conn->mtx);
+    hfi_req_unref(req);
+}
+
+void hfi_conn_close_socket(struct hfi_conn *conn) {
+    if (conn->fd < 0)
+        return;
+    /* Abortive: what the server has not read yet shall not be read any more. */
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    if (conn->in_flight > 0)
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    if (conn->is_writing)
+        conn->zombie_fd = conn->fd;
+    else
+        close(conn->fd);
+    conn->fd = -1;
+}
+
+void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
+    struct hfi_link orphans;
+    hfi_list_init(&orphans);
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY) {
+        conn->state = CONN_DOWN;
+        conn->lost = true;
+        conn->generation++;
+        hfi_conn_close_socket(conn);
+        hfi_conn_discard_output(conn);
+        conn->unsent = 0;
+        atomic_store(&conn->broken, false);
+        hfi_list_splice(&orphans, &conn->fifo);
+        conn->driver = NULL;
+        struct hfi_link *link;
+        while ((link = hfi_list_pop_front(&orphans)) != NULL) {
+            struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
+            conn->in_flight--;
+            req->err = err;
+            req->error = *error;
+            snprintf(req->error.node, sizeof req->error.node, "%s", conn->target->node);
+            complete_locked(conn, req);
+            hfi_req_unref(req);
+        }
+        assert(conn->in_flight == 0 && conn->attendants == 0);
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+}
+
+bool hfi_conn_service(struct hfi_conn *conn, short revents) {
+    if (conn->state != CONN_READY) {
+        hfi_conn_progress(conn);
+        return true;
+    }
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = HF_OK;
+    if (atomic_load(&conn->broken))
+        err = hfi_fail(&error, HF_EUNREACH, "the connection was lost");
+    else if (revents != 0)
+        err = hfi_conn_read(conn, &error);
+    if (err != HF_OK) {
+        hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error.text);
+        hfi_conn_lose(conn, err, &error);
+        return false;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    atomic_store(&conn->blocked, false);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    return true;
+}
+
+/* ---- Small questions ---- */
+
+bool hfi_conn_ready(struct hfi_conn *conn, int64_t *ret_server_ms, int64_t *ret_received_ms) {
+    pthread_mutex_lock(&conn->mtx);
+    bool ready = conn->state == CONN_READY && !atomic_load(&conn->broken);
+    if (ready) {
+        *ret_server_ms = conn->clock_server_ms;
+        *ret_received_ms = conn->clock_received_ms;
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    return ready;
+}
+
+void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_ms) {
+    pthread_mutex_lock(&conn->mtx);
+    conn->clock_server_ms = server_ms;
+    conn->clock_received_ms = received_ms;
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+unsigned hfi_conn_load(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    unsigned load = conn->driver == NULL && conn->in_flight == 0 ? 0 : 1 + conn->in_flight;
+    pthread_mutex_unlock(&conn->mtx);
+    return load;
+}
+
+void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms) {
+        atomic_store(&conn->broken, true);
+        hfi_exec_nudge(conn->driver != NULL ? conn->driver
+                                            : hfi_keeper_exec(conn->target->keeper));
+    }
+    pthread_mutex_unlock(&conn->mtx);
+}

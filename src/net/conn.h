@@ -1,0 +1,140 @@
+/*
+ * One connection to a server, driven by whoever waits on it.
+ *
+ * A request is submitted by appending its bytes; replies come in order, and complete requests by posting to their
+ * task. Reading is the work of the one who sits in the driver's seat:
+ *   HFI_SEAT_CALLERS  a synchronous caller that waits (hfi_conn_attend); the keeper only when nobody else would
+ *   HFI_SEAT_KEEPER   always the keeper
+ *   HFI_SEAT_DISPATCH the thread in hf_dispatch()
+ * Connecting, the handshake, and connecting again are always the keeper's work, and happen only while somebody has
+ * asked for it (hfi_conn_want).
+ */
+#ifndef HFI_NET_CONN_H
+#define HFI_NET_CONN_H
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/task.h"
+#include "net/lookup.h"
+
+#include <hiredis/hiredis.h>
+
+struct hfi_conn;
+struct hfi_keeper;
+
+enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
+
+/* Where a connection leads and how it says hello. Shared by all connections of a node; outlives them. */
+struct hfi_target {
+    const struct hfi_mem *mem;
+    const struct hfi_log *log;
+    struct hfi_keeper *keeper;
+    struct hfi_exec *dispatch; /* the executor behind HFI_SEAT_DISPATCH, or NULL */
+    hfi_resolve_fn resolve; /* NULL: `address` is final */
+    const char *resolve_arg;
+    struct hfi_addr address;
+    const char *node;         /* for messages: "host:port" or a path; never a password */
+    const char *user, *password;
+    int db;
+    const char *client_name;  /* CLIENT SETNAME */
+    int64_t cmd_timeout_ms;   /* connect and handshake together */
+    int64_t ping_ms;
+    atomic_ullong *commands;   /* counters of hf_stats */
+    atomic_ullong *reconnects;
+    _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
+};
+
+/* What a pub/sub connection calls for every message from the server, on the keeper's thread. */
+typedef void (*hfi_push_fn)(void *arg, const redisReply *reply);
+/* Called on the keeper's thread when a connection is ready (up) or has been lost (down). */
+typedef void (*hfi_state_fn)(void *arg, bool up);
+
+struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi_push_fn push,
+                              hfi_state_fn state, void *arg);
+/* On the keeper's thread, or when it has ended. Requests in flight complete with HF_ECLOSED. */
+void hfi_conn_free(struct hfi_conn *conn);
+/* In a forked child: closes descriptors, touches nothing else. */
+void hfi_conn_close_fds(struct hfi_conn *conn);
+
+/* ---- Requests ---- */
+
+struct hfi_req {
+    atomic_int refs;
+    struct hfi_link link; /* in the connection's FIFO */
+    const struct hfi_mem *mem;
+    struct hfi_conn *conn;
+    struct hfi_task *task; /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
+    unsigned event;
+    bool attended;   /* a synchronous caller looks after it */
+    int64_t sent_ms; /* when it was submitted: leases count from here */
+
+    /* Set when the event is posted: */
+    bool complete;
+    int err;           /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
+    redisReply *reply; /* owned by the request */
+    hf_error error;
+};
+
+/* Is it ready for requests right now? If so, *ret_server_ms is the server's clock (ms since 1970) as of
+ * *ret_received_ms on ours: a lower bound for computing `not-after`. */
+bool hfi_conn_ready(struct hfi_conn *conn, int64_t *ret_server_ms, int64_t *ret_received_ms);
+
+/* A reply carried the server's clock: remember it. `received_ms` is our time when it arrived. */
+void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_ms);
+
+/* How busy it is: 0 an empty seat, else 1 + requests in flight. For choosing one of several. */
+unsigned hfi_conn_load(struct hfi_conn *conn);
+
+/* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is abandoned first;
+ * the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was sent. Takes no ownership of bytes. */
+int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task, unsigned event,
+                    struct hfi_req **ret_req);
+
+/* For pub/sub connections: sends bytes that have no reply of their own. */
+int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len);
+
+/* No event will be posted any more. The request stays to swallow its reply. NULL is fine; drops the reference. */
+void hfi_req_abandon(struct hfi_req *req);
+void hfi_req_unref(struct hfi_req *req);
+
+/* No answer in time: the connection is closed abortively unless something has arrived since `since_ms`. */
+void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms);
+
+/* ---- Getting connected ---- */
+
+/* Somebody who waits for a connection. One task, one event: posted once, when it is ready or an attempt failed. */
+struct hfi_want {
+    struct hfi_link link;
+    struct hfi_task *task;
+    unsigned event;
+    int err; /* when posted: HF_OK ready, else why not */
+    hf_error error;
+};
+
+/* Asks for the connection. If it is ready already the event is posted at once. The want must stay valid until its
+ * event was posted or hfi_conn_unwant() has returned. */
+void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task, unsigned event);
+void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want);
+
+/* Keeps a keeper's connection up, without anybody waiting (pub/sub, control). Off: it may stay down. */
+void hfi_conn_keep_up(struct hfi_conn *conn, bool up);
+
+/* ---- Driving (synchronous callers) ---- */
+
+/* Waits until `exec` has work, driving the connection that exec->lane names if its seat is empty. Without a lane it
+ * only sleeps. */
+void hfi_conn_attend(struct hfi_exec *exec);
+
+/* ---- Driving (keeper and dispatcher), see keeper.h and seat.c ---- */
+
+/* What the one in the seat polls; -1: nothing. */
+int hfi_conn_poll_fd(struct hfi_conn *conn, short *ret_events);
+/* Reads and completes what has arrived, writes what is waiting. For the holder of the seat. False: the connection is
+ * lost, and the seat with it. */
+bool hfi_conn_service(struct hfi_conn *conn, short revents);
+/* For the dispatcher: the descriptor to poll, or -1 while the connection is not its to drive. */
+int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);
+/* Writes what submits on the seat's own thread have gathered. For the holder of the seat. */
+void hfi_conn_flush(struct hfi_conn *conn);
+
+#endif

@@ -1,0 +1,423 @@
+/*
+ * Getting connected, and noticing when a connection is dead.
+ *
+ * Everything here runs on the keeper's thread. A connection is made only while somebody wants it. Lookup, connect and
+ * handshake together may take `cmd_timeout_ms`; after a failure the next attempt waits, 20 ms at first, doubling to a
+ * second, with jitter so that a fleet does not come back in step. An idle connection is pinged every `ping_ms`; one
+ * that has not said anything `cmd_timeout_ms` later is closed.
+ *
+ * The handshake goes out in one write: AUTH, SELECT, CLIENT SETNAME, INFO server (is it new enough?), TIME (the first
+ * sample of the server's clock, for `not-after`).
+ */
+#include "net/impl.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS 1000
+
+enum handshake_step { SAID_AUTH, SAID_SELECT, SAID_NAME, SAID_INFO, SAID_TIME };
+
+static int64_t backoff_ms(unsigned failures) {
+    int64_t limit = BACKOFF_MAX_MS;
+    if (failures < 6)
+        limit = (int64_t)BACKOFF_FIRST_MS << failures;
+    uint32_t dice = 0;
+    if (getrandom(&dice, sizeof dice, GRND_NONBLOCK) != (ssize_t)sizeof dice)
+        dice = (uint32_t)hfi_now_us();
+    return limit / 2 + (int64_t)(dice % (uint32_t)(limit / 2 + 1));
+}
+
+static void tell_wants(struct hfi_conn *conn, int err, const hf_error *error) {
+    pthread_mutex_lock(&conn->mtx);
+    struct hfi_link *link;
+    while ((link = hfi_list_pop_front(&conn->wants)) != NULL) {
+        struct hfi_want *want = HFI_CONTAINER(link, struct hfi_want, link);
+        struct hfi_task *task = want->task;
+        want->err = err;
+        if (error != NULL) {
+            want->error = *error;
+            snprintf(want->error.node, sizeof want->error.node, "%s", conn->target->node);
+        }
+        hfi_task_post(task, want->event); /* after this the want may be gone */
+        hfi_task_unref(task);
+    }
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error) {
+    hfi_lookup_drop(conn->lookup);
+    conn->lookup = NULL;
+    pthread_mutex_lock(&conn->mtx);
+    hfi_conn_close_socket(conn);
+    hfi_conn_discard_output(conn);
+    conn->unsent = 0;
+    conn->generation++;
+    atomic_store(&conn->broken, false);
+    conn->state = err == HF_ECLOSED ? CONN_CLOSED : CONN_DOWN;
+    conn->driver = NULL;
+    pthread_mutex_unlock(&conn->mtx);
+    conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
+    if (err != HF_ECLOSED)
+        hfi_log(conn->target->log, HF_LOG_WARN, "%s: %s", conn->target->node, error->text);
+    tell_wants(conn, err, error);
+}
+
+static void fail_errno(struct hfi_conn *conn, int err, int sys_errno, const char *what) {
+    hf_error error;
+    hfi_error_clear(&error);
+    hfi_fail_errno(&error, err, sys_errno, "%s", what);
+    hfi_conn_connect_failed(conn, err, &error);
+}
+
+/* ---- Handshake ---- */
+
+static bool say(struct hfi_conn *conn, enum handshake_step step, int argc, const char **argv) {
+    char *command = NULL;
+    int len = redisFormatCommandArgv(&command, argc, argv, NULL);
+    if (len < 0)
+        return false;
+    bool ok = hfi_buffer_append(conn->target->mem, &conn->out, command, (size_t)len);
+    explicit_bzero(command, (size_t)len); /* it may carry the password */
+    redisFreeCommand(command);
+    conn->handshake[conn->handshake_len++] = (int)step;
+    return ok;
+}
+
+static bool say_hello(struct hfi_conn *conn) {
+    const struct hfi_target *target = conn->target;
+    bool ok = true;
+    conn->handshake_step = conn->handshake_len = 0;
+    if (target->password != NULL) {
+        const char *auth[] = {"AUTH", target->user, target->password};
+        if (target->user == NULL || target->user[0] == '\0') {
+            auth[1] = target->password;
+            ok = say(conn, SAID_AUTH, 2, auth);
+        } else {
+            ok = say(conn, SAID_AUTH, 3, auth);
+        }
+    }
+    if (target->db != 0) {
+        char db[16];
+        snprintf(db, sizeof db, "%d", target->db);
+        const char *select[] = {"SELECT", db};
+        ok = ok && say(conn, SAID_SELECT, 2, select);
+    }
+    const char *name[] = {"CLIENT", "SETNAME", target->client_name};
+    const char *info[] = {"INFO", "server"};
+    const char *time[] = {"TIME"};
+    return ok && say(conn, SAID_NAME, 3, name) && say(conn, SAID_INFO, 2, info) &&
+           say(conn, SAID_TIME, 1, time);
+}
+
+static bool starts_with(const redisReply *reply, const char *word) {
+    return strncmp(reply->str, word, strlen(word)) == 0;
+}
+
+static int refused(const redisReply *reply, int err, hf_error *error) {
+    hfi_fail(error, err, "the server refused: ");
+    hfi_error_quote(error, reply->str, reply->len);
+    return err;
+}
+
+static int check_version(const redisReply *reply, hf_error *error) {
+    if (reply->type != REDIS_REPLY_STRING)
+        return hfi_fail(error, HF_EPROTO, "INFO was not answered with text");
+    const char *found = strstr(reply->str, "redis_version:");
+    int major = 0, minor = 0;
+    if (found == NULL || sscanf(found, "redis_version:%d.%d", &major, &minor) != 2)
+        return HF_OK; /* a server that hides its version is taken at its word */
+    if (major < 6 || (major == 6 && minor < 2))
+        return hfi_fail(error, HF_ENOTSUP, "needs Redis 6.2 or newer, or Valkey; this server is %d.%d",
+                        major, minor);
+    return HF_OK;
+}
+
+static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_STRING)
+        return hfi_fail(error, HF_EPROTO, "TIME was not answered with a time");
+    long long seconds = strtoll(reply->element[0]->str, NULL, 10);
+    long long micros = strtoll(reply->element[1]->str, NULL, 10);
+    if (seconds <= 0 || seconds > INT64_MAX / 2000 || micros < 0 || micros > 999999)
+        return hfi_fail(error, HF_EPROTO, "TIME was not answered with a time");
+    hfi_conn_clock(conn, seconds * 1000 + micros / 1000, hfi_now_ms());
+    return HF_OK;
+}
+
+static void now_ready(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    conn->state = CONN_READY;
+    if (conn->seat == HFI_SEAT_KEEPER)
+        conn->driver = hfi_keeper_exec(conn->target->keeper);
+    else if (conn->seat == HFI_SEAT_DISPATCH)
+        conn->driver = conn->target->dispatch;
+    pthread_mutex_unlock(&conn->mtx);
+    conn->failures = 0;
+    conn->ping_sent_ms = 0;
+    if (conn->was_ready && conn->target->reconnects != NULL)
+        atomic_fetch_add(conn->target->reconnects, 1);
+    conn->was_ready = true;
+    hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm,
+                  hfi_now_ms() + conn->target->ping_ms);
+    tell_wants(conn, HF_OK, NULL);
+    if (conn->on_state != NULL)
+        conn->on_state(conn->arg, true);
+}
+
+int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
+    enum handshake_step step = (enum handshake_step)conn->handshake[conn->handshake_step++];
+    int err = HF_OK;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        bool auth = starts_with(reply, "NOAUTH") || starts_with(reply, "WRONGPASS") ||
+                    starts_with(reply, "NOPERM");
+        if (step == SAID_AUTH || starts_with(reply, "NOAUTH") || (step == SAID_SELECT && auth) ||
+            (step == SAID_TIME && auth))
+            return refused(reply, HF_EPERM, error);
+        if (step == SAID_SELECT)
+            return refused(reply, HF_EINVAL, error);
+        if (step == SAID_TIME)
+            return refused(reply, HF_EREFUSED, error);
+        return HF_OK; /* the name and the version are not worth a refusal */
+    }
+    if (step == SAID_INFO)
+        err = check_version(reply, error);
+    if (step == SAID_TIME)
+        err = read_time(conn, reply, error);
+    if (err == HF_OK && conn->handshake_step == conn->handshake_len) {
+        atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
+        now_ready(conn);
+    }
+    return err;
+}
+
+static void shake_hands(struct hfi_conn *conn) {
+    hf_error error;
+    hfi_error_clear(&error);
+    if (!hfi_conn_new_reader(conn)) {
+        hfi_fail(&error, HF_ENOMEM, "out of memory");
+        hfi_conn_connect_failed(conn, HF_ENOMEM, &error);
+        return;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    conn->state = CONN_HANDSHAKE;
+    bool said = say_hello(conn);
+    if (said)
+        hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    if (!said) {
+        hfi_fail(&error, HF_ENOMEM, "out of memory");
+        hfi_conn_connect_failed(conn, HF_ENOMEM, &error);
+    }
+}
+
+/* ---- Connect ---- */
+
+static void try_next_address(struct hfi_conn *conn, int sys_errno) {
+    while (conn->addrs_next < conn->addrs_len) {
+        const struct hfi_addr *addr = &conn->addrs[conn->addrs_next++];
+        int fd = socket(addr->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0) {
+            sys_errno = errno;
+            continue;
+        }
+        int on = 1;
+        if (addr->sa.ss_family != AF_UNIX) {
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        }
+        int rc = connect(fd, (const struct sockaddr *)&addr->sa, addr->len);
+        if (rc != 0 && errno != EINPROGRESS) {
+            sys_errno = errno;
+            close(fd);
+            continue;
+        }
+        pthread_mutex_lock(&conn->mtx);
+        conn->fd = fd;
+        conn->state = CONN_CONNECTING;
+        pthread_mutex_unlock(&conn->mtx);
+        if (rc == 0)
+            shake_hands(conn);
+        return;
+    }
+    bool ours = sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ENOMEM;
+    fail_errno(conn, ours ? HF_ESYS : HF_EUNREACH, sys_errno, "cannot connect");
+}
+
+void hfi_conn_progress(struct hfi_conn *conn) {
+    if (conn->state == CONN_CONNECTING) {
+        int failure = 0;
+        socklen_t len = sizeof failure;
+        getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &len);
+        if (failure == 0) {
+            shake_hands(conn);
+            return;
+        }
+        pthread_mutex_lock(&conn->mtx);
+        hfi_conn_close_socket(conn);
+        pthread_mutex_unlock(&conn->mtx);
+        try_next_address(conn, failure);
+    } else if (conn->state == CONN_HANDSHAKE) {
+        hf_error error;
+        hfi_error_clear(&error);
+        int err = hfi_conn_read(conn, &error);
+        if (err != HF_OK)
+            hfi_conn_connect_failed(conn, err, &error);
+        else if (conn->state == CONN_HANDSHAKE && atomic_load(&conn->blocked)) {
+            atomic_store(&conn->blocked, false);
+            hfi_conn_flush(conn);
+        }
+    }
+}
+
+static void lookup_finished(void *arg) {
+    hfi_exec_nudge(hfi_keeper_exec(arg));
+}
+
+static void start_connecting(struct hfi_conn *conn, int64_t now_ms) {
+    const struct hfi_target *target = conn->target;
+    conn->connect_deadline_ms = now_ms + target->cmd_timeout_ms;
+    conn->addrs_next = 0;
+    hfi_alarm_set(hfi_keeper_exec(target->keeper), &conn->alarm, conn->connect_deadline_ms);
+    if (target->resolve == NULL) {
+        conn->addrs[0] = target->address;
+        conn->addrs_len = 1;
+        try_next_address(conn, 0);
+        return;
+    }
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = hfi_lookup_start(target->resolve, target->resolve_arg, conn->connect_deadline_ms,
+                               lookup_finished, target->keeper, &conn->lookup, &error);
+    if (err != HF_OK) {
+        hfi_conn_connect_failed(conn, err, &error);
+        return;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    conn->state = CONN_RESOLVING;
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+static void look_at_lookup(struct hfi_conn *conn) {
+    hf_error error;
+    int err;
+    hfi_error_clear(&error);
+    if (!hfi_lookup_poll(conn->lookup, &err, conn->addrs, HFI_LOOKUP_MAX_ADDRS, &conn->addrs_len, &error))
+        return;
+    hfi_lookup_drop(conn->lookup);
+    conn->lookup = NULL;
+    if (err != HF_OK)
+        hfi_conn_connect_failed(conn, err, &error);
+    else
+        try_next_address(conn, 0);
+}
+
+/* ---- Tending ---- */
+
+/* Pings a connection that has been silent, and gives up on one that stays so. */
+static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
+    const struct hfi_target *target = conn->target;
+    int64_t heard_ms = atomic_load(&conn->last_rx_ms), next_ms = heard_ms + target->ping_ms;
+    if (conn->ping_sent_ms != 0 && heard_ms >= conn->ping_sent_ms)
+        conn->ping_sent_ms = 0;
+    if (conn->ping_sent_ms != 0) {
+        next_ms = conn->ping_sent_ms + target->cmd_timeout_ms;
+        if (now_ms >= next_ms) {
+            hfi_conn_suspect(conn, conn->ping_sent_ms);
+            next_ms = now_ms + target->cmd_timeout_ms;
+        }
+    } else if (now_ms >= next_ms) {
+        static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+        struct hfi_req *req = NULL;
+        int err = conn->push != NULL ? hfi_conn_send(conn, ping, sizeof ping - 1)
+                                     : hfi_conn_submit(conn, ping, sizeof ping - 1, NULL, 0, &req);
+        hfi_req_unref(req);
+        conn->ping_sent_ms = err == HF_OK ? now_ms : 0;
+        next_ms = now_ms + target->cmd_timeout_ms;
+    }
+    hfi_alarm_set(hfi_keeper_exec(target->keeper), &conn->alarm, next_ms);
+}
+
+static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {
+    pthread_mutex_lock(&conn->mtx);
+    bool wanted = conn->keep_up || !hfi_list_empty(&conn->wants);
+    pthread_mutex_unlock(&conn->mtx);
+    if (!wanted)
+        return;
+    if (now_ms >= conn->retry_at_ms)
+        start_connecting(conn, now_ms);
+    else
+        hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
+}
+
+void hfi_conn_tend(struct hfi_conn *conn) {
+    int64_t now_ms = hfi_now_ms();
+    pthread_mutex_lock(&conn->mtx);
+    enum conn_state state = conn->state;
+    bool lost = conn->lost;
+    conn->lost = false;
+    bool adopted = hfi_seat_adopt_locked(conn);
+    bool ours = conn->driver == hfi_keeper_exec(conn->target->keeper);
+    pthread_mutex_unlock(&conn->mtx);
+
+    if (lost) {
+        conn->retry_at_ms = now_ms; /* the first attempt after a loss is made at once */
+        conn->ping_sent_ms = 0;
+        if (conn->on_state != NULL)
+            conn->on_state(conn->arg, false);
+    }
+    if (state == CONN_RESOLVING)
+        look_at_lookup(conn);
+    if ((conn->state == CONN_RESOLVING || conn->state == CONN_CONNECTING ||
+         conn->state == CONN_HANDSHAKE) &&
+        now_ms >= conn->connect_deadline_ms)
+        fail_errno(conn, HF_EUNREACH, ETIMEDOUT, "cannot connect");
+    if (state == CONN_DOWN)
+        begin_if_wanted(conn, now_ms);
+    if (state == CONN_READY && ours && atomic_load(&conn->broken))
+        hfi_conn_service(conn, 0);
+    else if (state == CONN_READY && !adopted && !conn->alarm.timer.set)
+        check_alive(conn, now_ms);
+}
+
+void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task, unsigned event) {
+    pthread_mutex_lock(&conn->mtx);
+    want->task = task;
+    want->event = event;
+    want->err = HF_OK;
+    bool ready = conn->state == CONN_READY && !atomic_load(&conn->broken);
+    if (conn->state == CONN_CLOSED)
+        want->err = hfi_fail(&want->error, HF_ECLOSED, "the client is closed");
+    if (ready || conn->state == CONN_CLOSED) {
+        hfi_task_post(task, event);
+    } else {
+        hfi_task_ref(task);
+        hfi_list_push_back(&conn->wants, &want->link);
+        hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+    }
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want) {
+    pthread_mutex_lock(&conn->mtx);
+    bool linked = hfi_linked(&want->link);
+    hfi_list_remove(&want->link);
+    pthread_mutex_unlock(&conn->mtx);
+    if (linked)
+        hfi_task_unref(want->task);
+}
+
+void hfi_conn_keep_up(struct hfi_conn *conn, bool up) {
+    pthread_mutex_lock(&conn->mtx);
+    bool changed = conn->keep_up != up;
+    conn->keep_up = up;
+    pthread_mutex_unlock(&conn->mtx);
+    if (changed && up)
+        hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+}

@@ -1,0 +1,103 @@
+/*
+ * What the files of src/net share: the connection's insides. Nobody else includes this.
+ *
+ *   conn.c     life, submitting, completing, losing the connection
+ *   seat.c     who reads: callers taking, offering and leaving the seat
+ *   connect.c  getting connected: lookup, connect, handshake, back-off, pings (the keeper's thread)
+ *   io.c       bytes: the output buffer, reading, the capped RESP reader
+ *   keeper.c   the keeper's thread
+ *
+ * Lock order: connection, then task, then executor.
+ */
+#ifndef HFI_NET_IMPL_H
+#define HFI_NET_IMPL_H
+
+#include "net/conn.h"
+#include "net/keeper.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum conn_state { CONN_DOWN, CONN_RESOLVING, CONN_CONNECTING, CONN_HANDSHAKE, CONN_READY, CONN_CLOSED };
+
+struct buffer {
+    char *bytes;
+    size_t len, cap;
+};
+
+struct hfi_conn {
+    struct hfi_target *target;
+    enum hfi_seat seat;
+    hfi_push_fn push;
+    hfi_state_fn on_state;
+    void *arg;
+
+    pthread_mutex_t mtx; /* guards all below, except where a line names another owner */
+    enum conn_state state;
+    int fd;                  /* closed only by the holder of the seat */
+    unsigned generation;     /* counts connections made */
+    atomic_bool broken;      /* to be torn down by the holder of the seat */
+    bool lost;               /* was ready and is not any more: the keeper has yet to say so */
+
+    /* The seat. */
+    int kick_fd;             /* what a caller in the seat polls beside the socket */
+    struct hfi_exec *driver; /* NULL: empty */
+    struct hfi_link followers;
+    unsigned attendants;     /* requests in flight that a caller looks after */
+
+    /* Requests. */
+    struct hfi_link fifo;
+    unsigned in_flight, unsent;
+    struct buffer out;      /* appended to by submits */
+    struct buffer writing;  /* being written, from write_pos; owned by the writer */
+    size_t write_pos;
+    bool is_writing;        /* somebody is in send() */
+    int zombie_fd;          /* lost while somebody was in send(): the writer closes it */
+    atomic_bool blocked;    /* the socket takes no more: poll for POLLOUT */
+
+    /* Owned by the holder of the seat. */
+    redisReader *reader;
+    size_t reply_bytes; /* fed since the last whole reply */
+
+    _Atomic int64_t last_rx_ms, last_submit_ms;
+    int64_t clock_server_ms, clock_received_ms;
+
+    /* Getting connected: wants under the mutex, the rest the keeper's. */
+    struct hfi_link wants;
+    bool keep_up;
+    struct hfi_lookup *lookup;
+    struct hfi_addr addrs[HFI_LOOKUP_MAX_ADDRS];
+    size_t addrs_len, addrs_next;
+    int64_t connect_deadline_ms, retry_at_ms;
+    unsigned failures, handshake_step, handshake_len;
+    bool was_ready;
+    int64_t ping_sent_ms; /* 0: no ping is out */
+    struct hfi_alarm alarm;
+    int handshake[5]; /* what the replies still to come answer */
+};
+
+/* io.c */
+bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes, size_t len);
+void hfi_conn_flush_locked(struct hfi_conn *conn);
+void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
+bool hfi_conn_new_reader(struct hfi_conn *conn);
+/* Reads once. HF_OK: go on. Else the connection is no good any more, and `error` says why. */
+int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
+
+/* conn.c */
+void hfi_conn_deliver(struct hfi_conn *conn, redisReply *reply, int *ret_err, hf_error *error);
+void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error); /* holder of the seat; unlocked */
+void hfi_conn_close_socket(struct hfi_conn *conn);                          /* locked */
+int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len);
+
+/* seat.c */
+void hfi_seat_leave_locked(struct hfi_conn *conn);
+bool hfi_seat_adopt_locked(struct hfi_conn *conn); /* the keeper takes a seat that nobody else would */
+
+/* connect.c: the keeper's thread */
+void hfi_conn_tend(struct hfi_conn *conn);
+void hfi_conn_progress(struct hfi_conn *conn);                                /* the socket of a connect is ready */
+int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error);
+void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * Bytes in and out of a connection.
+ *
+ * Output: submits append to `out` under the mutex; one thread at a time writes, without the mutex, from `writing`.
+ * Whoever finds a writer at work leaves its bytes to it. So commands of many threads share a send(), and nobody waits
+ * for the socket with the mutex held.
+ *
+ * Input: only the holder of the seat reads. Replies are parsed by hiredis' reader, whose appetite is bounded here: a
+ * server cannot make us hold more than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent.
+ */
+#include "net/impl.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MAX_REPLY_BYTES ((size_t)4 << 20)
+#define MAX_REPLY_ELEMENTS 65536
+#define READ_CHUNK 16384
+
+bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes, size_t len) {
+    if (len > buffer->cap - buffer->len) {
+        size_t cap = buffer->cap == 0 ? 512 : buffer->cap;
+        while (cap - buffer->len < len)
+            cap *= 2;
+        char *grown = hfi_realloc(mem, buffer->bytes, cap);
+        if (grown == NULL)
+            return false;
+        buffer->bytes = grown;
+        buffer->cap = cap;
+    }
+    memcpy(buffer->bytes + buffer->len, bytes, len);
+    buffer->len += len;
+    return true;
+}
+
+void hfi_conn_discard_output(struct hfi_conn *conn) {
+    conn->out.len = 0;
+    if (!conn->is_writing) {
+        conn->writing.len = 0;
+        conn->write_pos = 0;
+    }
+    atomic_store(&conn->blocked, false);
+}
+
+/* Nothing is being written: take what was gathered. */
+static bool take_output(struct hfi_conn *conn) {
+    if (conn->write_pos < conn->writing.len)
+        return true; /* the rest of an earlier send */
+    struct buffer empty = conn->writing;
+    empty.len = 0;
+    conn->writing = conn->out;
+    conn->out = empty;
+    conn->write_pos = 0;
+    conn->unsent = 0;
+    return conn->writing.len > 0;
+}
+
+void hfi_conn_flush_locked(struct hfi_conn *conn) {
+    if (conn->is_writing)
+        return; /* that thread will write ours too */
+    conn->is_writing = true;
+    while ((conn->state == CONN_READY || conn->state == CONN_HANDSHAKE) &&
+           !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
+        int fd = conn->fd;
+        unsigned generation = conn->generation;
+        pthread_mutex_unlock(&conn->mtx);
+        ssize_t sent;
+        do
+            sent = send(fd, conn->writing.bytes + conn->write_pos,
+                        conn->writing.len - conn->write_pos, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (sent < 0 && errno == EINTR);
+        int failure = errno;
+        pthread_mutex_lock(&conn->mtx);
+
+        if (generation != conn->generation || conn->zombie_fd >= 0) { /* it was lost meanwhile */
+            if (conn->zombie_fd >= 0)
+                close(conn->zombie_fd);
+            conn->zombie_fd = -1;
+            conn->writing.len = conn->write_pos = 0;
+        } else if (sent >= 0) {
+            conn->write_pos += (size_t)sent;
+        } else if (failure == EAGAIN || failure == EWOULDBLOCK) {
+            atomic_store(&conn->blocked, true);
+            if (conn->driver != NULL)
+                hfi_exec_nudge(conn->driver); /* so that it polls for POLLOUT */
+        } else {
+            atomic_store(&conn->broken, true);
+            hfi_exec_nudge(conn->driver != NULL ? conn->driver
+                                                : hfi_keeper_exec(conn->target->keeper));
+        }
+    }
+    conn->is_writing = false;
+}
+
+void hfi_conn_flush(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+/* hiredis would allocate for as many elements as the server announces. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+struct capped_reader {
+    redisReplyObjectFunctions functions; /* hiredis' own, but for the array */
+    void *(*create_array)(const redisReadTask *task, element_count elements);
+};
+
+static void *create_capped_array(const redisReadTask *task, element_count elements) {
+    const redisReadTask *root = task;
+    while (root->parent != NULL)
+        root = root->parent;
+    const struct capped_reader *capped = root->privdata;
+    if (elements > MAX_REPLY_ELEMENTS)
+        return NULL; /* hiredis reports it as out of memory */
+    return capped->create_array(task, elements);
+}
+
+bool hfi_conn_new_reader(struct hfi_conn *conn) {
+    if (conn->reader != NULL) {
+        hfi_free(conn->target->mem, conn->reader->privdata);
+        redisReaderFree(conn->reader);
+    }
+    conn->reply_bytes = 0;
+    conn->reader = redisReaderCreate();
+    if (conn->reader == NULL)
+        return false;
+    struct capped_reader *capped = hfi_zalloc(conn->target->mem, sizeof *capped);
+    if (capped == NULL) {
+        redisReaderFree(conn->reader);
+        conn->reader = NULL;
+        return false;
+    }
+    capped->functions = *conn->reader->fn;
+    capped->create_array = capped->functions.createArray;
+    capped->functions.createArray = create_capped_array;
+    conn->reader->fn = &capped->functions;
+    conn->reader->privdata = capped;
+    return true;
+}
+
+/* Takes whole replies out of the reader and hands them on. */
+static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
+    for (;;) {
+        void *reply = NULL;
+        if (redisReaderGetReply(conn->reader, &reply) != REDIS_OK)
+            return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
+        if (reply == NULL)
+            break;
+        conn->reply_bytes = 0;
+        int err = HF_OK;
+        hfi_conn_deliver(conn, reply, &err, error);
+        if (err != HF_OK)
+            return err;
+    }
+    if (conn->reply_bytes > MAX_REPLY_BYTES)
+        return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes", MAX_REPLY_BYTES);
+    return HF_OK;
+}
+
+int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
+    char chunk[READ_CHUNK];
+    ssize_t got;
+    do
+        got = recv(conn->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return HF_OK;
+    if (got < 0)
+        return hfi_fail_errno(error, HF_EUNREACH, errno, "the connection was lost");
+    if (got == 0)
+        return hfi_fail(error, HF_EUNREACH, "the server closed the connection");
+
+    atomic_store_explicit(&conn->last_rx_ms, hfi_now_ms(), memory_order_relaxed);
+    conn->reply_bytes += (size_t)got;
+    if (redisReaderFeed(conn->reader, chunk, (size_t)got) != REDIS_OK)
+        return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
+    return deliver_replies(conn, error);
+}

@@ -1,0 +1,215 @@
+/*
+ * The keeper's thread: a poll loop over the connections whose seat it holds, its executor's tasks and timers.
+ *
+ * Timers are on CLOCK_BOOTTIME through a timerfd, because poll()'s own timeout stops while the machine sleeps and
+ * leases do not. The list of connections is guarded by `mtx`; connections are freed only on this thread or after it
+ * has ended, so a turn of the loop can use them without it.
+ */
+#include "net/impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define MAX_CONNS 64
+
+struct hfi_keeper {
+    const struct hfi_mem *mem;
+    struct hfi_exec exec;
+    int kick_fd, timer_fd;
+    int64_t timer_at_ms;
+
+    pthread_mutex_t mtx; /* guards below */
+    struct hfi_conn *conns[MAX_CONNS];
+    size_t conns_len;
+    bool started, stopping;
+    void (*last)(void *arg);
+    void *last_arg;
+    pthread_t thread;
+};
+
+int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error *error) {
+    struct hfi_keeper *keeper = hfi_zalloc(mem, sizeof *keeper);
+    if (keeper == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    keeper->mem = mem;
+    keeper->timer_at_ms = HFI_NEVER;
+    hfi_exec_init(&keeper->exec);
+    pthread_mutex_init(&keeper->mtx, NULL);
+    keeper->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    keeper->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (keeper->kick_fd < 0 || keeper->timer_fd < 0) {
+        int sys_errno = errno;
+        hfi_keeper_free(keeper);
+        return hfi_fail_errno(error, HF_ESYS, sys_errno, "no descriptors for a client");
+    }
+    *ret = keeper;
+    return HF_OK;
+}
+
+void hfi_keeper_free(struct hfi_keeper *keeper) {
+    if (keeper == NULL)
+        return;
+    hfi_keeper_close_fds(keeper);
+    hfi_exec_destroy(&keeper->exec);
+    pthread_mutex_destroy(&keeper->mtx);
+    hfi_free(keeper->mem, keeper);
+}
+
+void hfi_keeper_close_fds(struct hfi_keeper *keeper) {
+    if (keeper->kick_fd >= 0)
+        close(keeper->kick_fd);
+    if (keeper->timer_fd >= 0)
+        close(keeper->timer_fd);
+}
+
+struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper) {
+    return &keeper->exec;
+}
+
+bool hfi_keeper_is_self(struct hfi_keeper *keeper) {
+    return keeper->started && pthread_equal(keeper->thread, pthread_self());
+}
+
+void hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn) {
+    pthread_mutex_lock(&keeper->mtx);
+    if (keeper->conns_len < MAX_CONNS)
+        keeper->conns[keeper->conns_len++] = conn;
+    pthread_mutex_unlock(&keeper->mtx);
+}
+
+void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
+    pthread_mutex_lock(&keeper->mtx);
+    for (size_t i = 0; i < keeper->conns_len; i++)
+        if (keeper->conns[i] == conn) {
+            keeper->conns[i] = keeper->conns[--keeper->conns_len];
+            break;
+        }
+    pthread_mutex_unlock(&keeper->mtx);
+}
+
+static size_t copy_conns(struct hfi_keeper *keeper, struct hfi_conn **conns) {
+    pthread_mutex_lock(&keeper->mtx);
+    size_t len = keeper->conns_len;
+    for (size_t i = 0; i < len; i++)
+        conns[i] = keeper->conns[i];
+    pthread_mutex_unlock(&keeper->mtx);
+    return len;
+}
+
+/* Does the keeper have to watch this connection's socket? */
+static bool is_ours(struct hfi_keeper *keeper, struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    bool ours = conn->state == CONN_CONNECTING || conn->state == CONN_HANDSHAKE ||
+                (conn->state == CONN_READY && conn->driver == &keeper->exec);
+    if (ours && conn->state == CONN_READY && conn->seat == HFI_SEAT_CALLERS &&
+        (conn->in_flight == 0 || conn->attendants > 0) && !atomic_load(&conn->broken)) {
+        hfi_seat_leave_locked(conn); /* a caller is here again, or nothing is left to read */
+        ours = false;
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    return ours;
+}
+
+static void arm_timer(struct hfi_keeper *keeper, int64_t at_ms) {
+    if (at_ms == keeper->timer_at_ms)
+        return;
+    struct itimerspec spec = {{0, 0}, {0, 0}};
+    if (at_ms != HFI_NEVER) {
+        int64_t when_ms = at_ms > 0 ? at_ms : 1;
+        spec.it_value.tv_sec = when_ms / 1000;
+        spec.it_value.tv_nsec = (when_ms % 1000) * 1000000;
+    }
+    timerfd_settime(keeper->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+    keeper->timer_at_ms = at_ms;
+}
+
+static void turn(struct hfi_keeper *keeper) {
+    struct hfi_conn *conns[MAX_CONNS], *polled[MAX_CONNS];
+    struct pollfd fds[MAX_CONNS + 2] = {{.fd = keeper->kick_fd, .events = POLLIN},
+                                        {.fd = keeper->timer_fd, .events = POLLIN}};
+    size_t len = copy_conns(keeper, conns), n = 0;
+    for (size_t i = 0; i < len; i++) {
+        hfi_conn_tend(conns[i]);
+        if (!is_ours(keeper, conns[i]))
+            continue;
+        hfi_conn_flush(conns[i]);
+        polled[n] = conns[i];
+        fds[n + 2].fd = hfi_conn_poll_fd(conns[i], &fds[n + 2].events);
+        fds[n + 2].revents = 0;
+        n++;
+    }
+    int64_t at_ms;
+    if (!hfi_exec_poll_begin(&keeper->exec, keeper->kick_fd, &at_ms))
+        return;
+    arm_timer(keeper, at_ms);
+    poll(fds, (nfds_t)n + 2, -1);
+    hfi_exec_poll_end(&keeper->exec);
+    if (fds[1].revents != 0) {
+        uint64_t expirations;
+        ssize_t got = read(keeper->timer_fd, &expirations, sizeof expirations);
+        (void)got;
+        keeper->timer_at_ms = HFI_NEVER;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (fds[i + 2].revents != 0)
+            hfi_conn_service(polled[i], fds[i + 2].revents);
+}
+
+static bool should_stop(struct hfi_keeper *keeper) {
+    pthread_mutex_lock(&keeper->mtx);
+    bool stop = keeper->stopping;
+    pthread_mutex_unlock(&keeper->mtx);
+    return stop;
+}
+
+static void *keeper_main(void *arg) {
+    struct hfi_keeper *keeper = arg;
+    pthread_setname_np(pthread_self(), "holdfast-keeper");
+    while (!should_stop(keeper)) {
+        hfi_exec_run(&keeper->exec);
+        turn(keeper);
+    }
+    hfi_exec_run(&keeper->exec);
+    if (keeper->last != NULL)
+        keeper->last(keeper->last_arg);
+    hfi_exec_run(&keeper->exec);
+    return NULL;
+}
+
+int hfi_keeper_start(struct hfi_keeper *keeper, hf_error *error) {
+    int failure = 0;
+    pthread_mutex_lock(&keeper->mtx);
+    if (!keeper->started) {
+        sigset_t all, before;
+        sigfillset(&all); /* signals are the application's business */
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        keeper->started = true;
+        failure = pthread_create(&keeper->thread, NULL, keeper_main, keeper);
+        if (failure != 0)
+            keeper->started = false;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    pthread_mutex_unlock(&keeper->mtx);
+    return failure == 0 ? HF_OK : hfi_fail_errno(error, HF_ESYS, failure, "no thread for a client");
+}
+
+void hfi_keeper_stop(struct hfi_keeper *keeper, void (*last)(void *arg), void *arg) {
+    pthread_mutex_lock(&keeper->mtx);
+    bool started = keeper->started;
+    keeper->stopping = true;
+    keeper->last = last;
+    keeper->last_arg = arg;
+    pthread_mutex_unlock(&keeper->mtx);
+    if (!started) {
+        if (last != NULL)
+            last(arg);
+        return;
+    }
+    hfi_exec_nudge(&keeper->exec);
+    pthread_join(keeper->thread, NULL);
+}

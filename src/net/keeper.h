@@ -1,0 +1,29 @@
+/*
+ * The keeper: one background thread per client that does what nobody waits for: timers, connecting, the control
+ * and pub/sub connections, command connections whose callers have all left. Its executor is `hfi_keeper_exec`.
+ */
+#ifndef HFI_NET_KEEPER_H
+#define HFI_NET_KEEPER_H
+
+#include "base/mem.h"
+#include "base/task.h"
+
+struct hfi_conn;
+struct hfi_keeper;
+
+int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error *error);
+/* Starts the thread at the first call; later ones do nothing. HF_OK or HF_ESYS. */
+int hfi_keeper_start(struct hfi_keeper *keeper, hf_error *error);
+/* Ends the thread after it has run `last` on it (may be NULL). Returns when it has ended. */
+void hfi_keeper_stop(struct hfi_keeper *keeper, void (*last)(void *arg), void *arg);
+void hfi_keeper_free(struct hfi_keeper *keeper); /* NULL is fine; after stop */
+void hfi_keeper_close_fds(struct hfi_keeper *keeper); /* in a forked child */
+
+struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper);
+bool hfi_keeper_is_self(struct hfi_keeper *keeper); /* is this the keeper's thread? */
+
+/* For connections: be polled when the keeper has the seat. */
+void hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn);
+void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn);
+
+#endif
