@@ -1,0 +1,234 @@
+/*
+ * Acquiring a lock, with or without waiting.
+ *
+ *   attempt -> held                                       done
+ *           -> another's: subscribe -> confirmed          attempt
+ *                         otherwise  -> sleep -> woken    attempt
+ *
+ * The second attempt comes after the confirmation, because a release between the first one and the
+ * subscription is told to nobody. A wake-up is only ever a hint: a sleep also ends when the other's
+ * lease does, and after POLL_MAX_MS at the latest. If the server does not let us listen, or takes
+ * too long to say so, waiting goes on by polling.
+ *
+ * All of it runs on the thread of the call's executor; wake-ups come as events of its task.
+ */
+#include "base/clock.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+
+#define POLL_MAX_MS 10000
+#define DEAF_NAP_FIRST_MS 20
+#define DEAF_NAP_MAX_MS 1000
+#define FLOOD_AFTER 16 /* wake-ups in a row for nothing: from then on attempts keep a distance */
+#define FLOOD_GAP_MS 2 /* on a clock of whole milliseconds, at least one */
+#define CHANNEL_SMALL 512
+
+static void attempt(struct hfi_call *call);
+
+static int64_t earlier(int64_t a_ms, int64_t b_ms) {
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
+static void note_news(struct hfi_call_state *state, unsigned events) {
+    if ((events & HFI_EVENT_DEAF) != 0)
+        state->u.acquire.heard = false;
+    if ((events & HFI_EVENT_SUBSCRIBED) != 0)
+        state->u.acquire.heard = true;
+    if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0)
+        state->u.acquire.woken = true;
+}
+
+static void timed_out(struct hfi_call *call) {
+    hfi_call_fail(call, HF_ETIMEDOUT, "another owner held the lock all the time");
+}
+
+static void leave_channel(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->u.acquire.listening)
+        hfi_pubsub_leave(state->exchange.redis->pubsub, &state->u.acquire.waiter);
+    state->u.acquire.listening = false;
+}
+
+/* ---- Asleep ---- */
+
+static void sleep_or_attempt(struct hfi_call *call);
+
+static void step_asleep(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    bool was_woken = state->u.acquire.woken;
+    note_news(state, events);
+    if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
+        if (!state->u.acquire.woken)
+            state->u.acquire.fruitless = 0;
+        attempt(call);
+    } else if (state->u.acquire.woken && !was_woken) {
+        sleep_or_attempt(call);
+    }
+}
+
+/* How long to sleep when nothing has happened. */
+static int64_t longest_nap_ms(struct hfi_call_state *state) {
+    int64_t nap_ms = POLL_MAX_MS;
+    if (!state->u.acquire.heard) {
+        nap_ms = state->u.acquire.nap_ms;
+        state->u.acquire.nap_ms = earlier(2 * nap_ms, DEAF_NAP_MAX_MS);
+    }
+    if (state->u.acquire.ttl_ms >= 0)
+        nap_ms = earlier(nap_ms, state->u.acquire.ttl_ms + 1);
+    return nap_ms;
+}
+
+/* After an attempt in vain, or a wake-up. */
+static void sleep_or_attempt(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    int64_t now_ms = hfi_now_ms(), until_ms;
+    if (state->u.acquire.woken) {
+        until_ms = state->u.acquire.attempted_ms + FLOOD_GAP_MS;
+        if (++state->u.acquire.fruitless <= FLOOD_AFTER || now_ms >= until_ms) {
+            attempt(call);
+            return;
+        }
+    } else {
+        until_ms = hfi_after_ms(now_ms, longest_nap_ms(state));
+    }
+    state->step = step_asleep;
+    hfi_exchange_sleep(&state->exchange, earlier(until_ms, call->deadline_ms));
+}
+
+/* ---- Subscribing ---- */
+
+static void step_subscribing(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    note_news(state, events);
+    bool waited = (events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange);
+    if (state->u.acquire.woken || waited || (events & HFI_EVENT_DEAF) != 0)
+        attempt(call);
+}
+
+static int join_channel(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis *redis = state->exchange.redis;
+    char small[CHANNEL_SMALL], *name = small;
+    size_t len = state->kind->channel(redis, call, NULL);
+    if (len > sizeof small)
+        name = hfi_alloc(redis->mem, len);
+    if (name == NULL)
+        return HF_ENOMEM;
+    state->kind->channel(redis, call, name);
+    int err = hfi_pubsub_join(redis->pubsub, &state->u.acquire.waiter, call->task, name, len,
+                              &state->u.acquire.heard);
+    if (name != small)
+        hfi_free(redis->mem, name);
+    return err;
+}
+
+/* The first time that another holds it. */
+static void subscribe(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    call->contended = true;
+    if (state->u.acquire.nap_ms == 0)
+        state->u.acquire.nap_ms = DEAF_NAP_FIRST_MS;
+    if (join_channel(call) != HF_OK) {
+        sleep_or_attempt(call); /* without memory for a subscription it can still poll */
+        return;
+    }
+    state->u.acquire.listening = true;
+    if (state->u.acquire.heard) {
+        attempt(call);
+        return;
+    }
+    int64_t patience_ms = state->exchange.redis->cmd_timeout_ms;
+    if (state->u.acquire.ttl_ms >= 0)
+        patience_ms = earlier(patience_ms, state->u.acquire.ttl_ms + 1);
+    state->step = step_subscribing;
+    hfi_exchange_sleep(&state->exchange,
+                       earlier(hfi_after_ms(hfi_now_ms(), patience_ms), call->deadline_ms));
+}
+
+/* ---- An attempt ---- */
+
+static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->u.acquire.ttl_ms = ttl_ms;
+    if (call->deadline_ms <= call->start_ms)
+        hfi_call_fail(call, HF_EBUSY, "another owner holds the lock");
+    else if (hfi_now_ms() >= call->deadline_ms)
+        timed_out(call);
+    else if (!state->u.acquire.listening)
+        subscribe(call);
+    else
+        sleep_or_attempt(call);
+}
+
+static void attempted(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    struct hfi_acquire_answer answer;
+    if (x->err != HF_OK) {
+        hfi_call_finish(call, x->err);
+        return;
+    }
+    if (state->kind->read_acquire(call, hfi_exchange_reply(x), &answer) != HF_OK) {
+        hfi_call_fail_proto(call);
+        return;
+    }
+    if (answer.verdict == HFI_TAKEN) {
+        held_by_another(call, answer.ttl_ms);
+    } else if (answer.verdict == HFI_ACQUIRED) {
+        call->value = answer.count;
+        call->token = answer.token;
+        call->valid_until_ms = hfi_after_ms(x->sent_ms, call->lease_ms);
+        hfi_call_finish(call, HF_OK);
+    } else if (answer.verdict == HFI_ACQUIRE_GONE) {
+        call->gone = true;
+        hfi_call_fail(call, HF_ELOST, "the lock was gone when it was to be acquired again");
+    } else {
+        hfi_call_fail(call, HF_ELOST, "the server counts this owner's holds differently");
+    }
+}
+
+/* Forwards what concerns the exchange, and keeps wake-ups for later. */
+static void step_attempt(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    note_news(state, events);
+    if (hfi_exchange_step(&state->exchange, events) == HFI_FINISHED)
+        attempted(call);
+}
+
+static void write_attempt(struct hfi_exchange *x, int64_t not_after_ms,
+                          struct hfi_command *command) {
+    struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    state->kind->write_acquire(x->redis, state->call, not_after_ms, command);
+}
+
+static void attempt(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_exchange *x = &state->exchange;
+    int64_t now_ms = hfi_now_ms();
+    if (state->u.acquire.attempted_ms != 0 && now_ms >= call->deadline_ms) {
+        timed_out(call);
+        return;
+    }
+    int64_t exchange_end_ms = hfi_after_ms(now_ms, x->redis->cmd_timeout_ms);
+    x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
+    state->u.acquire.attempted_ms = now_ms;
+    state->u.acquire.woken = false;
+    state->step = step_attempt;
+    if (hfi_exchange_begin(x) == HFI_FINISHED)
+        attempted(call);
+}
+
+void hfi_acquire(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_call_begin(call);
+    struct hfi_exchange *x = &state->exchange;
+    state->settles = true;
+    state->cleanup = leave_channel;
+    x->script = state->kind->acquire;
+    x->write = write_attempt;
+    x->limit_err = HF_ETIMEDOUT;
+    if (call->deadline_ms > call->start_ms) {
+        x->retry = HFI_RETRY_PATIENTLY;
+        x->silence_ms = x->redis->connect_timeout_ms;
+    }
+    attempt(call);
+}

@@ -1,0 +1,105 @@
+/*
+ * What all calls of the engine share: their state, stepping and ending them.
+ *
+ * Called by the operations, and by src/core through the engine's table (step, cancel); always on
+ * the thread of the call's executor. Invariant: done() runs exactly once, last, when nothing of the
+ * call is left anywhere: no request that could post to its task, no alarm, no subscription.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static void step_exchange(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (hfi_exchange_step(&state->exchange, events) == HFI_FINISHED)
+        state->answered(call);
+}
+
+struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
+    struct hfi_call_state *state = call->state;
+    struct hfi_exchange *x = &state->exchange;
+    state->call = call;
+    state->step = step_exchange;
+    state->kind = call->kind != NULL ? hfi_redis_kind_of(call->kind) : NULL;
+    call->err = HF_OK;
+    call->value = call->token = call->valid_until_ms = 0;
+    call->contended = call->unsettled = call->gone = false;
+    hfi_error_clear(&call->error);
+
+    x->redis = hfi_redis_of(call->engine);
+    x->task = call->task;
+    x->lane = call->lane;
+    x->name = call->name;
+    x->name_len = call->name_len;
+    x->retry = HFI_RETRY_BRIEFLY;
+    x->limit_ms = call->deadline_ms;
+    x->reach_until_ms = call->deadline_ms;
+    x->silence_ms = HFI_NEVER;
+    x->limit_err = HF_EUNKNOWN;
+    x->error = &call->error;
+    return state;
+}
+
+void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
+                   void (*write)(struct hfi_exchange *, int64_t, struct hfi_command *),
+                   void (*answered)(struct hfi_call *call)) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->step = step_exchange;
+    state->answered = answered;
+    state->exchange.script = script;
+    state->exchange.write = write;
+    if (hfi_exchange_begin(&state->exchange) == HFI_FINISHED)
+        answered(call);
+}
+
+/* What the core has to know of a command whose outcome is open. */
+static void note_unsettled(struct hfi_call *call) {
+    const struct hfi_call_state *state = hfi_state_of(call);
+    bool unanswered = state->exchange.unanswered;
+    call->unsettled = call->err != HF_OK && state->settles && (unanswered || state->settling);
+    if (call->unsettled && unanswered)
+        call->ghost_until_ms = hfi_exchange_ghost_until_ms(&state->exchange);
+}
+
+void hfi_call_finish(struct hfi_call *call, int err) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    assert(state->step != NULL);
+    if (state->cleanup != NULL)
+        state->cleanup(call);
+    hfi_exchange_end(&state->exchange);
+    call->err = err;
+    call->error.code = err;
+    note_unsettled(call);
+    state->step = NULL;
+    call->done(call);
+}
+
+void hfi_call_fail(struct hfi_call *call, int err, const char *words) {
+    const struct hfi_node *node = hfi_state_of(call)->exchange.node;
+    hfi_error_clear(&call->error);
+    hfi_fail(&call->error, err, "%s", words);
+    if (node != NULL)
+        snprintf(call->error.node, sizeof call->error.node, "%s", hfi_node_name(node));
+    hfi_call_finish(call, err);
+}
+
+void hfi_call_fail_proto(struct hfi_call *call) {
+    hfi_state_of(call)->exchange.unanswered = true; /* who knows what it did */
+    hfi_call_fail(call, HF_EPROTO, "the server sent an answer that makes no sense");
+}
+
+void hfi_call_step(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->step != NULL)
+        state->step(call, events);
+}
+
+void hfi_call_cancel(struct hfi_call *call, int err) {
+    if (hfi_state_of(call)->step == NULL)
+        return;
+    hfi_call_fail(call, err, hf_strerror(err));
+}

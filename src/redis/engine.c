@@ -1,0 +1,204 @@
+/*
+ * The Redis engine: its table of operations, and its life.
+ *
+ * Made, stopped and freed by src/api; used by src/core through the table. The engine joins a route
+ * (connections), a registry of channels and the kinds; calls and renewals in progress belong to
+ * their tasks. `renewals` and what the connections tell are the keeper's; the rest does not change
+ * between new and stop.
+ */
+#include "redis/redis.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+#include "redis/route/single.h"
+
+#include <string.h>
+
+/* ---- Kinds and names ---- */
+
+static const struct hfi_kind *const kinds[] = {
+    [HF_PLAIN] = &hfi_kind_plain,
+};
+
+static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {
+    (void)engine;
+    size_t index = (size_t)kind;
+    return index < sizeof kinds / sizeof kinds[0] ? kinds[index] : NULL;
+}
+
+static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error) {
+    (void)kind;
+    (void)name;
+    if (len == 0)
+        return hfi_fail(error, HF_EINVAL, "the name of a lock must not be empty");
+    if (len > HFI_NAME_MAX || len + hfi_redis_of(engine)->names.prefix_len > HFI_NAME_MAX)
+        return hfi_fail(error, HF_EINVAL, "the name of a lock is longer than %d bytes",
+                        HFI_NAME_MAX);
+    return HF_OK;
+}
+
+/* Adds bytes as far as there is room, and counts all of them. */
+static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
+    if (len < cap)
+        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
+    return len + more;
+}
+
+/* Name, a zero byte, field: no field contains one, so this is unambiguous. */
+static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
+                      const char *owner, size_t owner_len, char *buffer, size_t cap) {
+    const char *suffix = hfi_redis_kind_of(kind)->field_suffix;
+    size_t len = append(buffer, cap, 0, name, name_len);
+    len = append(buffer, cap, len, "", 1);
+    len = append(buffer, cap, len, owner, owner_len);
+    return append(buffer, cap, len, suffix, strlen(suffix));
+}
+
+/* ---- What the connections tell ---- */
+
+static void on_push(void *arg, const redisReply *reply) {
+    struct hfi_redis *redis = arg;
+    hfi_pubsub_push(redis->pubsub, reply);
+}
+
+static void on_pubsub_state(void *arg, bool up) {
+    struct hfi_redis *redis = arg;
+    hfi_pubsub_state(redis->pubsub, up);
+}
+
+static void on_control_state(void *arg, bool up) {
+    struct hfi_redis *redis = arg;
+    if (up && redis->control_was_up && redis->reconnected != NULL)
+        redis->reconnected(redis->reconnected_arg);
+    redis->control_was_up = redis->control_was_up || up;
+}
+
+static void on_reconnect(struct hfi_engine *engine, void (*tell)(void *arg), void *arg) {
+    struct hfi_redis *redis = hfi_redis_of(engine);
+    redis->reconnected = tell;
+    redis->reconnected_arg = arg;
+}
+
+void hfi_redis_notify_failed(struct hfi_redis *redis) {
+    atomic_fetch_add_explicit(redis->notify_failures, 1, memory_order_relaxed);
+    if (!atomic_exchange(&redis->notify_warned, true))
+        hfi_log(redis->log, HF_LOG_WARN,
+                "a lock was released, but this user may not publish on its channel: waiters will "
+                "notice late");
+}
+
+/* ---- Life ---- */
+
+static const struct hfi_engine_ops redis_ops = {
+    .call_size = sizeof(struct hfi_call_state),
+    .kind = find_kind,
+    .check_name = check_name,
+    .hold_id = hold_id,
+    .acquire = hfi_acquire,
+    .release = hfi_release,
+    .extend = hfi_extend,
+    .force = hfi_force,
+    .ask = hfi_ask,
+    .inspect = hfi_inspect,
+    .settle = hfi_settle,
+    .step = hfi_call_step,
+    .cancel = hfi_call_cancel,
+    .renew = hfi_renew,
+    .on_reconnect = on_reconnect,
+};
+
+static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *config,
+                      hf_error *error) {
+    const struct hfi_node_config node = {
+        .mem = config->mem,
+        .log = config->log,
+        .keeper = config->keeper,
+        .dispatch = config->dispatch,
+        .url = config->url,
+        .client_name = config->client_name,
+        .cmd_timeout_ms = config->cmd_timeout_ms,
+        .ping_ms = config->ping_ms,
+        .commands = config->commands,
+        .reconnects = config->reconnects,
+        .push = on_push,
+        .pubsub_state = on_pubsub_state,
+        .control_state = on_control_state,
+        .arg = redis,
+    };
+    int err = hfi_single_new(&node, &redis->route, error);
+    if (err == HF_OK)
+        hfi_pubsub_use(redis->pubsub,
+                       hfi_node_pubsub(redis->route->ops->node(redis->route, NULL, 0)));
+    return err;
+}
+
+static void free_half_built(struct hfi_redis *redis) {
+    if (redis->route != NULL)
+        redis->route->ops->free(redis->route);
+    hfi_pubsub_free(redis->pubsub);
+    hfi_free(redis->mem, redis->prefix);
+    hfi_free(redis->mem, redis);
+}
+
+int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret, hf_error *error) {
+    struct hfi_redis *redis = hfi_zalloc(config->mem, sizeof *redis);
+    if (redis == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    redis->base.ops = &redis_ops;
+    redis->mem = config->mem;
+    redis->log = config->log;
+    redis->keeper = config->keeper;
+    redis->cmd_timeout_ms = config->cmd_timeout_ms;
+    redis->connect_timeout_ms = config->connect_timeout_ms;
+    redis->unknowns = config->unknowns;
+    redis->notify_failures = config->notify_failures;
+    hfi_list_init(&redis->renewals);
+
+    int err = HF_OK;
+    redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");
+    if (redis->prefix == NULL)
+        err = hfi_fail(error, HF_ENOMEM, "out of memory");
+    if (err == HF_OK &&
+        hfi_pubsub_new(redis->mem, redis->log, redis->keeper, &redis->pubsub) != HF_OK)
+        err = hfi_fail(error, HF_ENOMEM, "out of memory");
+    if (err == HF_OK) {
+        redis->names =
+            (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
+        err = make_route(redis, config, error);
+    }
+    if (err != HF_OK) {
+        free_half_built(redis);
+        return err;
+    }
+    *ret = &redis->base;
+    return HF_OK;
+}
+
+void hfi_redis_stop(struct hfi_engine *engine) {
+    struct hfi_redis *redis = hfi_redis_of(engine);
+    if (atomic_exchange(&redis->stopped, true))
+        return;
+    hfi_pubsub_stop(redis->pubsub);
+    redis->route->ops->stop(redis->route);
+    hfi_renewals_stop(redis);
+}
+
+void hfi_redis_free(struct hfi_engine *engine) {
+    if (engine == NULL)
+        return;
+    hfi_redis_stop(engine);
+    free_half_built(hfi_redis_of(engine));
+}
+
+void hfi_redis_close_fds(struct hfi_engine *engine) {
+    struct hfi_redis *redis = hfi_redis_of(engine);
+    redis->route->ops->close_fds(redis->route);
+}
+
+struct hfi_conn *hfi_redis_dispatch_conn(struct hfi_engine *engine) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    return hfi_node_pick(route->ops->node(route, NULL, 0), HFI_LANE_DISPATCH);
+}

@@ -1,0 +1,20 @@
+/* Error replies of the server: what they mean to a caller, and what helps. */
+#ifndef HFI_REDIS_ERRORS_H
+#define HFI_REDIS_ERRORS_H
+
+#include <holdfast/holdfast.h>
+
+#include <hiredis/hiredis.h>
+
+enum hfi_remedy {
+    HFI_REMEDY_NONE,        /* it is the answer */
+    HFI_REMEDY_SEND_BODY,   /* the server does not know the script: send the whole of it */
+    HFI_REMEDY_WAIT,        /* the server is about to be ready; even one attempt is worth a wait */
+    HFI_REMEDY_WAIT_PATIENT /* it may pass, if the caller has time */
+};
+
+/* Returns the code of an error reply, and puts the server's words into `error` (its node is
+ * kept). */
+int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy *ret_remedy);
+
+#endif

@@ -1,0 +1,430 @@
+/*
+ * One command and its answer.
+ *
+ * Used by every operation of the engine. An exchange belongs to one task, and only the thread of
+ * that task's executor runs what is here, so it needs no lock; news comes as events of the task.
+ *
+ * What it guarantees: a script is never sent again while an earlier copy can still act. Every copy
+ * carries `not-after`, the server's time at which we stop waiting for it (`stop_ms` on our clock,
+ * at most a slice from now). When a connection is lost with a copy unanswered, nothing is sent
+ * before its stop_ms has passed. A copy that came too late did nothing and says so: then the slice
+ * is doubled, since the server is slower than we thought.
+ *
+ * The clock of the server is taken from every script's answer, which closes with it.
+ */
+#include "redis/exchange.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/errors.h"
+#include "redis/internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#define SLICE_FIRST_MS 500
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS 500
+#define CODE_TOO_LATE (-3)
+#define ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
+
+/* ---- Timer ---- */
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    hfi_task_post(HFI_CONTAINER(alarm, struct hfi_exchange, alarm)->task, HFI_EVENT_TIMER);
+}
+
+void hfi_exchange_sleep(struct hfi_exchange *x, int64_t at_ms) {
+    if (x->alarm_exec != NULL && x->alarm_exec != x->task->exec)
+        hfi_alarm_clear(x->alarm_exec, &x->alarm); /* the task has moved */
+    x->alarm_exec = x->task->exec;
+    x->alarm.fire = alarm_fired;
+    x->wake_ms = at_ms;
+    hfi_alarm_set(x->alarm_exec, &x->alarm, at_ms);
+}
+
+bool hfi_exchange_woken(const struct hfi_exchange *x) {
+    return hfi_now_ms() >= x->wake_ms;
+}
+
+static int64_t earlier(int64_t a_ms, int64_t b_ms) {
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
+static int64_t later(int64_t a_ms, int64_t b_ms) {
+    return a_ms > b_ms ? a_ms : b_ms;
+}
+
+/* When to give up because nothing has answered, as far as we know now. */
+static int64_t silent_at_ms(const struct hfi_exchange *x) {
+    if (x->silence_ms == HFI_NEVER)
+        return HFI_NEVER;
+    return hfi_after_ms(later(x->start_ms, hfi_node_last_answer_ms(x->node)), x->silence_ms);
+}
+
+/* ---- The end ---- */
+
+static bool is_stopped(const struct hfi_exchange *x) {
+    return atomic_load_explicit(&x->redis->stopped, memory_order_relaxed);
+}
+
+/* The connection is not touched once the engine has stopped: it is gone, and has completed all
+ * it had. */
+static void drop_request(struct hfi_exchange *x) {
+    if (x->req == NULL)
+        return;
+    if (x->lane == HFI_LANE_CALLER)
+        x->task->exec->lane = NULL;
+    if (x->phase == HFI_PHASE_ASKED && !is_stopped(x))
+        hfi_req_abandon(x->req);
+    else
+        hfi_req_unref(x->req);
+    x->req = NULL;
+}
+
+static void drop_want(struct hfi_exchange *x) {
+    if (x->phase == HFI_PHASE_CONNECTING && !is_stopped(x))
+        hfi_conn_unwant(x->conn, x->want);
+}
+
+/* A copy is out, and we shall not hear of it. */
+static void mark_unanswered(struct hfi_exchange *x) {
+    if (x->script == NULL)
+        return;
+    x->unanswered = true;
+    if (x->retry != HFI_RETRY_NONE)
+        atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
+}
+
+void hfi_exchange_end(struct hfi_exchange *x) {
+    if (x->redis == NULL)
+        return;
+    if (x->phase == HFI_PHASE_ASKED)
+        mark_unanswered(x);
+    drop_want(x);
+    drop_request(x);
+    hfi_free(x->redis->mem, x->want);
+    x->want = NULL;
+    if (x->alarm_exec != NULL)
+        hfi_alarm_clear(x->alarm_exec, &x->alarm);
+    x->alarm_exec = NULL;
+    x->phase = HFI_PHASE_IDLE;
+}
+
+int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x) {
+    return x->stop_ms + ROUNDING_MS;
+}
+
+/* Finished, with x->error filled in unless err is HF_OK. The reply is kept. */
+static enum hfi_progress finish(struct hfi_exchange *x, int err) {
+    assert(x->phase != HFI_PHASE_ASKED);
+    if (err == HF_OK && x->trouble != HF_OK)
+        hfi_error_clear(x->error);
+    if (err != HF_OK) {
+        x->error->code = err;
+        if (x->error->node[0] == '\0' && x->node != NULL)
+            snprintf(x->error->node, sizeof x->error->node, "%s", hfi_node_name(x->node));
+    }
+    x->phase = HFI_PHASE_IDLE;
+    x->err = err;
+    return HFI_FINISHED;
+}
+
+static enum hfi_progress fail(struct hfi_exchange *x, int err, const char *words) {
+    hfi_error_clear(x->error);
+    hfi_fail(x->error, err, "%s", words);
+    return finish(x, err);
+}
+
+static enum hfi_progress closed(struct hfi_exchange *x) {
+    return fail(x, HF_ECLOSED, "the client is closed");
+}
+
+/* The limit has passed, in whichever phase, or nothing has answered for too long. */
+static enum hfi_progress give_up(struct hfi_exchange *x) {
+    bool in_flight = x->phase == HFI_PHASE_ASKED;
+    if (in_flight) {
+        if (hfi_now_ms() - x->sent_ms >= x->redis->cmd_timeout_ms)
+            hfi_conn_suspect(x->conn, x->sent_ms);
+        mark_unanswered(x);
+    }
+    drop_want(x);
+    drop_request(x);
+    x->phase = HFI_PHASE_IDLE;
+
+    bool silent = hfi_now_ms() < x->limit_ms; /* then it was the silence */
+    if (in_flight && x->script == NULL)
+        return fail(x, HF_EUNREACH, "the server did not answer in time");
+    if (x->unanswered && !silent && (in_flight || x->limit_err != HF_ETIMEDOUT))
+        return fail(x, x->limit_err, "the server did not answer in time");
+    if (x->trouble == HF_EREFUSED)
+        return finish(x, HF_EREFUSED);
+    if (x->was_answered && x->limit_err == HF_ETIMEDOUT && !silent)
+        return fail(x, HF_ETIMEDOUT, "the server did not answer in time");
+    if (x->trouble != HF_OK)
+        return finish(x, HF_EUNREACH);
+    return fail(x, HF_EUNREACH, "the server did not answer in time");
+}
+
+/* ---- Trying again ---- */
+
+static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
+    x->phase = HFI_PHASE_PAUSED;
+    hfi_exchange_sleep(x, earlier(earlier(at_ms, x->limit_ms), silent_at_ms(x)));
+    return HFI_PENDING;
+}
+
+/* Something between half and all of `ms`, so that many clients do not come back in step. */
+static int64_t jittered(const struct hfi_exchange *x, int64_t ms) {
+    uint64_t dice = (uint64_t)hfi_now_us() ^ (uint64_t)(uintptr_t)x;
+    dice = (dice ^ (dice >> 33)) * 0xff51afd7ed558ccdu;
+    return ms / 2 + (int64_t)((dice >> 33) % (uint64_t)(ms / 2 + 1));
+}
+
+static enum hfi_progress back_off(struct hfi_exchange *x) {
+    int64_t delay_ms = BACKOFF_MAX_MS;
+    if (x->tries < 5)
+        delay_ms = (int64_t)BACKOFF_FIRST_MS << x->tries;
+    x->tries++;
+    return pause_until(x, hfi_now_ms() + jittered(x, delay_ms));
+}
+
+/* A connection could not be made; x->error says why. */
+static enum hfi_progress unreachable(struct hfi_exchange *x, int err) {
+    if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EREFUSED)
+        return finish(x, err);
+    x->trouble = err;
+    if (x->retry == HFI_RETRY_NONE)
+        return finish(x, err);
+    bool worth_waiting = err == HF_EREFUSED || x->unanswered ||
+                         (x->retry == HFI_RETRY_PATIENTLY && hfi_now_ms() < x->reach_until_ms);
+    return worth_waiting ? back_off(x) : finish(x, err);
+}
+
+static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *conn) {
+    if (x->want == NULL)
+        x->want = hfi_zalloc(x->redis->mem, sizeof *x->want);
+    if (x->want == NULL)
+        return fail(x, HF_ENOMEM, "out of memory");
+    x->conn = conn;
+    x->phase = HFI_PHASE_CONNECTING;
+    hfi_exchange_sleep(x, earlier(x->limit_ms, silent_at_ms(x)));
+    hfi_conn_want(conn, x->want, x->task, HFI_EVENT_READY);
+    return HFI_PENDING;
+}
+
+/* ---- Sending ---- */
+
+static void write_command(struct hfi_exchange *x, int64_t not_after_ms,
+                          struct hfi_command *command) {
+    hfi_command_open(command);
+    if (x->script != NULL && x->send_body) {
+        hfi_command_bytes(command, "EVAL", 4);
+        hfi_command_bytes(command, x->script->body, x->script->len);
+    } else if (x->script != NULL) {
+        hfi_command_bytes(command, "EVALSHA", 7);
+        hfi_command_bytes(command, x->script->sha1, HFI_SHA1_LEN);
+    }
+    x->write(x, not_after_ms, command);
+    hfi_command_close(command);
+}
+
+static void await_reply(struct hfi_exchange *x) {
+    int64_t overdue_ms = hfi_after_ms(x->sent_ms, x->redis->cmd_timeout_ms);
+    hfi_exchange_sleep(x, earlier(earlier(x->limit_ms, overdue_ms), silent_at_ms(x)));
+}
+
+/* Sends a copy on a connection that is ready: the server's clock was `server_ms` at
+ * `received_ms`. */
+static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn, int64_t now_ms,
+                                   int64_t server_ms, int64_t received_ms) {
+    x->stop_ms = earlier(x->limit_ms, now_ms + x->slice_ms);
+    struct hfi_command command;
+    hfi_command_init(&command, x->redis->mem);
+    write_command(x, server_ms + (x->stop_ms - received_ms), &command);
+
+    x->reply_event ^= HFI_EVENT_REPLY_A | HFI_EVENT_REPLY_B;
+    int err = HF_ENOMEM;
+    if (!command.failed)
+        err = hfi_conn_submit(conn, command.bytes, command.len, x->task, x->reply_event, &x->req);
+    hfi_command_clear(&command);
+    if (err == HF_EUNREACH)
+        return connect_first(x, conn); /* it was lost in this moment; nothing was sent */
+    if (err != HF_OK)
+        return fail(x, err, "out of memory");
+
+    x->conn = conn;
+    x->sent_ms = x->req->sent_ms;
+    x->phase = HFI_PHASE_ASKED;
+    await_reply(x);
+    return HFI_PENDING;
+}
+
+/* Makes the next try: a copy if there is a connection, else a wish for one. */
+static enum hfi_progress try_now(struct hfi_exchange *x) {
+    int64_t now_ms = hfi_now_ms(), server_ms, received_ms;
+    if (is_stopped(x))
+        return closed(x);
+    if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
+        return give_up(x);
+    if (now_ms < x->quiet_until_ms)
+        return pause_until(x, x->quiet_until_ms);
+    x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
+    struct hfi_conn *conn = hfi_node_pick(x->node, x->lane);
+    if (conn == NULL)
+        return is_stopped(x) ? closed(x) : fail(x, HF_ENOMEM, "no memory for a connection");
+    if (!hfi_conn_ready(conn, &server_ms, &received_ms))
+        return connect_first(x, conn);
+    return send_copy(x, conn, now_ms, server_ms, received_ms);
+}
+
+enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
+    assert(x->phase == HFI_PHASE_IDLE);
+    drop_request(x);
+    if (x->reply_event == 0)
+        x->reply_event = HFI_EVENT_REPLY_A;
+    x->err = HF_OK;
+    x->trouble = HF_OK;
+    x->unanswered = x->resent = x->send_body = false;
+    x->tries = 0;
+    x->quiet_until_ms = 0;
+    x->start_ms = hfi_now_ms();
+    x->slice_ms = SLICE_FIRST_MS;
+    x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
+    return try_now(x);
+}
+
+/* ---- What comes back ---- */
+
+/* The connection is lost, or we stopped believing in it, with a copy unanswered. The request is
+ * dropped. */
+static enum hfi_progress lost(struct hfi_exchange *x, int err) {
+    x->phase = HFI_PHASE_PAUSED;
+    mark_unanswered(x);
+    if (err != HF_EUNREACH || x->retry == HFI_RETRY_NONE)
+        return finish(x, err);
+    if (x->script == NULL) {
+        x->trouble = HF_EUNREACH;
+        return x->tries++ == 0 ? try_now(x) : back_off(x);
+    }
+    x->resent = true;
+    x->quiet_until_ms = hfi_exchange_ghost_until_ms(x);
+    return pause_until(x, x->quiet_until_ms);
+}
+
+static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply) {
+    enum hfi_remedy remedy;
+    int err = hfi_error_of_reply(reply, x->error, &remedy);
+    if (remedy == HFI_REMEDY_SEND_BODY && x->script != NULL && !x->send_body) {
+        x->send_body = true;
+        drop_request(x);
+        return try_now(x);
+    }
+    bool patient = x->retry == HFI_RETRY_PATIENTLY;
+    bool passing = (remedy == HFI_REMEDY_WAIT && x->retry != HFI_RETRY_NONE) ||
+                   (remedy == HFI_REMEDY_WAIT_PATIENT && patient);
+    if (!passing)
+        return finish(x, err);
+    x->trouble = err;
+    drop_request(x);
+    return back_off(x);
+}
+
+/* Every script answers with integers, of which the last is the server's clock. */
+static bool is_script_reply(const redisReply *reply) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0)
+        return false;
+    for (size_t i = 0; i < reply->elements; i++)
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
+            return false;
+    long long now = reply->element[reply->elements - 1]->integer;
+    return now > 0 && now < INT64_MAX / 2;
+}
+
+static bool is_too_late(const redisReply *reply) {
+    return reply->elements == 1 || reply->element[0]->integer == CODE_TOO_LATE;
+}
+
+static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {
+    x->was_answered = true;
+    if (reply->type == REDIS_REPLY_ERROR)
+        return refused(x, reply);
+    x->tries = 0;
+    if (x->script == NULL)
+        return finish(x, HF_OK);
+    if (!is_script_reply(reply)) {
+        x->unanswered = true; /* it may have run */
+        return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
+    }
+    hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());
+    if (is_too_late(reply)) {
+        int64_t slice_max_ms = later(x->redis->cmd_timeout_ms, SLICE_FIRST_MS);
+        bool longest = x->slice_ms >= slice_max_ms;
+        drop_request(x);
+        x->slice_ms = earlier(2 * x->slice_ms, slice_max_ms);
+        return longest ? back_off(x) : try_now(x);
+    }
+    x->unanswered = false;
+    return finish(x, HF_OK);
+}
+
+static enum hfi_progress on_reply(struct hfi_exchange *x) {
+    x->phase = HFI_PHASE_PAUSED; /* nothing is in flight any more */
+    if (x->lane == HFI_LANE_CALLER)
+        x->task->exec->lane = NULL;
+    if (x->req->err == HF_OK && !is_stopped(x))
+        return answered(x, x->req->reply);
+    int err = x->req->err == HF_OK ? HF_ECLOSED : x->req->err;
+    *x->error = x->req->error;
+    drop_request(x);
+    return lost(x, err);
+}
+
+static enum hfi_progress on_ready(struct hfi_exchange *x) {
+    if (is_stopped(x)) {
+        x->phase = HFI_PHASE_PAUSED;
+        return closed(x);
+    }
+    drop_want(x); /* takes the connection's mutex, so that `err` is settled */
+    x->phase = HFI_PHASE_PAUSED;
+    if (x->want->err == HF_OK)
+        return try_now(x);
+    *x->error = x->want->error;
+    return unreachable(x, x->want->err);
+}
+
+static enum hfi_progress on_timer(struct hfi_exchange *x) {
+    int64_t now_ms = hfi_now_ms();
+    if (is_stopped(x)) {
+        hfi_exchange_end(x);
+        return closed(x);
+    }
+    if (now_ms < x->wake_ms)
+        return HFI_PENDING; /* of an earlier alarm */
+    if (x->phase == HFI_PHASE_PAUSED)
+        return try_now(x);
+    if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
+        return give_up(x);
+    if (x->phase == HFI_PHASE_CONNECTING) {
+        hfi_exchange_sleep(x, earlier(x->limit_ms, silent_at_ms(x)));
+        return HFI_PENDING;
+    }
+    if (now_ms - x->sent_ms < x->redis->cmd_timeout_ms) {
+        await_reply(x);
+        return HFI_PENDING;
+    }
+    hfi_conn_suspect(x->conn, x->sent_ms);
+    drop_request(x);
+    hfi_error_clear(x->error);
+    return lost(x, hfi_fail(x->error, HF_EUNREACH, "the server did not answer in time"));
+}
+
+enum hfi_progress hfi_exchange_step(struct hfi_exchange *x, unsigned events) {
+    if ((events & x->reply_event) != 0 && x->phase == HFI_PHASE_ASKED && x->req->complete)
+        return on_reply(x);
+    if ((events & HFI_EVENT_READY) != 0 && x->phase == HFI_PHASE_CONNECTING)
+        return on_ready(x);
+    if ((events & HFI_EVENT_TIMER) != 0 && x->phase != HFI_PHASE_IDLE)
+        return on_timer(x);
+    return HFI_PENDING;
+}

@@ -1,0 +1,107 @@
+/* One command and its answer, with everything that can go wrong between: no connection yet, a
+ * script the server does not know, a server that loads or is read-only, a reply that is lost, a
+ * server that is silent.
+ *
+ * An exchange is part of somebody's task: begin it, forward the task's events to step, and go on
+ * when either says HFI_FINISHED; the answer is then in `err`, `reply` and `error`. Only the
+ * thread of the task's executor touches it. */
+#ifndef HFI_REDIS_EXCHANGE_H
+#define HFI_REDIS_EXCHANGE_H
+
+#include "base/task.h"
+#include "engine/engine.h"
+#include "net/conn.h"
+#include "redis/command.h"
+#include "redis/script.h"
+
+/* The engine's events. Copies of a command alternate between the two replies, so that the event
+ * of a copy that was just given up is not taken for that of the next. */
+enum {
+    HFI_EVENT_REPLY_A = 1u << HFI_ENGINE_EVENT_SHIFT,
+    HFI_EVENT_REPLY_B = 2u << HFI_ENGINE_EVENT_SHIFT,
+    HFI_EVENT_READY = 4u << HFI_ENGINE_EVENT_SHIFT,
+    HFI_EVENT_TIMER = 8u << HFI_ENGINE_EVENT_SHIFT,
+    HFI_EVENT_SUBSCRIBED =
+        16u << HFI_ENGINE_EVENT_SHIFT,              /* the channel will be heard from now on */
+    HFI_EVENT_DEAF = 32u << HFI_ENGINE_EVENT_SHIFT, /* not any more, or not yet: it has to poll */
+    HFI_EVENT_MESSAGE =
+        64u << HFI_ENGINE_EVENT_SHIFT /* or anything else that is worth an attempt */
+};
+
+enum hfi_progress { HFI_PENDING, HFI_FINISHED };
+
+enum hfi_retry {
+    HFI_RETRY_NONE,    /* the owner tries again by itself */
+    HFI_RETRY_BRIEFLY, /* "no" is an answer, be it to a connection; "not yet" is none */
+    HFI_RETRY_PATIENTLY
+};
+
+enum hfi_phase { HFI_PHASE_IDLE, HFI_PHASE_CONNECTING, HFI_PHASE_ASKED, HFI_PHASE_PAUSED };
+
+struct hfi_redis;
+
+struct hfi_exchange {
+    /* Set by the owner before begin. */
+    struct hfi_redis *redis;
+    struct hfi_task *task;
+    enum hfi_lane lane;
+    enum hfi_retry retry;
+    const char *name; /* for the route; NULL: any node */
+    size_t name_len;
+    const struct hfi_script *script; /* NULL: a question, which may be asked twice */
+    /* Adds the arguments: for a script the number of keys and what follows, else the whole
+     * command. */
+    void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
+    int64_t limit_ms;       /* the end */
+    int64_t reach_until_ms; /* patient ones: how long to try if connections are refused */
+    int64_t silence_ms;     /* give up when nothing has answered for so long; HFI_NEVER */
+    int limit_err;   /* when the limit passes and a copy is out: HF_ETIMEDOUT, HF_EUNKNOWN, ... */
+    hf_error *error; /* details; cleared by the owner */
+
+    /* The answer. */
+    int err;
+    bool unanswered;     /* a copy went out and nothing since has told what became of it */
+    bool resent;         /* a copy went unanswered before the one that was answered */
+    bool was_answered;   /* the server has said something during this call */
+    struct hfi_req *req; /* holds the reply until end or the next begin */
+    int64_t sent_ms;     /* of the last copy */
+    int64_t stop_ms;     /* when we stop waiting for the last copy: its `not-after` */
+
+    /* Its own. */
+    enum hfi_phase phase;
+    bool send_body;
+    int trouble; /* why the last try failed, if it has to be reported */
+    unsigned tries;
+    unsigned reply_event;
+    int64_t start_ms, slice_ms, wake_ms;
+    int64_t quiet_until_ms; /* nothing is sent before: a lost copy may still act */
+    struct hfi_conn *conn;
+    struct hfi_want *want;
+    struct hfi_node *node;
+    struct hfi_exec *alarm_exec;
+    struct hfi_alarm alarm;
+};
+
+/* Sends the command. May finish at once. */
+enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x);
+enum hfi_progress hfi_exchange_step(struct hfi_exchange *x, unsigned events);
+
+/* Gives up whatever is on its way and frees what the exchange holds. Idempotent; a zeroed one is
+ * fine. Afterwards `unanswered` says if the outcome of a command is unknown, and it can begin
+ * again. */
+void hfi_exchange_end(struct hfi_exchange *x);
+
+/* Until when the last copy may act, on our clock. */
+int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);
+
+/* The reply of a finished exchange that succeeded. */
+static inline const redisReply *hfi_exchange_reply(const struct hfi_exchange *x) {
+    return x->req->reply;
+}
+
+/* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then
+ * hfi_exchange_woken() is true; a TIMER event with it false is a left-over. */
+void hfi_exchange_sleep(struct hfi_exchange *x, int64_t at_ms);
+bool hfi_exchange_woken(const struct hfi_exchange *x);
+
+#endif

@@ -1,0 +1,257 @@
+/*
+ * Who is on a lock: TYPE, then HGETALL for a hash, PTTL, and CLIENT LIST to tell whose connection
+ * an owner's is.
+ *
+ * Called by src/core through the engine's table, on the thread of the call's executor. The answers
+ * come from different moments, so a lock that changes hands meanwhile may be shown with the lease
+ * of its next holder; nothing is decided by it. The result is made with malloc, since it is freed
+ * without a client. That CLIENT LIST is refused or fails costs only the names of connections.
+ */
+#include "base/error.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define UUID_LEN 36
+#define OUR_NAME "holdfast:"
+
+static struct hfi_call_state *state_of(struct hfi_exchange *x) {
+    return HFI_CONTAINER(x, struct hfi_call_state, exchange);
+}
+
+static void drop_info(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    hf_lock_info *info = state->u.inspect.info;
+    if (info == NULL)
+        return;
+    for (size_t i = 0; i < info->holders_len; i++) {
+        free(info->holders[i].owner);
+        free(info->holders[i].connection);
+    }
+    free(info->holders);
+    free(info);
+    state->u.inspect.info = NULL;
+}
+
+static void succeed(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    *state->u.inspect.ret_info = state->u.inspect.info;
+    state->u.inspect.info = NULL;
+    hfi_error_clear(&call->error);
+    hfi_call_finish(call, HF_OK);
+}
+
+/* The reply of a step, or NULL: then the call is over. */
+static const redisReply *step_reply(struct hfi_call *call, int type) {
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    if (x->err != HF_OK) {
+        hfi_call_finish(call, x->err);
+        return NULL;
+    }
+    const redisReply *reply = hfi_exchange_reply(x);
+    if (reply->type != type) {
+        hfi_call_fail_proto(call);
+        return NULL;
+    }
+    return reply;
+}
+
+static void write_on_key(struct hfi_exchange *x, const char *verb, struct hfi_command *command) {
+    const struct hfi_call *call = state_of(x)->call;
+    hfi_command_text(command, verb);
+    hfi_name_key(&x->redis->names, call->name, call->name_len, command);
+}
+
+/* ---- CLIENT LIST ---- */
+
+/* The value of `field` ("name=") in one line, up to a blank. */
+static const char *field_of(const char *line, size_t len, const char *field, size_t *ret_len) {
+    size_t field_len = strlen(field);
+    const char *end = line + len;
+    for (const char *at = line; at != NULL && (size_t)(end - at) >= field_len;) {
+        const char *blank = memchr(at, ' ', (size_t)(end - at));
+        if (memcmp(at, field, field_len) == 0) {
+            *ret_len = (size_t)((blank != NULL ? blank : end) - at) - field_len;
+            return at + field_len;
+        }
+        at = blank != NULL ? blank + 1 : NULL;
+    }
+    return NULL;
+}
+
+/* What a connection says of itself, malloc'ed. Our own names are
+ * "holdfast:uuid:host:pid:program". */
+static char *describe(const char *name, size_t len, const char *uuid_in_name) {
+    const char *rest = uuid_in_name + UUID_LEN;
+    bool ours = len > strlen(OUR_NAME) && memcmp(name, OUR_NAME, strlen(OUR_NAME)) == 0 &&
+                rest < name + len && *rest == ':';
+    const char *from = ours ? rest + 1 : name;
+    char *text = strndup(from, (size_t)(name + len - from));
+    char *colon = text;
+    for (int i = 0; i < 2 && ours && colon != NULL && (colon = strchr(colon, ':')) != NULL; i++)
+        *colon = ' ';
+    return text;
+}
+
+/* The first connection whose name contains the uuid; NULL: none. */
+static char *find_connection(const redisReply *list, const char *uuid) {
+    const char *line = list->str, *end = list->str + list->len;
+    while (line < end) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t len = (size_t)((newline != NULL ? newline : end) - line), name_len = 0;
+        const char *name = field_of(line, len, "name=", &name_len);
+        const char *found = name != NULL ? memmem(name, name_len, uuid, UUID_LEN) : NULL;
+        if (found != NULL)
+            return describe(name, name_len, found);
+        line += len + 1;
+    }
+    return NULL;
+}
+
+static void listed(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    const hf_lock_info *info = state->u.inspect.info;
+    if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_STRING)
+        for (size_t i = 0; i < info->holders_len; i++)
+            if (strlen(info->holders[i].owner) >= UUID_LEN)
+                info->holders[i].connection =
+                    find_connection(hfi_exchange_reply(x), info->holders[i].owner);
+    succeed(call);
+}
+
+static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)x;
+    (void)not_after_ms;
+    hfi_command_text(command, "CLIENT");
+    hfi_command_text(command, "LIST");
+}
+
+/* ---- PTTL ---- */
+
+static void timed(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const redisReply *reply = step_reply(call, REDIS_REPLY_INTEGER);
+    if (reply == NULL)
+        return;
+    state->u.inspect.info->ttl_ms = reply->integer;
+    if (state->u.inspect.info->holders_len > 0)
+        hfi_call_send(call, NULL, write_list, listed);
+    else
+        succeed(call);
+}
+
+static void write_ttl(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)not_after_ms;
+    write_on_key(x, "PTTL", command);
+}
+
+/* ---- HGETALL ---- */
+
+static bool is_mode(const redisReply *field) {
+    return field->len == 4 && memcmp(field->str, "mode", 4) == 0;
+}
+
+/* Adds one field. False: its value is no count, so this is no lock. */
+static bool add_holder(hf_lock_info *info, const redisReply *field, const redisReply *value,
+                       bool *ret_failed) {
+    char *end;
+    long long count = strtoll(value->str, &end, 10);
+    if (end == value->str || end != value->str + value->len || count < 0)
+        return false;
+    char *owner = malloc(field->len + 1);
+    *ret_failed = owner == NULL;
+    if (owner == NULL)
+        return true;
+    memcpy(owner, field->str, field->len);
+    owner[field->len] = '\0';
+    info->holders[info->holders_len++] = (hf_holder){.owner = owner, .count = count};
+    return true;
+}
+
+/* HF_OK, HF_EPROTO, HF_ENOMEM; the kind tells what it was. */
+static int read_fields(const redisReply *fields, hf_lock_info *info) {
+    if (fields->elements % 2 != 0)
+        return HF_EPROTO;
+    info->kind = fields->elements == 0 ? "free" : "plain";
+    info->holders = calloc(fields->elements / 2 + 1, sizeof *info->holders);
+    if (info->holders == NULL)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < fields->elements; i += 2) {
+        const redisReply *field = fields->element[i], *value = fields->element[i + 1];
+        bool failed = false;
+        if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING)
+            return HF_EPROTO;
+        if (is_mode(field))
+            info->kind = "read/write";
+        else if (!add_holder(info, field, value, &failed))
+            info->kind = "other";
+        if (failed)
+            return HF_ENOMEM;
+        if (strcmp(info->kind, "other") == 0)
+            break;
+    }
+    return HF_OK;
+}
+
+static void got_fields(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    hf_lock_info *info = state->u.inspect.info;
+    const redisReply *reply = step_reply(call, REDIS_REPLY_ARRAY);
+    if (reply == NULL)
+        return;
+    int err = read_fields(reply, info);
+    if (err == HF_ENOMEM) {
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        return;
+    }
+    if (err != HF_OK) {
+        hfi_call_fail_proto(call);
+        return;
+    }
+    if (strcmp(info->kind, "other") == 0) { /* what looked like holders were not */
+        for (size_t i = 0; i < info->holders_len; i++)
+            free(info->holders[i].owner);
+        info->holders_len = 0;
+    }
+    hfi_call_send(call, NULL, write_ttl, timed);
+}
+
+static void write_fields(struct hfi_exchange *x, int64_t not_after_ms,
+                         struct hfi_command *command) {
+    (void)not_after_ms;
+    write_on_key(x, "HGETALL", command);
+}
+
+/* ---- TYPE ---- */
+
+static void got_type(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const redisReply *reply = step_reply(call, REDIS_REPLY_STATUS);
+    if (reply == NULL)
+        return;
+    if (strcmp(reply->str, "hash") == 0) {
+        hfi_call_send(call, NULL, write_fields, got_fields);
+        return;
+    }
+    state->u.inspect.info->kind = strcmp(reply->str, "none") == 0 ? "free" : "other";
+    hfi_call_send(call, NULL, write_ttl, timed);
+}
+
+static void write_type(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)not_after_ms;
+    write_on_key(x, "TYPE", command);
+}
+
+void hfi_inspect(struct hfi_call *call, hf_lock_info **ret_info) {
+    struct hfi_call_state *state = hfi_call_begin(call);
+    state->cleanup = drop_info;
+    state->u.inspect.ret_info = ret_info;
+    state->u.inspect.info = calloc(1, sizeof *state->u.inspect.info);
+    if (state->u.inspect.info == NULL)
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+    else
+        hfi_call_send(call, NULL, write_type, got_type);
+}

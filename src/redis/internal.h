@@ -1,0 +1,132 @@
+/* What the files of the Redis engine share: the engine itself, and the state of a call. Nobody else
+ * includes this.
+ *
+ *   engine.c    the table of operations; making, stopping and freeing an engine
+ *   call.c      what all calls share: beginning, stepping, ending
+ *   exchange.c  one command with everything that can go wrong
+ *   acquire.c   attempt, subscribe, attempt, sleep
+ *   verbs.c     release, extend, force, questions, settlement
+ *   inspect.c   who is on a lock
+ *   renew.c     renewals in batches
+ *   pubsub.c    channels and who listens on them
+ *   plain.c     a kind: its scripts, their arguments and answers. One such file per kind
+ *   names.c, command.c, errors.c   names on the wire, commands as bytes, error replies as codes
+ */
+#ifndef HFI_REDIS_INTERNAL_H
+#define HFI_REDIS_INTERNAL_H
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "redis/exchange.h"
+#include "redis/names.h"
+#include "redis/pubsub.h"
+#include "redis/route/route.h"
+
+struct hfi_keeper;
+
+struct hfi_redis {
+    struct hfi_engine base;
+    const struct hfi_mem *mem;
+    const struct hfi_log *log;
+    struct hfi_keeper *keeper;
+    char *prefix;
+    struct hfi_names names; /* with that prefix */
+    int64_t cmd_timeout_ms, connect_timeout_ms;
+    atomic_ullong *unknowns, *notify_failures;
+
+    struct hfi_route *route;
+    struct hfi_pubsub *pubsub;
+    atomic_bool stopped;       /* the connections are gone or about to go */
+    atomic_bool notify_warned; /* that wake-ups fail was logged */
+
+    /* The keeper's thread only. */
+    struct hfi_link renewals; /* running */
+    bool control_was_up;
+    void (*reconnected)(void *arg);
+    void *reconnected_arg;
+};
+
+struct hfi_redis_kind;
+
+/* The state of a call, in call->state. */
+struct hfi_call_state {
+    struct hfi_exchange exchange;
+    struct hfi_call *call;
+    const struct hfi_redis_kind *kind;                    /* NULL: a call without a lock (ping) */
+    void (*step)(struct hfi_call *call, unsigned events); /* where the call is; NULL: not running */
+    void (*answered)(struct hfi_call *call);              /* what to do with the answer */
+    void (*cleanup)(struct hfi_call *call);               /* frees what is in `u`; may be NULL */
+    bool settles;  /* its outcome is the core's business: it can end unsettled */
+    bool settling; /* it is the settlement: unless it succeeds, nothing is settled */
+    union {
+        struct {
+            struct hfi_waiter waiter;
+            int64_t ttl_ms;       /* what was left of the other's lease */
+            int64_t attempted_ms; /* when the last attempt started */
+            int64_t nap_ms;       /* the next sleep while nobody tells us of releases */
+            unsigned fruitless;   /* wake-ups in a row that led to nothing */
+            bool woken;           /* there was a message since the last attempt started */
+            bool listening;       /* the waiter is registered */
+            bool heard;           /* and the server has confirmed it */
+        } acquire;
+        struct {
+            struct hfi_req *seen; /* holds the owner that was seen */
+            unsigned rounds;
+        } force;
+        struct {
+            hf_lock_info **ret_info;
+            hf_lock_info *info;
+        } inspect;
+        enum hfi_question question;
+    } u;
+};
+
+static inline struct hfi_redis *hfi_redis_of(struct hfi_engine *engine) {
+    return HFI_CONTAINER(engine, struct hfi_redis, base);
+}
+
+static inline struct hfi_call_state *hfi_state_of(struct hfi_call *call) {
+    return call->state;
+}
+
+/* ---- call.c ---- */
+
+/* Starts the bookkeeping of a call, with exchanges that end at call->deadline_ms and are
+ * repeated briefly. */
+struct hfi_call_state *hfi_call_begin(struct hfi_call *call);
+
+/* Sends a command of the call; `answered` runs when its exchange has finished, perhaps at once. */
+void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
+                   void (*write)(struct hfi_exchange *, int64_t, struct hfi_command *),
+                   void (*answered)(struct hfi_call *call));
+
+/* Ends a call: err and what follows from it, then done(). The call may be gone when this
+ * returns. */
+void hfi_call_finish(struct hfi_call *call, int err);
+/* The same with words, for what is no error of the exchange. */
+void hfi_call_fail(struct hfi_call *call, int err, const char *words);
+/* Ends a call because of what the server sent. */
+void hfi_call_fail_proto(struct hfi_call *call);
+
+void hfi_call_step(struct hfi_call *call, unsigned events);
+void hfi_call_cancel(struct hfi_call *call, int err);
+
+/* ---- engine.c ---- */
+
+/* A release or break whose wake-up the server refused: counts it, and logs the first. */
+void hfi_redis_notify_failed(struct hfi_redis *redis);
+
+/* ---- The operations ---- */
+
+void hfi_acquire(struct hfi_call *call);
+void hfi_release(struct hfi_call *call);
+void hfi_extend(struct hfi_call *call);
+void hfi_force(struct hfi_call *call);
+void hfi_ask(struct hfi_call *call, enum hfi_question question);
+void hfi_settle(struct hfi_call *call);
+void hfi_inspect(struct hfi_call *call, hf_lock_info **ret_info);
+void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
+void hfi_renewals_stop(struct hfi_redis *redis);
+
+#endif

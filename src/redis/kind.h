@@ -1,0 +1,72 @@
+/* A kind of lock on Redis: which scripts, what they are given and what they answer. One const
+ * table per kind, each in a file of its own; nothing else in the engine knows what kind of lock
+ * it works on. */
+#ifndef HFI_REDIS_KIND_H
+#define HFI_REDIS_KIND_H
+
+#include "redis/internal.h"
+
+struct hfi_acquire_answer {
+    enum { HFI_ACQUIRED, HFI_TAKEN, HFI_ACQUIRE_GONE, HFI_ACQUIRE_MISMATCH } verdict;
+    int64_t count;  /* acquired: held so often now; mismatch: what is there */
+    int64_t ttl_ms; /* taken: when the other's lease ends; -1 never */
+    int64_t token;
+};
+
+struct hfi_release_answer {
+    enum { HFI_RELEASED, HFI_STILL_HELD, HFI_RELEASE_GONE, HFI_RELEASE_MISMATCH } verdict;
+    int64_t count;     /* still held: so often; mismatch: what is there */
+    bool not_notified; /* released, but the server refused to wake anybody */
+};
+
+struct hfi_force_answer {
+    bool broken;
+    bool not_notified;
+};
+
+/* How holds are renewed. Kinds that share one can be renewed in one script. */
+struct hfi_renewer {
+    const struct hfi_script *script;
+    /* Adds keys and arguments for `len` holds. The answer is 1, 0 or -1 (no lock) for each, and
+     * the time. */
+    void (*write)(const struct hfi_redis *redis, const struct hfi_renewal_item *const *items,
+                  size_t len, int64_t lease_ms, int64_t not_after_ms, struct hfi_command *command);
+};
+
+/* Functions that read return HF_OK, or HF_EPROTO for what the script cannot have answered. */
+struct hfi_redis_kind {
+    const char *field_suffix; /* of the owner's field in the lock's hash */
+
+    const struct hfi_script *acquire, *release, *force;
+    void (*write_acquire)(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command);
+    int (*read_acquire)(const struct hfi_call *call, const redisReply *reply,
+                        struct hfi_acquire_answer *ret);
+    void (*write_release)(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
+                          int64_t not_after_ms, struct hfi_command *command);
+    int (*read_release)(int64_t count, const redisReply *reply, struct hfi_release_answer *ret);
+
+    /* Break: finds the holder in all fields of the hash (HF_EWRONGTYPE: this is no such lock),
+     * then names it. */
+    int (*find_holder)(const redisReply *fields, const redisReply **ret_owner);
+    void (*write_force)(const struct hfi_redis *redis, const struct hfi_call *call,
+                        const char *owner, size_t owner_len, int64_t not_after_ms,
+                        struct hfi_command *command);
+    int (*read_force)(const redisReply *reply, struct hfi_force_answer *ret);
+
+    /* Writes the name of the channel that tells of releases, unless `to` is NULL; returns its
+     * length. */
+    size_t (*channel)(const struct hfi_redis *redis, const struct hfi_call *call, char *to);
+
+    const struct hfi_renewer *renewer;
+};
+
+static inline const struct hfi_redis_kind *hfi_redis_kind_of(const struct hfi_kind *kind) {
+    return kind->engine_private;
+}
+
+extern const struct hfi_kind hfi_kind_plain;
+extern const struct hfi_renewer
+    hfi_renewer_hash; /* renew.c: any lock that is one field of a hash */
+
+#endif

@@ -1,0 +1,182 @@
+/*
+ * The plain lock: reentrant, exclusive, unfair; Redisson's RLock.
+ *
+ * On the server it is a hash under the lock's name, with one field: the owner, and how often it
+ * holds the lock. What the scripts do is in plain_*.lua; here is only what they are given and what
+ * they answer. Stateless; any thread.
+ */
+#include "redis/kind.h"
+
+#include <stdlib.h>
+
+#define CHANNEL "redisson_lock__channel"
+
+/* Numbers that the scripts answer. */
+enum {
+    ANSWER_NO = 0,
+    ANSWER_YES = 1,
+    ANSWER_NOT_NOTIFIED = 2,
+    ANSWER_GONE = -1,
+    ANSWER_MISMATCH = -2
+};
+
+static size_t plain_channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
+    return hfi_name_prefixed(&redis->names, CHANNEL, call->name, call->name_len, to);
+}
+
+static void add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
+                        struct hfi_command *command) {
+    hfi_command_bytes(command, "publish", 7);
+    char *room = hfi_command_room(command, plain_channel(redis, call, NULL));
+    if (room != NULL)
+        plain_channel(redis, call, room);
+}
+
+static void add_key(const struct hfi_redis *redis, const struct hfi_call *call,
+                    struct hfi_command *command) {
+    hfi_command_bytes(command, "1", 1);
+    hfi_name_key(&redis->names, call->name, call->name_len, command);
+}
+
+/* The script's lease must be positive, also where it does not matter. */
+static int64_t lease_of(const struct hfi_call *call) {
+    return call->lease_ms > 0 ? call->lease_ms : 1;
+}
+
+/* Two integers and the time. */
+static bool read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_value) {
+    if (reply->elements != 3)
+        return false;
+    *ret_code = reply->element[0]->integer;
+    *ret_value = reply->element[1]->integer;
+    return true;
+}
+
+/* ---- Acquire ---- */
+
+static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_key(redis, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_bytes(command, call->owner, call->owner_len);
+    hfi_command_number(command, lease_of(call));
+    hfi_command_number(command, call->count);
+}
+
+static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+                        struct hfi_acquire_answer *ret) {
+    int64_t code, value;
+    if (!read_pair(reply, &code, &value))
+        return HF_EPROTO;
+    *ret = (struct hfi_acquire_answer){.count = value};
+    if (code == ANSWER_YES && value == call->count + 1) {
+        ret->verdict = HFI_ACQUIRED;
+    } else if (code == ANSWER_NO && value >= -1 && call->count == 0) {
+        ret->verdict = HFI_TAKEN;
+        ret->ttl_ms = value;
+    } else if (code == ANSWER_GONE && call->count > 0) {
+        ret->verdict = HFI_ACQUIRE_GONE;
+    } else if (code == ANSWER_MISMATCH && call->count > 0) {
+        ret->verdict = HFI_ACQUIRE_MISMATCH;
+    } else {
+        return HF_EPROTO;
+    }
+    return HF_OK;
+}
+
+/* ---- Release ---- */
+
+static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_key(redis, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_bytes(command, call->owner, call->owner_len);
+    hfi_command_number(command, lease_of(call));
+    hfi_command_number(command, count);
+    add_channel(redis, call, command);
+}
+
+static int read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+    int64_t code, value;
+    if (!read_pair(reply, &code, &value))
+        return HF_EPROTO;
+    *ret = (struct hfi_release_answer){.count = value};
+    if ((code == ANSWER_YES || code == ANSWER_NOT_NOTIFIED) && count == 1) {
+        ret->verdict = HFI_RELEASED;
+        ret->not_notified = code == ANSWER_NOT_NOTIFIED;
+    } else if (code == ANSWER_NO && count > 1 && value == count - 1) {
+        ret->verdict = HFI_STILL_HELD;
+    } else if (code == ANSWER_GONE) {
+        ret->verdict = HFI_RELEASE_GONE;
+    } else if (code == ANSWER_MISMATCH) {
+        ret->verdict = HFI_RELEASE_MISMATCH;
+    } else {
+        return HF_EPROTO;
+    }
+    return HF_OK;
+}
+
+/* ---- Break ---- */
+
+static bool is_count(const redisReply *reply) {
+    if (reply->type != REDIS_REPLY_STRING || reply->len == 0 || reply->str[0] < '0' ||
+        reply->str[0] > '9')
+        return false;
+    char *end;
+    strtoll(reply->str, &end, 10);
+    return end == reply->str + reply->len;
+}
+
+/* A hash that is anything but owners and counts is no lock of this kind, and nothing of ours to
+ * delete. */
+static int find_holder(const redisReply *fields, const redisReply **ret_owner) {
+    for (size_t i = 0; i + 1 < fields->elements; i += 2)
+        if (fields->element[i]->type != REDIS_REPLY_STRING || !is_count(fields->element[i + 1]))
+            return HF_EWRONGTYPE;
+    *ret_owner = fields->elements >= 2 ? fields->element[0] : NULL;
+    return HF_OK;
+}
+
+static void write_force(const struct hfi_redis *redis, const struct hfi_call *call,
+                        const char *owner, size_t owner_len, int64_t not_after_ms,
+                        struct hfi_command *command) {
+    add_key(redis, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_bytes(command, owner, owner_len);
+    add_channel(redis, call, command);
+}
+
+static int read_force(const redisReply *reply, struct hfi_force_answer *ret) {
+    int64_t code, value;
+    if (!read_pair(reply, &code, &value) || code < ANSWER_NO || code > ANSWER_NOT_NOTIFIED)
+        return HF_EPROTO;
+    ret->broken = code != ANSWER_NO;
+    ret->not_notified = code == ANSWER_NOT_NOTIFIED;
+    return HF_OK;
+}
+
+/* ---- The table ---- */
+
+static const struct hfi_redis_kind plain = {
+    .field_suffix = "",
+    .acquire = &hfi_script_plain_acquire,
+    .release = &hfi_script_plain_release,
+    .force = &hfi_script_plain_force,
+    .write_acquire = write_acquire,
+    .read_acquire = read_acquire,
+    .write_release = write_release,
+    .read_release = read_release,
+    .find_holder = find_holder,
+    .write_force = write_force,
+    .read_force = read_force,
+    .channel = plain_channel,
+    .renewer = &hfi_renewer_hash,
+};
+
+const struct hfi_kind hfi_kind_plain = {
+    .name = "plain",
+    .reentrant = true,
+    .exclusive = true,
+    .token = false,
+    .engine_private = &plain,
+};

@@ -1,0 +1,55 @@
+-- include: guard.lua
+-- plain_acquire: take the lock, or re-enter it.
+--
+-- KEYS 1 lock hash   ARGV 1 not-after, 2 owner, 3 lease ms, 4 count the owner holds (0 = first)
+-- Reply {1, count, now} held | {0, pttl, now} another holds | {-1, 0, now} our hold is gone
+--       {-2, count there, now} mismatch | {-3, 0, now} too late
+--
+-- The count is set, never incremented: running twice equals running once.
+-- luacheck: read globals now too_late
+if too_late then return {-3, 0, now} end
+
+local lock, owner, lease_ms = KEYS[1], ARGV[2], ARGV[3]
+local count = tonumber(ARGV[4])
+local wanted = count + 1
+if tonumber(lease_ms) < 1 then
+  return redis.error_reply('ERR the lease must be at least 1 ms')
+end
+
+local ttl_ms = redis.call('pttl', lock)
+if ttl_ms == -2 then
+  if count > 0 then return {-1, 0, now} end
+  redis.call('hset', lock, owner, '1')
+  local expiry = redis.pcall('pexpire', lock, lease_ms)
+  if type(expiry) == 'table' then
+    redis.call('del', lock) -- A lock without a lease would outlive everybody.
+    return expiry
+  end
+  return {1, 1, now}
+end
+
+local fields = redis.call('hmget', lock, owner, 'mode')
+if fields[2] then
+  return redis.error_reply('WRONGTYPE this is a read/write lock')
+end
+if not fields[1] then
+  if count > 0 then return {-1, 0, now} end
+  return {0, ttl_ms, now}
+end
+local there = tonumber(fields[1])
+if not there then
+  return redis.error_reply('WRONGTYPE the hold count is not a number')
+end
+
+-- Ours. A re-entry or a resend raises the lease and never shortens it: a late copy of the first
+-- acquire may find a hold that was extended since. Any other count, when we hold nothing, is a
+-- leftover that nobody knows of, and is taken over as if it were new.
+if there == count or there == wanted then
+  if there == count then redis.call('hset', lock, owner, wanted) end
+  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+  return {1, wanted, now}
+end
+if count > 0 then return {-2, there, now} end
+redis.call('hset', lock, owner, '1')
+redis.call('pexpire', lock, lease_ms)
+return {1, 1, now}

@@ -1,0 +1,307 @@
+/*
+ * The channels we listen on.
+ *
+ * Waiters join and leave on any thread, under `mtx`. The connection is used on the keeper's thread
+ * alone, by a task that brings the server's subscriptions in line with the registry: so SUBSCRIBE
+ * and UNSUBSCRIBE of one channel can never overtake each other. Nothing is sent, and no callback of
+ * the connection runs, with `mtx` held.
+ *
+ * A channel is NEW until SUBSCRIBE went out, ASKED until the server has confirmed (HEARD) or
+ * refused (DEAF); a lost connection makes all of them NEW. Each SUBSCRIBE names one channel,
+ * because the access list refuses a command whole, and `asked` keeps them in the order sent: an
+ * error reply belongs to the first of it. UNSUBSCRIBE is sent only for a channel that was confirmed
+ * or refused, so a late confirmation is never taken for that of a new one.
+ */
+#include "redis/pubsub.h"
+
+#include "base/clock.h"
+#include "net/keeper.h"
+#include "redis/command.h"
+#include "redis/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The hash table allocates through `hash_mem` and reports through `hash_failed`, locals of
+ * whoever uses it. */
+#define HASH_NONFATAL_OOM 1
+#define uthash_malloc(size) hfi_alloc(hash_mem, size)
+#define uthash_free(ptr, size) hfi_free(hash_mem, ptr)
+#define uthash_nonfatal_oom(element) (hash_failed = true)
+#include <uthash.h>
+
+#define LINGER_MS 200
+
+enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF };
+
+struct hfi_channel {
+    UT_hash_handle hh;
+    struct hfi_link waiters;
+    struct hfi_link asked; /* in the registry's list while ASKED */
+    enum channel_state state;
+    int64_t leave_ms; /* without waiters: when to unsubscribe */
+    size_t len;
+    char name[];
+};
+
+struct hfi_pubsub {
+    const struct hfi_mem *mem;
+    const struct hfi_log *log;
+    struct hfi_exec *exec; /* the keeper's */
+    struct hfi_conn *conn;
+    struct hfi_task task; /* on the keeper: update() */
+    struct hfi_alarm alarm;
+
+    pthread_mutex_t mtx; /* guards below */
+    struct hfi_channel *channels;
+    struct hfi_link asked;
+    int64_t alarm_ms; /* when `alarm` is set to fire; HFI_NEVER */
+    bool up, stopped, refusal_logged;
+};
+
+static void tell_waiters(struct hfi_channel *channel, unsigned event) {
+    for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
+         link = link->next)
+        hfi_task_post(HFI_CONTAINER(link, struct hfi_waiter, link)->task, event);
+}
+
+static void forget_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
+    const struct hfi_mem *hash_mem = pubsub->mem;
+    HASH_DEL(pubsub->channels, channel);
+    hfi_list_remove(&channel->asked);
+    hfi_free(pubsub->mem, channel);
+}
+
+/* ---- The keeper's side ---- */
+
+static void add_command(struct hfi_command *command, const char *verb,
+                        const struct hfi_channel *channel) {
+    hfi_command_open(command);
+    hfi_command_text(command, verb);
+    hfi_command_bytes(command, channel->name, channel->len);
+    hfi_command_close(command);
+}
+
+/* True: nobody has listened for long enough, and nothing is on its way that could confuse us
+ * later. */
+static bool may_go(const struct hfi_pubsub *pubsub, const struct hfi_channel *channel,
+                   int64_t now_ms) {
+    if (!hfi_list_empty(&channel->waiters) || now_ms < channel->leave_ms)
+        return false;
+    return !pubsub->up || channel->state != CHANNEL_ASKED;
+}
+
+/* Writes what the server has to be told, and finds out when to look again. */
+static void collect_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
+    int64_t now_ms = hfi_now_ms(), next_ms = HFI_NEVER;
+    struct hfi_channel *channel, *next;
+    HASH_ITER(hh, pubsub->channels, channel, next) {
+        if (may_go(pubsub, channel, now_ms)) {
+            if (pubsub->up && channel->state == CHANNEL_HEARD)
+                add_command(command, "UNSUBSCRIBE", channel);
+            forget_channel(pubsub, channel);
+            continue;
+        }
+        if (hfi_list_empty(&channel->waiters)) {
+            int64_t look_ms = channel->leave_ms > now_ms ? channel->leave_ms : now_ms + LINGER_MS;
+            next_ms = look_ms < next_ms ? look_ms : next_ms;
+        }
+        if (pubsub->up && channel->state == CHANNEL_NEW) {
+            add_command(command, "SUBSCRIBE", channel);
+            channel->state = CHANNEL_ASKED;
+            hfi_list_push_back(&pubsub->asked, &channel->asked);
+        }
+    }
+    pubsub->alarm_ms = next_ms;
+    hfi_alarm_set(pubsub->exec, &pubsub->alarm, next_ms);
+}
+
+/* Makes the server's subscriptions what the registry says. */
+static void update(struct hfi_task *task, unsigned events) {
+    (void)events;
+    struct hfi_pubsub *pubsub = HFI_CONTAINER(task, struct hfi_pubsub, task);
+    struct hfi_command command;
+    hfi_command_init(&command, pubsub->mem);
+
+    pthread_mutex_lock(&pubsub->mtx);
+    bool stopped = pubsub->stopped;
+    if (!stopped)
+        collect_locked(pubsub, &command);
+    bool wanted = pubsub->channels != NULL;
+    pthread_mutex_unlock(&pubsub->mtx);
+
+    if (!stopped) {
+        hfi_conn_keep_up(pubsub->conn, wanted);
+        /* A server that does not hear of a channel would leave its waiters to the poll: better
+         * start over. */
+        if (command.failed || (command.len > 0 && hfi_conn_send(pubsub->conn, command.bytes,
+                                                                command.len) == HF_ENOMEM))
+            hfi_conn_suspect(pubsub->conn, HFI_NEVER);
+    }
+    hfi_command_clear(&command);
+}
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    hfi_task_post(&HFI_CONTAINER(alarm, struct hfi_pubsub, alarm)->task, HFI_EVENT_TIMER);
+}
+
+static bool is_text(const redisReply *reply, const char *text) {
+    size_t len = strlen(text);
+    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == len &&
+           memcmp(reply->str, text, len) == 0;
+}
+
+static void refused_locked(struct hfi_pubsub *pubsub, const redisReply *reply) {
+    struct hfi_link *first = hfi_list_pop_front(&pubsub->asked);
+    if (first == NULL)
+        return;
+    struct hfi_channel *channel = HFI_CONTAINER(first, struct hfi_channel, asked);
+    channel->state = CHANNEL_DEAF;
+    tell_waiters(channel, HFI_EVENT_DEAF);
+    if (!pubsub->refusal_logged)
+        hfi_log(pubsub->log, HF_LOG_WARN,
+                "the server refuses to tell of releases, so waiting polls: %.*s",
+                (int)(reply->len < 128 ? reply->len : 128), reply->str);
+    pubsub->refusal_logged = true;
+}
+
+void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
+    struct hfi_channel *channel = NULL;
+    pthread_mutex_lock(&pubsub->mtx);
+    if (reply->type == REDIS_REPLY_ERROR)
+        refused_locked(pubsub, reply);
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+        reply->element[1]->type == REDIS_REPLY_STRING)
+        HASH_FIND(hh, pubsub->channels, reply->element[1]->str, reply->element[1]->len, channel);
+    if (channel != NULL && is_text(reply->element[0], "message")) {
+        tell_waiters(channel, HFI_EVENT_MESSAGE);
+    } else if (channel != NULL && is_text(reply->element[0], "subscribe") &&
+               channel->state == CHANNEL_ASKED) {
+        hfi_list_remove(&channel->asked);
+        channel->state = CHANNEL_HEARD;
+        tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
+    }
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
+void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
+    struct hfi_channel *channel, *next;
+    pthread_mutex_lock(&pubsub->mtx);
+    pubsub->up = up;
+    HASH_ITER(hh, pubsub->channels, channel, next) {
+        hfi_list_remove(&channel->asked);
+        channel->state = CHANNEL_NEW;
+        /* What was published meanwhile is lost; and if the server is, an attempt will find out. */
+        if (!up)
+            tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+    }
+    pthread_mutex_unlock(&pubsub->mtx);
+    if (up)
+        hfi_task_post(&pubsub->task, HFI_EVENT_READY);
+}
+
+/* ---- Everybody's side ---- */
+
+static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const char *name,
+                                              size_t len) {
+    const struct hfi_mem *hash_mem = pubsub->mem;
+    bool hash_failed = false;
+    struct hfi_channel *channel = hfi_zalloc(pubsub->mem, sizeof *channel + len);
+    if (channel == NULL)
+        return NULL;
+    hfi_list_init(&channel->waiters);
+    channel->len = len;
+    memcpy(channel->name, name, len);
+    HASH_ADD_KEYPTR(hh, pubsub->channels, channel->name, channel->len, channel);
+    if (hash_failed) {
+        hfi_free(pubsub->mem, channel);
+        return NULL;
+    }
+    hfi_task_post(&pubsub->task, HFI_EVENT_READY);
+    return channel;
+}
+
+int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
+                    const char *name, size_t len, bool *ret_heard) {
+    struct hfi_channel *channel = NULL;
+    pthread_mutex_lock(&pubsub->mtx);
+    bool stopped = pubsub->stopped;
+    if (!stopped)
+        HASH_FIND(hh, pubsub->channels, name, len, channel);
+    if (!stopped && channel == NULL)
+        channel = add_channel_locked(pubsub, name, len);
+    if (channel != NULL) {
+        waiter->channel = channel;
+        waiter->task = task;
+        hfi_list_push_back(&channel->waiters, &waiter->link);
+        *ret_heard = channel->state == CHANNEL_HEARD;
+        if (channel->state == CHANNEL_DEAF)
+            hfi_task_post(task, HFI_EVENT_DEAF);
+    }
+    pthread_mutex_unlock(&pubsub->mtx);
+    if (stopped)
+        return HF_ECLOSED;
+    return channel != NULL ? HF_OK : HF_ENOMEM;
+}
+
+void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
+    pthread_mutex_lock(&pubsub->mtx);
+    struct hfi_channel *channel = waiter->channel;
+    hfi_list_remove(&waiter->link);
+    waiter->channel = NULL;
+    if (hfi_list_empty(&channel->waiters) && !pubsub->stopped) {
+        channel->leave_ms = hfi_now_ms() + LINGER_MS;
+        if (channel->leave_ms < pubsub->alarm_ms) {
+            pubsub->alarm_ms = channel->leave_ms;
+            hfi_alarm_set(pubsub->exec, &pubsub->alarm, pubsub->alarm_ms);
+        }
+    }
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
+/* ---- Life ---- */
+
+static void destroy(struct hfi_task *task) {
+    struct hfi_pubsub *pubsub = HFI_CONTAINER(task, struct hfi_pubsub, task);
+    struct hfi_channel *channel, *next;
+    HASH_ITER(hh, pubsub->channels, channel, next)
+    forget_channel(pubsub, channel);
+    pthread_mutex_destroy(&pubsub->mtx);
+    hfi_free(pubsub->mem, pubsub);
+}
+
+int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,
+                   struct hfi_pubsub **ret) {
+    struct hfi_pubsub *pubsub = hfi_zalloc(mem, sizeof *pubsub);
+    if (pubsub == NULL)
+        return HF_ENOMEM;
+    pubsub->mem = mem;
+    pubsub->log = log;
+    pubsub->exec = hfi_keeper_exec(keeper);
+    pubsub->alarm.fire = alarm_fired;
+    pubsub->alarm_ms = HFI_NEVER;
+    hfi_list_init(&pubsub->asked);
+    pthread_mutex_init(&pubsub->mtx, NULL);
+    hfi_task_init(&pubsub->task, pubsub->exec, update, destroy);
+    *ret = pubsub;
+    return HF_OK;
+}
+
+void hfi_pubsub_use(struct hfi_pubsub *pubsub, struct hfi_conn *conn) {
+    pubsub->conn = conn;
+}
+
+void hfi_pubsub_stop(struct hfi_pubsub *pubsub) {
+    struct hfi_channel *channel, *next;
+    pthread_mutex_lock(&pubsub->mtx);
+    pubsub->stopped = true;
+    HASH_ITER(hh, pubsub->channels, channel, next)
+    tell_waiters(channel, HFI_EVENT_MESSAGE);
+    pthread_mutex_unlock(&pubsub->mtx);
+    hfi_alarm_clear(pubsub->exec, &pubsub->alarm);
+}
+
+void hfi_pubsub_free(struct hfi_pubsub *pubsub) {
+    if (pubsub != NULL)
+        hfi_task_unref(&pubsub->task);
+}

@@ -1,0 +1,44 @@
+/* The channels we listen on, and who waits for a message on each.
+ *
+ * A message is a hint to try again, whatever it says, so it becomes an event of each waiter's
+ * task and nothing more. One subscription serves all waiters of a channel; it lingers a little
+ * after the last has left, since the next is often about to come. */
+#ifndef HFI_REDIS_PUBSUB_H
+#define HFI_REDIS_PUBSUB_H
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/task.h"
+#include "net/conn.h"
+
+struct hfi_pubsub;
+struct hfi_channel;
+
+/* Somebody who waits. Its task gets HFI_EVENT_SUBSCRIBED once the server has confirmed (again
+ * after a reconnect), HFI_EVENT_DEAF if it refused, HFI_EVENT_MESSAGE for a message, both when
+ * the connection was lost. */
+struct hfi_waiter {
+    struct hfi_link link;
+    struct hfi_channel *channel;
+    struct hfi_task *task;
+};
+
+int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,
+                   struct hfi_pubsub **ret);
+void hfi_pubsub_use(struct hfi_pubsub *pubsub, struct hfi_conn *conn); /* before anybody joins */
+/* On the keeper's thread, before the connection goes: nothing is sent any more, and all waiters
+ * are woken. */
+void hfi_pubsub_stop(struct hfi_pubsub *pubsub);
+void hfi_pubsub_free(struct hfi_pubsub *pubsub); /* NULL is fine */
+
+/* Any thread. Join: HF_ENOMEM, HF_ECLOSED; the waiter stays where it is until it leaves.
+ * *ret_heard: the channel is subscribed already, and no event will say so. */
+int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
+                    const char *channel, size_t len, bool *ret_heard);
+void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
+
+/* What the connection tells, on the keeper's thread. */
+void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);
+void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up);
+
+#endif

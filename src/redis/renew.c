@@ -1,0 +1,195 @@
+/*
+ * Renewals: many holds in one script.
+ *
+ * Called by the watchdog of src/core on the keeper's thread, which owns everything here. A renewal
+ * is a task of its own on the keeper; the holds whose kinds share a renewer go in one script, one
+ * such batch after the other. An exchange is not repeated here: the core knows the deadlines and
+ * tries again.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/keeper.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct running {
+    struct hfi_task task;
+    struct hfi_link link; /* in redis->renewals */
+    struct hfi_redis *redis;
+    struct hfi_renewal *renewal; /* NULL: done */
+    struct hfi_exchange exchange;
+    const struct hfi_renewer *renewer; /* of the batch that is out */
+    bool asked[HFI_RENEWAL_MAX];       /* in this batch or an earlier one */
+    size_t batch_len;
+    uint8_t batch[HFI_RENEWAL_MAX]; /* indices of items */
+};
+
+/* ---- The script of all locks that are one field of a hash ---- */
+
+static void write_hash_renewal(const struct hfi_redis *redis,
+                               const struct hfi_renewal_item *const *items, size_t len,
+                               int64_t lease_ms, int64_t not_after_ms,
+                               struct hfi_command *command) {
+    hfi_command_number(command, (int64_t)len);
+    for (size_t i = 0; i < len; i++)
+        hfi_name_key(&redis->names, items[i]->name, items[i]->name_len, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_number(command, lease_ms > 0 ? lease_ms : 1);
+    for (size_t i = 0; i < len; i++) {
+        const char *suffix = hfi_redis_kind_of(items[i]->kind)->field_suffix;
+        hfi_command_pair(command, items[i]->owner, items[i]->owner_len, suffix, strlen(suffix));
+    }
+}
+
+const struct hfi_renewer hfi_renewer_hash = {
+    .script = &hfi_script_renew,
+    .write = write_hash_renewal,
+};
+
+/* ---- The task ---- */
+
+static void destroy(struct hfi_task *task) {
+    struct running *running = HFI_CONTAINER(task, struct running, task);
+    hfi_free(running->redis->mem, running);
+}
+
+static void finish(struct running *running, int err) {
+    struct hfi_renewal *renewal = running->renewal;
+    hfi_exchange_end(&running->exchange);
+    hfi_list_remove(&running->link);
+    running->renewal = NULL;
+    renewal->err = err;
+    renewal->error.code = err;
+    hfi_task_unref(&running->task);
+    renewal->done(renewal);
+}
+
+static void write_batch(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    struct running *running = HFI_CONTAINER(x, struct running, exchange);
+    const struct hfi_renewal_item *items[HFI_RENEWAL_MAX];
+    for (size_t i = 0; i < running->batch_len; i++)
+        items[i] = &running->renewal->items[running->batch[i]];
+    running->renewer->write(running->redis, items, running->batch_len, running->renewal->lease_ms,
+                            not_after_ms, command);
+}
+
+/* Puts all holds of the next renewer into the batch. False: all have been asked about. */
+static bool choose_batch(struct running *running) {
+    const struct hfi_renewal *renewal = running->renewal;
+    running->renewer = NULL;
+    running->batch_len = 0;
+    for (size_t i = 0; i < renewal->len; i++) {
+        const struct hfi_renewer *renewer = hfi_redis_kind_of(renewal->items[i].kind)->renewer;
+        if (running->asked[i] || (running->renewer != NULL && running->renewer != renewer))
+            continue;
+        running->renewer = renewer;
+        running->asked[i] = true;
+        running->batch[running->batch_len++] = (uint8_t)i;
+    }
+    return running->batch_len > 0;
+}
+
+/* HF_OK, or HF_EPROTO without having touched anything. */
+static int read_answers(struct running *running, const redisReply *reply) {
+    if (reply->elements != running->batch_len + 1)
+        return HF_EPROTO;
+    for (size_t i = 0; i < running->batch_len; i++)
+        if (reply->element[i]->integer < -1 || reply->element[i]->integer > 1)
+            return HF_EPROTO;
+    for (size_t i = 0; i < running->batch_len; i++) {
+        int answer = (int)reply->element[i]->integer;
+        running->renewal->items[running->batch[i]].answer = answer == -1 ? HF_EWRONGTYPE : answer;
+    }
+    return HF_OK;
+}
+
+static void next_batch(struct running *running);
+
+static void batch_answered(struct running *running) {
+    struct hfi_renewal *renewal = running->renewal;
+    const struct hfi_exchange *x = &running->exchange;
+    if (x->err != HF_OK) {
+        finish(running, x->err);
+        return;
+    }
+    if (read_answers(running, hfi_exchange_reply(x)) != HF_OK) {
+        finish(running,
+               hfi_fail(&renewal->error, HF_EPROTO, "a renewal was answered with nonsense"));
+        return;
+    }
+    int64_t until_ms = hfi_after_ms(x->sent_ms, renewal->lease_ms);
+    if (until_ms < renewal->valid_until_ms)
+        renewal->valid_until_ms = until_ms;
+    next_batch(running);
+}
+
+static void next_batch(struct running *running) {
+    if (!choose_batch(running)) {
+        finish(running, HF_OK);
+        return;
+    }
+    struct hfi_exchange *x = &running->exchange;
+    x->script = running->renewer->script;
+    x->name = running->renewal->items[running->batch[0]].name;
+    x->name_len = running->renewal->items[running->batch[0]].name_len;
+    if (hfi_exchange_begin(x) == HFI_FINISHED)
+        batch_answered(running);
+}
+
+static void run(struct hfi_task *task, unsigned events) {
+    struct running *running = HFI_CONTAINER(task, struct running, task);
+    if (running->renewal != NULL && hfi_exchange_step(&running->exchange, events) == HFI_FINISHED)
+        batch_answered(running);
+}
+
+/* Whoever renews wants the connection back as soon as it can be had, not when the next renewal
+ * is due. */
+static void keep_connected(struct hfi_redis *redis) {
+    struct hfi_node *node = redis->route->ops->node(redis->route, NULL, 0);
+    struct hfi_conn *control = hfi_node_pick(node, HFI_LANE_KEEPER);
+    if (control != NULL)
+        hfi_conn_keep_up(control, true);
+}
+
+void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
+    struct hfi_redis *redis = hfi_redis_of(engine);
+    assert(renewal->len <= HFI_RENEWAL_MAX);
+    hfi_error_clear(&renewal->error);
+    renewal->valid_until_ms = HFI_NEVER;
+    struct running *running = hfi_zalloc(redis->mem, sizeof *running);
+    if (running == NULL) {
+        renewal->err = hfi_fail(&renewal->error, HF_ENOMEM, "out of memory");
+        renewal->done(renewal);
+        return;
+    }
+    keep_connected(redis);
+    hfi_task_init(&running->task, hfi_keeper_exec(redis->keeper), run, destroy);
+    hfi_list_push_back(&redis->renewals, &running->link);
+    running->redis = redis;
+    running->renewal = renewal;
+    renewal->engine_private = running;
+
+    struct hfi_exchange *x = &running->exchange;
+    x->redis = redis;
+    x->task = &running->task;
+    x->lane = HFI_LANE_KEEPER;
+    x->retry = HFI_RETRY_NONE;
+    x->write = write_batch;
+    x->limit_ms = renewal->deadline_ms;
+    x->reach_until_ms = renewal->deadline_ms;
+    x->silence_ms = HFI_NEVER;
+    x->limit_err = HF_EUNKNOWN;
+    x->error = &renewal->error;
+    next_batch(running);
+}
+
+void hfi_renewals_stop(struct hfi_redis *redis) {
+    while (!hfi_list_empty(&redis->renewals)) {
+        struct running *running = HFI_CONTAINER(redis->renewals.next, struct running, link);
+        hfi_fail(&running->renewal->error, HF_ECLOSED, "the client is closed");
+        finish(running, HF_ECLOSED);
+    }
+}

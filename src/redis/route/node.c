@@ -1,0 +1,216 @@
+/*
+ * One server and our connections to it.
+ *
+ * Called by the exchanges of the engine, on any thread, to get the connection for a lane; by the
+ * engine to make and end it. The connections are made at once, except the dispatcher's, and opened
+ * when first wanted. What a node knows of its target never changes, so picking needs no lock of its
+ * own; only the late dispatch connection does.
+ *
+ * Callers prefer the first command connection while nobody is on it. The second is brought up in
+ * the background when the first is found busy, so a process with one thread never has it.
+ */
+#include "redis/route/node.h"
+
+#include "base/error.h"
+#include "net/keeper.h"
+#include "redis/route/local.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct hfi_node {
+    const struct hfi_mem *mem;
+    struct hfi_target target;
+    char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
+
+    struct hfi_conn *command[2], *control, *pubsub;
+    atomic_bool second_wanted;
+    atomic_bool stopped;
+    pthread_mutex_t mtx; /* guards the making of `dispatch` */
+    struct hfi_conn *_Atomic dispatch;
+};
+
+static bool copy_text(const struct hfi_mem *mem, const char *text, char **ret) {
+    if (text == NULL)
+        return true;
+    *ret = hfi_strdup(mem, text);
+    return *ret != NULL;
+}
+
+static char *format_text(const struct hfi_mem *mem, const char *before, const char *text,
+                         const char *after) {
+    size_t size = strlen(before) + strlen(text) + strlen(after) + 1;
+    char *joined = hfi_alloc(mem, size);
+    if (joined != NULL)
+        snprintf(joined, size, "%s%s%s", before, text, after);
+    return joined;
+}
+
+/* The two texts of a host: "host port" for the resolver, and as people write it. */
+static bool aim_at_host(struct hfi_node *node, const struct hfi_url *url) {
+    char port[8];
+    bool colons = strchr(url->host, ':') != NULL;
+    snprintf(port, sizeof port, " %u", (unsigned)url->port);
+    node->resolve_arg = format_text(node->mem, "", url->host, port);
+    snprintf(port, sizeof port, "%s:%u", colons ? "]" : "", (unsigned)url->port);
+    node->name = format_text(node->mem, colons ? "[" : "", url->host, port);
+    if (!hfi_addr_numeric(url->host, url->port, &node->target.address))
+        node->target.resolve = hfi_resolve_host;
+    return node->resolve_arg != NULL && node->name != NULL;
+}
+
+static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error) {
+    bool enough = false;
+    if (url->kind == HFI_URL_TCP) {
+        enough = aim_at_host(node, url);
+    } else if (url->kind == HFI_URL_UNIX) {
+        enough = copy_text(node->mem, url->path, &node->name);
+        int err = hfi_addr_unix(url->path, &node->target.address);
+        if (err != HF_OK)
+            return hfi_fail(error, err, "the path of the socket is empty or too long");
+    } else {
+        const char *directory = url->path != NULL ? url->path : "";
+        enough = copy_text(node->mem, directory, &node->resolve_arg);
+        node->name = format_text(node->mem, "local:", directory, "");
+        enough = enough && node->name != NULL;
+        node->target.resolve = hfi_resolve_local;
+    }
+    node->target.node = node->name;
+    node->target.resolve_arg = node->resolve_arg;
+    return enough ? HF_OK : hfi_fail(error, HF_ENOMEM, "out of memory");
+}
+
+static int describe_us(struct hfi_node *node, const struct hfi_node_config *config,
+                       hf_error *error) {
+    if (!copy_text(node->mem, config->url->user, &node->user) ||
+        !copy_text(node->mem, config->url->password, &node->password) ||
+        !copy_text(node->mem, config->client_name, &node->client_name))
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    struct hfi_target *target = &node->target;
+    target->mem = config->mem;
+    target->log = config->log;
+    target->keeper = config->keeper;
+    target->dispatch = config->dispatch;
+    target->user = node->user;
+    target->password = node->password;
+    target->db = config->url->db;
+    target->client_name = node->client_name;
+    target->cmd_timeout_ms = config->cmd_timeout_ms;
+    target->ping_ms = config->ping_ms;
+    target->commands = config->commands;
+    target->reconnects = config->reconnects;
+    return HF_OK;
+}
+
+static int make_connections(struct hfi_node *node, const struct hfi_node_config *config,
+                            hf_error *error) {
+    struct hfi_target *target = &node->target;
+    for (size_t i = 0; i < 2; i++)
+        node->command[i] = hfi_conn_new(target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
+    node->control = hfi_conn_new(target, HFI_SEAT_KEEPER, NULL, config->control_state, config->arg);
+    node->pubsub =
+        hfi_conn_new(target, HFI_SEAT_KEEPER, config->push, config->pubsub_state, config->arg);
+    if (node->command[0] == NULL || node->command[1] == NULL || node->control == NULL ||
+        node->pubsub == NULL)
+        return hfi_fail(error, HF_ENOMEM, "no memory or descriptors for a connection");
+    return HF_OK;
+}
+
+int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf_error *error) {
+    struct hfi_node *node = hfi_zalloc(config->mem, sizeof *node);
+    if (node == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    node->mem = config->mem;
+    pthread_mutex_init(&node->mtx, NULL);
+
+    int err = describe_us(node, config, error);
+    if (err == HF_OK)
+        err = aim(node, config->url, error);
+    if (err == HF_OK)
+        err = make_connections(node, config, error);
+    if (err != HF_OK) {
+        hfi_node_free(node);
+        return err;
+    }
+    *ret = node;
+    return HF_OK;
+}
+
+void hfi_node_stop(struct hfi_node *node) {
+    atomic_store(&node->stopped, true);
+    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->pubsub,
+                                atomic_exchange(&node->dispatch, NULL)};
+    node->command[0] = node->command[1] = node->control = node->pubsub = NULL;
+    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
+        hfi_conn_free(conns[i]);
+}
+
+void hfi_node_free(struct hfi_node *node) {
+    if (node == NULL)
+        return;
+    hfi_node_stop(node);
+    if (node->password != NULL)
+        explicit_bzero(node->password, strlen(node->password));
+    hfi_free(node->mem, node->password);
+    hfi_free(node->mem, node->user);
+    hfi_free(node->mem, node->client_name);
+    hfi_free(node->mem, node->resolve_arg);
+    hfi_free(node->mem, node->name);
+    pthread_mutex_destroy(&node->mtx);
+    hfi_free(node->mem, node);
+}
+
+void hfi_node_close_fds(struct hfi_node *node) {
+    hfi_conn_close_fds(node->command[0]);
+    hfi_conn_close_fds(node->command[1]);
+    hfi_conn_close_fds(node->control);
+    hfi_conn_close_fds(node->pubsub);
+    hfi_conn_close_fds(atomic_load(&node->dispatch));
+}
+
+static struct hfi_conn *pick_for_caller(struct hfi_node *node) {
+    struct hfi_conn *first = node->command[0], *second = node->command[1];
+    unsigned first_load = hfi_conn_load(first);
+    if (first_load == 0)
+        return first;
+    if (!atomic_exchange_explicit(&node->second_wanted, true, memory_order_relaxed))
+        hfi_conn_keep_up(second, true);
+    int64_t server_ms, received_ms;
+    if (!hfi_conn_ready(second, &server_ms, &received_ms))
+        return first;
+    return hfi_conn_load(second) < first_load ? second : first;
+}
+
+static struct hfi_conn *pick_for_dispatch(struct hfi_node *node) {
+    struct hfi_conn *conn = atomic_load_explicit(&node->dispatch, memory_order_acquire);
+    if (conn != NULL)
+        return conn;
+    pthread_mutex_lock(&node->mtx);
+    conn = atomic_load(&node->dispatch);
+    if (conn == NULL) {
+        conn = hfi_conn_new(&node->target, HFI_SEAT_DISPATCH, NULL, NULL, NULL);
+        atomic_store_explicit(&node->dispatch, conn, memory_order_release);
+    }
+    pthread_mutex_unlock(&node->mtx);
+    return conn;
+}
+
+struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
+    if (atomic_load_explicit(&node->stopped, memory_order_relaxed))
+        return NULL;
+    if (lane == HFI_LANE_CALLER)
+        return pick_for_caller(node);
+    return lane == HFI_LANE_DISPATCH ? pick_for_dispatch(node) : node->control;
+}
+
+struct hfi_conn *hfi_node_pubsub(struct hfi_node *node) {
+    return node->pubsub;
+}
+
+const char *hfi_node_name(const struct hfi_node *node) {
+    return node->name;
+}
+
+int64_t hfi_node_last_answer_ms(const struct hfi_node *node) {
+    return atomic_load_explicit(&node->target.last_answer_ms, memory_order_relaxed);
+}
