@@ -1,0 +1,259 @@
+/* Plays rows of a script's table and compares.
+ *
+ * Called by the table tests, from their one thread; a stage belongs to the test group that opened
+ * it.
+ *
+ * Times are exact. The server's clock is read before the row's preparations and after the last
+ * look, so a TTL has lost at most what passed between the two; one millisecond is added for the
+ * rounding of each. Nothing here depends on how fast the machine is. */
+#include "row.h"
+
+#include "support/wait.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const script_names[] = {"plain_acquire", "plain_release", "plain_force",
+                                           "renew"};
+enum { SCRIPTS = sizeof script_names / sizeof *script_names };
+
+struct full_stage {
+    struct stage stage; /* first: the two are the same pointer */
+    char *sha[SCRIPTS];
+};
+
+/* ---- The stage ------------------------------------------------------------------------------ */
+
+struct stage *stage_open(const struct server_options *options) {
+    struct full_stage *full = calloc(1, sizeof *full);
+    if (full == NULL)
+        support_die("out of memory");
+    full->stage.server = server_start(options);
+    full->stage.listener = listener_start(full->stage.server, CHANNEL);
+    for (size_t i = 0; i < SCRIPTS; i++) {
+        char *text = script_text(script_names[i]);
+        full->sha[i] = script_load(full->stage.server, text);
+        free(text);
+    }
+    return &full->stage;
+}
+
+void stage_close(struct stage *stage) {
+    if (stage == NULL)
+        return;
+    struct full_stage *full = (struct full_stage *)stage;
+    for (size_t i = 0; i < SCRIPTS; i++)
+        free(full->sha[i]);
+    listener_stop(stage->listener);
+    server_free(stage->server);
+    free(full);
+}
+
+const char *stage_sha(const struct stage *stage, const char *script) {
+    const struct full_stage *full = (const struct full_stage *)stage;
+    for (size_t i = 0; i < SCRIPTS; i++)
+        if (strcmp(script_names[i], script) == 0)
+            return full->sha[i];
+    support_die("no script is called %s", script);
+}
+
+/* ---- Comparing ------------------------------------------------------------------------------ */
+
+/* The server's clock before the preparations, before the call and at the last look. */
+struct span {
+    int64_t begin_ms;
+    int64_t call_ms;
+    int64_t end_ms;
+};
+
+__attribute__((format(printf, 3, 4))) static bool differs(char *why, size_t room,
+                                                          const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, room, format, args);
+    va_end(args);
+    return false;
+}
+
+/* A TTL that was set to `set_ms` within the span, or was already running then. */
+static bool ttl_fits(int64_t ttl_ms, int64_t set_ms, struct span span) {
+    int64_t passed_ms = span.end_ms - span.begin_ms + 1;
+    return ttl_ms <= set_ms + 1 && ttl_ms >= set_ms - passed_ms;
+}
+
+/* Appends a reply to a line, as tables write it. */
+static void describe(const redisReply *reply, char *text, size_t room) {
+    size_t used = strlen(text);
+    if (reply->type == REDIS_REPLY_INTEGER)
+        snprintf(text + used, room - used, "%s%lld", used > 0 ? " " : "", reply->integer);
+    else if (reply->type == REDIS_REPLY_ARRAY)
+        for (size_t i = 0; i < reply->elements; i++)
+            describe(reply->element[i], text, room);
+    else
+        snprintf(text + used, room - used, "%s!%s", used > 0 ? " " : "",
+                 reply->str != NULL ? reply->str : "nil");
+}
+
+static bool reply_fits(const redisReply *reply, const char *expected, struct span span, char *why,
+                       size_t room) {
+    char got[512] = "";
+    describe(reply, got, sizeof got);
+    if (expected[0] == '!') {
+        if (strncmp(got, expected, strlen(expected)) == 0)
+            return true;
+        return differs(why, room, "reply %s instead of %s", got, expected);
+    }
+
+    struct words wanted;
+    words_cut(&wanted, expected);
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != wanted.count + 1)
+        return differs(why, room, "reply %s instead of %s and the time", got, expected);
+    for (size_t i = 0; i < reply->elements; i++)
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
+            return differs(why, room, "reply %s is not all integers", got);
+
+    for (size_t i = 0; i < wanted.count; i++) {
+        const char *word = wanted.item[i];
+        bool fits = word[0] == '~'
+                        ? ttl_fits(reply->element[i]->integer, strtoll(word + 1, NULL, 10), span)
+                        : reply->element[i]->integer == strtoll(word, NULL, 10);
+        if (!fits)
+            return differs(why, room, "reply %s instead of %s and the time", got, expected);
+    }
+    int64_t now = reply->element[wanted.count]->integer;
+    if (now < span.call_ms || now > span.end_ms)
+        return differs(why, room, "reply %s closes with a wrong time", got);
+    return true;
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(a, b);
+}
+
+/* The value of a key as struct state writes it; empty for a key that is not there. */
+static void look_at(struct server *server, const char *key, char *value, size_t room) {
+    char *type = cmd_str(server, "TYPE %s", key);
+    value[0] = '\0';
+    if (strcmp(type, "string") == 0) {
+        char *text = cmd_str(server, "GET %s", key);
+        snprintf(value, room, "string %s", text);
+        free(text);
+    } else if (strcmp(type, "hash") == 0) {
+        char fields[8][128];
+        redisReply *reply = cmd(server, "HGETALL %s", key);
+        size_t count = reply->elements / 2;
+        if (count > sizeof fields / sizeof *fields)
+            support_die("too many fields in %s", key);
+        for (size_t i = 0; i < count; i++)
+            snprintf(fields[i], sizeof fields[i], "%s=%s", reply->element[2 * i]->str,
+                     reply->element[2 * i + 1]->str);
+        freeReplyObject(reply);
+        qsort(fields, count, sizeof *fields, by_text);
+        for (size_t i = 0; i < count; i++)
+            snprintf(value + strlen(value), room - strlen(value), "%s%s", i > 0 ? " " : "",
+                     fields[i]);
+    } else if (strcmp(type, "none") != 0) {
+        snprintf(value, room, "%s", type);
+    }
+    free(type);
+}
+
+static bool state_fits(struct server *server, const struct state *state, struct span span,
+                       char *why, size_t room) {
+    char value[512];
+    look_at(server, state->key, value, sizeof value);
+    const char *expected = state->value != NULL ? state->value : "";
+    if (strcmp(value, expected) != 0)
+        return differs(why, room, "%s is '%s' instead of '%s'", state->key, value, expected);
+    if (state->value == NULL)
+        return true;
+
+    int64_t ttl_ms = pttl(server, state->key);
+    span.end_ms = server_time_ms(server);
+    bool fits = state->ttl_ms == NO_TTL ? ttl_ms == NO_TTL : ttl_fits(ttl_ms, state->ttl_ms, span);
+    if (!fits)
+        return differs(why, room, "%s has a TTL of %" PRId64 " instead of %" PRId64, state->key,
+                       ttl_ms, state->ttl_ms);
+    return true;
+}
+
+/* ---- Playing -------------------------------------------------------------------------------- */
+
+static void prepare(struct stage *stage, const char *commands) {
+    redisContext *connection = connect_as(stage->server, NULL, NULL);
+    struct words words;
+    words_cut(&words, "FLUSHALL");
+    freeReplyObject(words_send(connection, &words));
+
+    while (commands != NULL && *commands != '\0') {
+        char line[256];
+        size_t length = strcspn(commands, ";");
+        if (length >= sizeof line)
+            support_die("too long a line: %s", commands);
+        memcpy(line, commands, length);
+        line[length] = '\0';
+        words_cut(&words, line);
+        redisReply *reply = words_send(connection, &words);
+        if (reply->type == REDIS_REPLY_ERROR)
+            support_die("%s: %s", line, reply->str);
+        freeReplyObject(reply);
+        commands += length + (commands[length] == ';');
+    }
+    redisFree(connection);
+}
+
+/* Looks at the keys the row names, and that there are no others. */
+static bool all_fits(struct stage *stage, const struct row *row, struct span span, char *why,
+                     size_t room) {
+    int64_t keys = 0;
+    for (size_t i = 0; i < sizeof row->after / sizeof *row->after; i++) {
+        const struct state *state = &row->after[i];
+        if (state->key != NULL && !state_fits(stage->server, state, span, why, room))
+            return false;
+        keys += state->key != NULL && state->value != NULL;
+    }
+    int64_t there = cmd_int(stage->server, "DBSIZE");
+    if (there != keys)
+        return differs(why, room, "%" PRId64 " keys instead of %" PRId64, there, keys);
+    return true;
+}
+
+/* The same call again, as after a lost reply, whatever it answers: nothing may change any more. */
+static bool resend_changes_nothing(struct stage *stage, redisContext *connection,
+                                   const struct row *row, struct span span, char *why,
+                                   size_t room) {
+    char detail[256];
+    freeReplyObject(
+        script_call(connection, stage_sha(stage, row->script), row->call, span.call_ms));
+    if (!all_fits(stage, row, span, detail, sizeof detail))
+        return differs(why, room, "after a resend %s", detail);
+    const char *heard = listener_heard(stage->listener);
+    if (heard[0] != '\0')
+        return differs(why, room, "a resend published '%s'", heard);
+    return true;
+}
+
+bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char *why,
+               size_t room) {
+    struct span span = {.begin_ms = server_time_ms(stage->server)};
+    prepare(stage, row->before);
+    listener_heard(stage->listener);
+
+    span.call_ms = server_time_ms(stage->server);
+    redisReply *reply =
+        script_call(connection, stage_sha(stage, row->script), row->call, span.call_ms);
+    span.end_ms = server_time_ms(stage->server);
+    bool fits = reply_fits(reply, row->reply, span, why, room);
+    freeReplyObject(reply);
+    if (!fits || !all_fits(stage, row, span, why, room))
+        return false;
+
+    const char *heard = listener_heard(stage->listener);
+    const char *expected = row->heard != NULL ? row->heard : "";
+    if (strcmp(heard, expected) != 0)
+        return differs(why, room, "heard '%s' instead of '%s'", heard, expected);
+    return resend_changes_nothing(stage, connection, row, span, why, room);
+}

@@ -1,0 +1,55 @@
+/* One row of a script's table: what is there, what is called, what must come of it. */
+#ifndef HF_TEST_ROW_H
+#define HF_TEST_ROW_H
+
+#include "script.h"
+
+/* The key and the channel that plain rows are about; their users may touch nothing else. */
+#define LOCK "thelock"
+#define CHANNEL "redisson_lock__channel:{thelock}"
+
+#define NO_TTL (-1)
+
+/* A key after the call. `value` is "owner=count", sorted by owner with spaces between, for a hash;
+ * "string text" for a string; NULL for a key that is not there. `ttl_ms` is what it was set to, in
+ * the call or before it: the time that passed since then is allowed for, no more. */
+struct state {
+    const char *key;
+    const char *value;
+    int64_t ttl_ms;
+};
+
+#define ABSENT                                                                                     \
+    { LOCK, NULL, 0 }
+
+struct row {
+    const char *name;
+    const char *before; /* commands with "; " between, run as an all-powerful user; may be NULL */
+    const char *script;
+    const char *call; /* as for script_call() */
+    const char
+        *reply; /* integers without the closing `now`, "~n" for a pttl that was n; "!CODE" for
+                           an error that starts with it */
+    struct state after[3];
+    const char *heard; /* as listener_heard() tells it; NULL for nothing */
+};
+
+/* Where rows run: a server with every script loaded. */
+struct stage {
+    struct server *server;
+    struct listener *listener; /* on CHANNEL */
+};
+
+struct stage *stage_open(const struct server_options *options);
+void stage_close(struct stage *stage);
+
+/* Empties the server and plays the row on `connection`. True when all came as it says, no other key
+ * appeared, and the same call sent again changed and published nothing; else `why` tells what was
+ * different, cut to `room`. */
+bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char *why,
+               size_t room);
+
+/* The SHA-1 of a loaded script. */
+const char *stage_sha(const struct stage *stage, const char *script);
+
+#endif

@@ -1,0 +1,195 @@
+/* Loading scripts, calling them and hearing what they publish.
+ *
+ * Used by the programs of this folder, from their one thread. Connections are made here with
+ * hiredis rather than through the command helpers of the server fixture, because a script has to
+ * be called as a user that may do nothing else, and because a subscribed connection can do nothing
+ * else.
+ *
+ * Invariant: a listener's connection has no unread replies between two calls. A PING follows every
+ * publish on it, and the server writes to one connection in order, so what comes before the answer
+ * to the PING is all there is. */
+#include "script.h"
+
+#include "support/wait.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Scripts -------------------------------------------------------------------------------- */
+
+char *script_text(const char *name) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.lua", HF_LUA_DIR, name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        support_die("cannot open %s", path);
+
+    size_t room = 64 * 1024;
+    char *text = calloc(1, room);
+    size_t length = text == NULL ? 0 : fread(text, 1, room - 1, file);
+    if (length == 0 || length == room - 1)
+        support_die("cannot read %s, or it is too long", path);
+    fclose(file);
+    return text;
+}
+
+char *script_load(struct server *server, const char *text) {
+    return cmd_str(server, "SCRIPT LOAD %s", text);
+}
+
+redisContext *connect_as(struct server *server, const char *user, const char *password) {
+    redisContext *connection = redisConnectUnix(server_socket(server));
+    if (connection == NULL || connection->err != 0)
+        support_die("cannot connect to %s", server_socket(server));
+    if (user == NULL)
+        return connection;
+
+    redisReply *reply = redisCommand(connection, "AUTH %s %s", user, password);
+    if (reply == NULL || reply->type != REDIS_REPLY_STATUS)
+        support_die("AUTH %s: %s", user, reply == NULL ? connection->errstr : reply->str);
+    freeReplyObject(reply);
+    return connection;
+}
+
+int64_t server_time_ms(struct server *server) {
+    redisReply *reply = cmd(server, "TIME");
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+        support_die("TIME was not answered");
+    int64_t time_ms = (int64_t)strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+                      strtoll(reply->element[1]->str, NULL, 10) / 1000;
+    freeReplyObject(reply);
+    return time_ms;
+}
+
+bool server_knows(struct server *server, const char *command) {
+    redisReply *reply = cmd(server, "COMMAND INFO %s", command);
+    bool known = reply != NULL && reply->elements == 1 &&
+                 reply->element[0]->type == REDIS_REPLY_ARRAY && reply->element[0]->elements > 0;
+    freeReplyObject(reply);
+    return known;
+}
+
+/* ---- Words ---------------------------------------------------------------------------------- */
+
+void words_add(struct words *words, const char *word) {
+    size_t used = 0;
+    for (size_t i = 0; i < words->count; i++)
+        used += strlen(words->item[i]) + 1;
+    size_t length = strlen(word);
+    if (words->count == sizeof words->item / sizeof *words->item ||
+        used + length + 1 > sizeof words->text)
+        support_die("too many words before %s", word);
+
+    char *place = words->text + used;
+    memcpy(place, word, length + 1);
+    words->item[words->count++] = place;
+}
+
+void words_cut(struct words *words, const char *line) {
+    words->count = 0;
+    for (const char *p = line + strspn(line, " "); *p != '\0'; p += strspn(p, " ")) {
+        char word[256];
+        size_t length = strcspn(p, " ");
+        if (length >= sizeof word)
+            support_die("too long a word in: %s", line);
+        memcpy(word, p, length);
+        word[length] = '\0';
+        words_add(words, word);
+        p += length;
+    }
+}
+
+redisReply *words_send(redisContext *connection, const struct words *words) {
+    const char *argv[sizeof words->item / sizeof *words->item];
+    for (size_t i = 0; i < words->count; i++)
+        argv[i] = words->item[i];
+    redisReply *reply = redisCommandArgv(connection, (int)words->count, argv, NULL);
+    if (reply == NULL)
+        support_die("no answer to %s: %s", words->item[0], connection->errstr);
+    return reply;
+}
+
+redisReply *script_call(redisContext *connection, const char *sha, const char *keys_and_args,
+                        int64_t base_ms) {
+    struct words given, call;
+    words_cut(&given, keys_and_args);
+    size_t keys = 0;
+    while (keys < given.count && strcmp(given.item[keys], ",") != 0)
+        keys++;
+
+    char number[32];
+    snprintf(number, sizeof number, "%zu", keys);
+    words_cut(&call, "EVALSHA");
+    words_add(&call, sha);
+    words_add(&call, number);
+    for (size_t i = 0; i < given.count; i++) {
+        const char *word = given.item[i];
+        if (i == keys)
+            continue;
+        if (word[0] == '@') {
+            int64_t time_ms = base_ms + strtoll(word + 1, NULL, 10);
+            snprintf(number, sizeof number, "%" PRId64, time_ms);
+            word = number;
+        }
+        words_add(&call, word);
+    }
+    return words_send(connection, &call);
+}
+
+/* ---- Listening ------------------------------------------------------------------------------ */
+
+struct listener {
+    redisContext *connection;
+    char heard[256];
+};
+
+static void listener_note(struct listener *listener, const char *command, const char *payload) {
+    size_t used = strlen(listener->heard);
+    int wanted = snprintf(listener->heard + used, sizeof listener->heard - used, "%s%s %s",
+                          used > 0 ? ", " : "", command, payload);
+    if (wanted < 0 || (size_t)wanted >= sizeof listener->heard - used)
+        support_die("more messages than a test should make: %s", listener->heard);
+}
+
+const char *listener_heard(struct listener *listener) {
+    listener->heard[0] = '\0';
+    redisAppendCommand(listener->connection, "PING");
+    for (;;) {
+        redisReply *reply = NULL;
+        if (redisGetReply(listener->connection, (void **)&reply) != REDIS_OK)
+            support_die("the listener lost its server: %s", listener->connection->errstr);
+        if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
+            support_die("the listener got something else than a message");
+
+        const char *kind = reply->element[0]->str;
+        bool done = strcmp(kind, "pong") == 0;
+        if (strcmp(kind, "message") == 0)
+            listener_note(listener, "publish", reply->element[2]->str);
+        else if (strcmp(kind, "smessage") == 0)
+            listener_note(listener, "spublish", reply->element[2]->str);
+        freeReplyObject(reply);
+        if (done)
+            return listener->heard;
+    }
+}
+
+struct listener *listener_start(struct server *server, const char *channel) {
+    struct listener *listener = calloc(1, sizeof *listener);
+    if (listener == NULL)
+        support_die("out of memory");
+    listener->connection = connect_as(server, NULL, NULL);
+    redisAppendCommand(listener->connection, "SUBSCRIBE %s", channel);
+    if (server_knows(server, "ssubscribe"))
+        redisAppendCommand(listener->connection, "SSUBSCRIBE %s", channel);
+    listener_heard(listener); /* Reads the confirmations away: both are there before the PONG. */
+    return listener;
+}
+
+void listener_stop(struct listener *listener) {
+    if (listener == NULL)
+        return;
+    redisFree(listener->connection);
+    free(listener);
+}

@@ -1,0 +1,55 @@
+/* Lua scripts on a real server, one call at a time: what the tests of this folder share.
+ *
+ * Faults of the fixture (a script that does not load, no connection) print why and abort; replies,
+ * errors included, are the caller's to judge. */
+#ifndef HF_TEST_SCRIPT_H
+#define HF_TEST_SCRIPT_H
+
+#include "support/server.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The text of a script as the build composed it, without its .lua; the caller frees. */
+char *script_text(const char *name);
+
+/* SCRIPT LOAD; the SHA-1 is the caller's to free. */
+char *script_load(struct server *server, const char *text);
+
+/* A connection of its own, as the given ACL user, or as the default one when `user` is NULL. */
+redisContext *connect_as(struct server *server, const char *user, const char *password);
+
+/* The server's TIME in ms, as the scripts compute it. */
+int64_t server_time_ms(struct server *server);
+
+/* A command line cut at its spaces. Words are at most 255 bytes, and none contains a space. */
+struct words {
+    size_t count;
+    const char *item[32];
+    char text[1024];
+};
+
+void words_cut(struct words *words, const char *line);
+void words_add(struct words *words, const char *word);
+redisReply *words_send(redisContext *connection, const struct words *words);
+
+/* EVALSHA with what redis-cli --eval takes: keys, a comma between spaces, arguments. An argument
+ * "@+n" or "@-n" is the server's time `base_ms` plus or minus n. */
+redisReply *script_call(redisContext *connection, const char *sha, const char *keys_and_args,
+                        int64_t base_ms);
+
+/* ---- Who hears what is published ------------------------------------------------------------ */
+
+/* Listens on one channel, to PUBLISH and where the server knows it to SPUBLISH. */
+struct listener;
+struct listener *listener_start(struct server *server, const char *channel);
+
+/* What arrived since the last call, as "publish 0" or "spublish 0", ", " between. Exact: whatever
+ * the server published before this call is in it. Valid until the next call. */
+const char *listener_heard(struct listener *listener);
+void listener_stop(struct listener *listener);
+
+bool server_knows(struct server *server, const char *command);
+
+#endif
