@@ -121,6 +121,7 @@ struct hfi_hold {
     bool watchdog;       /* is renewed */
     bool lost;           /* ended without our release; the next call reports it */
     bool warned, renewing, orphaned;
+    bool settling;         /* `active` is over for its caller, but the server has not answered yet */
     int64_t renew_at_ms;
     const char *reason;
     struct hf_op *active; /* one command per hold at a time */

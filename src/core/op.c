@@ -116,6 +116,7 @@ static void leave_turn_locked(struct hf_op *op) {
         return;
     hfi_list_remove(&op->hold_link);
     if (hold->active == op) {
+        hold->settling = false;
         struct hfi_link *next = hfi_list_pop_front(&hold->queue);
         hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
         if (hold->active != NULL)
@@ -152,6 +153,7 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
     hfi_alarm_clear(op->task.exec, &op->alarm);
     pthread_mutex_lock(&op->shard->mtx);
     hfi_gate_leave_locked(op->shard, op);
+    op->hold->settling = true;
     pthread_mutex_unlock(&op->shard->mtx);
     op->state = HFI_OP_SETTLING;
     op->call.deadline_ms = until_ms;
@@ -273,9 +275,20 @@ static void settle(struct hf_op *op) {
     look_if_done(op);
 }
 
+/* Waited too long in line. Behind a command that the server does not answer, that is the server's fault. */
 static void timed_out(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
     if (op->state != HFI_OP_QUEUED && op->state != HFI_OP_GATED)
         return;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool settling = op->state == HFI_OP_QUEUED && op->hold->settling;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (settling) {
+        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command yet");
+        hfi_op_complete(op, HF_EUNREACH, &error);
+        return;
+    }
     hfi_count(&op->core->counters.timed_out);
     hfi_op_complete(op, HF_ETIMEDOUT, NULL);
 }

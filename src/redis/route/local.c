@@ -26,11 +26,12 @@
 #include "redis/route/local_impl.h"
 
 #define DEFAULT_IDLE_MS 30000
-#define WAIT_MAX_MS 30000  /* nobody's patience is longer; a forgotten lookup must end */
-#define PAUSE_MAX_MS 20    /* between two looks at the socket */
-#define START_AGAIN_MS 100 /* between the first two attempts to start, then doubling: each clones us */
+#define WAIT_MAX_MS 30000 /* nobody's patience is longer; a forgotten lookup must end */
+#define PAUSE_MAX_MS 20   /* between two looks at the socket */
+#define START_AGAIN_MS                                                                             \
+    100 /* between the first two attempts to start, then doubling: each clones us */
 #define START_AGAIN_MAX_MS 1000
-#define STARTS_MAX 3       /* a server that came to nothing so often will not come up */
+#define STARTS_MAX 3 /* a server that came to nothing so often will not come up */
 #define RENAME_BACK_MS                                                                             \
     1000 /* leaving takes some ten milliseconds; after this its monitor is dead */
 
@@ -139,7 +140,8 @@ struct wait {
     struct local_start start;
     struct hfi_addr addr, idle_addr;
     int64_t began_ms, deadline_ms;
-    int64_t start_at_ms, start_again_ms; /* the next attempt, and how long after it the one behind */
+    int64_t start_at_ms,
+        start_again_ms; /* the next attempt, and how long after it the one behind */
     int64_t pause_ms;
     int starts;
 };
