@@ -1,0 +1,98 @@
+/* What proxy.c (controls, loop), proxy_link.c (a connection), proxy_log.c (what passed) share. */
+#ifndef HF_TEST_PROXY_INTERNAL_H
+#define HF_TEST_PROXY_INTERNAL_H
+
+#include "support/proxy.h"
+#include "support/resp.h"
+#include "support/sync.h"
+
+#include <sys/types.h>
+
+enum rule_kind { RULE_DROP, RULE_MUTE, RULE_HOLD, RULE_STALL, RULE_FORGE, RULE_ANSWER };
+
+/* Armed for one command. */
+struct rule {
+    enum rule_kind kind;
+    char *matcher;
+    struct bytes bytes; /* of FORGE and ANSWER */
+    struct rule *next;
+};
+
+/* What becomes of the next reply of a connection. LOCAL is an answer of ours that waits for its
+ * turn. */
+enum fate { FATE_PASS, FATE_CUT, FATE_MUTE, FATE_FORGE, FATE_LOCAL };
+
+struct due {
+    enum fate fate;
+    bool subscribes;    /* the reply after which replies are no longer one for one */
+    struct bytes bytes; /* of FORGE and LOCAL */
+};
+
+struct link {
+    struct link *next;
+    size_t id;
+    bool tcp;
+    int client, server;                  /* -1: closed */
+    struct bytes from_client, to_server; /* not yet split; split and on its way */
+    struct bytes from_server, to_client; /* likewise */
+    struct due *due;                     /* one for each command on its way, oldest first */
+    size_t due_count, due_room;
+    bool head_checked;        /* the first command in from_client had its rules applied */
+    int64_t delayed_until_ms; /* 0: the first command is not delayed */
+    bool held;                /* from_client waits for proxy_release_held */
+    size_t late_due;          /* replies to come before a release is complete */
+    bool pubsub, cut_at_next, muted, frozen;
+    bool cut_wanted;     /* now, by a control */
+    bool cut_when_quiet; /* by a rule, when earlier replies have been delivered */
+};
+
+struct log_entry {
+    size_t link_id, length;
+    char bytes[];
+};
+
+/* The commands that passed; entry i of the array has the number first + i. */
+struct command_log {
+    struct log_entry **entries;
+    size_t count, room, first, total_bytes;
+};
+
+struct proxy {
+    char *dir, *path, *server_path, *password, *url, *tcp_url;
+    int port;
+    int wake;         /* an eventfd that ends the loop's poll */
+    int listeners[2]; /* Unix and TCP; the loop's */
+    bool listening;   /* whether they accept; the loop's */
+    pthread_t thread;
+
+    struct sync sync; /* guards all that follows; the loop holds it except in poll */
+    struct link *links;
+    struct rule *rules; /* oldest first */
+    char *delay_matcher;
+    int64_t delay_ms;
+    size_t trickle;
+    bool hole_to_server, hole_to_client, refuse, stop;
+    bool late_failed; /* a released connection ended before its replies came */
+    uint64_t pass_wanted, pass_done;
+    size_t accepted, fired;
+    struct command_log log;
+};
+
+/* proxy_link.c: called by the loop, mutex held. */
+struct link *link_open(struct proxy *proxy, int client, bool tcp);
+void link_pump(struct proxy *proxy, struct link *link);
+bool link_is_done(const struct link *link);
+bool link_waits_for_taker(const struct proxy *proxy, const struct link *link);
+short link_client_events(const struct proxy *proxy, const struct link *link);
+short link_server_events(const struct link *link);
+size_t link_held_commands(const struct link *link);
+void link_free(struct link *link);
+void rule_free(struct rule *rule);
+
+/* proxy_log.c */
+void log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length);
+size_t log_count(const struct command_log *log, const char *matcher, size_t *next);
+bool log_link_matches(const struct command_log *log, size_t link_id, const char *matcher);
+void log_clear(struct command_log *log);
+
+#endif

@@ -1,0 +1,417 @@
+/*
+ * One connection through the proxy: a client's socket, the server's socket, and what is between
+ * them.
+ *
+ * Called by the proxy's loop (proxy.c) only, with the proxy's mutex held; the sockets are touched
+ * by that thread alone. All sockets are non-blocking: link_pump moves what can be moved and
+ * returns.
+ *
+ * Invariants: bytes of the client wait in from_client until they make a whole command whose turn
+ * has come; then its rule is applied and it goes to to_server, with one entry in `due` for its
+ * reply. Replies are taken whole from from_server and matched with `due` in order. On a connection
+ * that subscribed, replies are not one for one, so `due` is no longer used there. A socket that has
+ * ended is closed at once and -1; what the other direction still holds is delivered first.
+ */
+#include "support/proxy_internal.h"
+#include "support/wait.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- Ends ------------------------------------------------------------------------------------ */
+
+/* A forked child of the test may hold copies of the descriptor, so closing would end nothing. */
+static void end_socket(int *fd) {
+    if (*fd < 0)
+        return;
+    shutdown(*fd, SHUT_RDWR);
+    close(*fd);
+    *fd = -1;
+}
+
+static void cut_client(struct link *link) {
+    /* Dissolving a TCP association sends a reset, whoever else has the descriptor. */
+    struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    if (link->client >= 0 && link->tcp)
+        (void)connect(link->client, &nowhere, sizeof nowhere);
+    end_socket(&link->client);
+    bytes_clear(&link->to_client);
+}
+
+static void cut(struct link *link) {
+    cut_client(link);
+    end_socket(&link->server);
+    bytes_clear(&link->from_client);
+    bytes_clear(&link->to_server);
+    bytes_clear(&link->from_server);
+}
+
+static void lose_server(struct proxy *proxy, struct link *link) {
+    end_socket(&link->server);
+    bytes_clear(&link->to_server);
+    if (link->late_due > 0) {
+        proxy->late_failed = true;
+        link->late_due = 0;
+    }
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static void push_due(struct link *link, enum fate fate, bool subscribes, struct bytes bytes) {
+    if (link->due_count == link->due_room) {
+        link->due_room = link->due_room == 0 ? 16 : link->due_room * 2;
+        link->due = realloc(link->due, link->due_room * sizeof *link->due);
+        if (link->due == NULL)
+            support_die("out of memory");
+    }
+    link->due[link->due_count++] = (struct due){fate, subscribes, bytes};
+}
+
+static struct due pop_due(struct link *link) {
+    struct due due = link->due[0];
+    link->due_count--;
+    memmove(link->due, link->due + 1, link->due_count * sizeof *link->due);
+    if (link->late_due > 0)
+        link->late_due--;
+    return due;
+}
+
+static void to_client(struct link *link, const char *bytes, size_t length) {
+    if (link->client >= 0 && !link->muted)
+        bytes_append(&link->to_client, bytes, length);
+}
+
+/* Our own answers whose turn has come. */
+static void give_local_answers(struct proxy *proxy, struct link *link) {
+    while (link->due_count > 0 && link->due[0].fate == FATE_LOCAL) {
+        struct due due = pop_due(link);
+        to_client(link, due.bytes.data, due.bytes.length);
+        bytes_clear(&due.bytes);
+        proxy->fired++;
+    }
+}
+
+static void forget_due(struct link *link) {
+    while (link->due_count > 0)
+        bytes_clear(&link->due[--link->due_count].bytes);
+}
+
+/* The reply that has just come is lost, and all that would follow; those before it still arrive. */
+static void drop_rest(struct proxy *proxy, struct link *link) {
+    proxy->fired++;
+    end_socket(&link->server);
+    bytes_clear(&link->to_server);
+    forget_due(link);
+    link->cut_when_quiet = true;
+}
+
+/* A reply outside the order of commands: on a subscribed connection, or pushed by RESP3. */
+static void take_unordered(struct proxy *proxy, struct link *link, const char *bytes,
+                           size_t length) {
+    if (link->late_due > 0)
+        link->late_due--;
+    if (link->cut_at_next)
+        drop_rest(proxy, link);
+    else
+        to_client(link, bytes, length);
+}
+
+static void take_reply(struct proxy *proxy, struct link *link, const char *bytes, size_t length) {
+    bool pushed = bytes[0] == '>' && !(link->due_count > 0 && link->due[0].subscribes);
+    if (link->pubsub || pushed || link->due_count == 0) {
+        take_unordered(proxy, link, bytes, length);
+        return;
+    }
+
+    struct due due = pop_due(link);
+    if (due.fate == FATE_CUT) {
+        drop_rest(proxy, link);
+        return;
+    }
+    if (due.fate != FATE_PASS)
+        proxy->fired++;
+    if (due.fate == FATE_MUTE)
+        link->muted = true;
+    if (due.fate == FATE_FORGE)
+        to_client(link, due.bytes.data, due.bytes.length);
+    else
+        to_client(link, bytes, length);
+    if (due.subscribes) {
+        link->pubsub = true;
+        forget_due(link);
+    }
+    bytes_clear(&due.bytes);
+    give_local_answers(proxy, link);
+}
+
+static void move_replies(struct proxy *proxy, struct link *link) {
+    while (!proxy->hole_to_client && !link->frozen && link->from_server.length > 0) {
+        size_t length = resp_reply_length(link->from_server.data, link->from_server.length);
+        if (length == 0 && link->server >= 0)
+            return;
+        if (length == 0 || length == RESP_BROKEN)
+            length = link->from_server.length; /* the end of a torn message, or none: as it is */
+
+        take_reply(proxy, link, link->from_server.data, length);
+        bytes_consume(&link->from_server,
+                      link->cut_when_quiet && link->server < 0 ? link->from_server.length : length);
+    }
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+void rule_free(struct rule *rule) {
+    free(rule->matcher);
+    bytes_clear(&rule->bytes);
+    free(rule);
+}
+
+static struct rule *take_rule(struct proxy *proxy, const char *command, size_t length) {
+    for (struct rule **at = &proxy->rules; *at != NULL; at = &(*at)->next) {
+        struct rule *rule = *at;
+        if (resp_contains(command, length, rule->matcher)) {
+            *at = rule->next;
+            return rule;
+        }
+    }
+    return NULL;
+}
+
+static bool is_subscription(const char *command, size_t length) {
+    return resp_command_is(command, length, "SUBSCRIBE") ||
+           resp_command_is(command, length, "PSUBSCRIBE") ||
+           resp_command_is(command, length, "SSUBSCRIBE");
+}
+
+static void forward(struct proxy *proxy, struct link *link, size_t length, struct rule *rule) {
+    static const enum fate fates[] = {
+        [RULE_DROP] = FATE_CUT, [RULE_MUTE] = FATE_MUTE, [RULE_FORGE] = FATE_FORGE};
+    const char *command = link->from_client.data;
+    enum fate fate = rule != NULL ? fates[rule->kind] : FATE_PASS;
+    bytes_append(&link->to_server, command, length);
+    if (!link->pubsub) {
+        struct bytes forged = {0};
+        if (fate == FATE_FORGE) {
+            forged = rule->bytes;
+            rule->bytes = (struct bytes){0};
+        }
+        push_due(link, fate, is_subscription(command, length), forged);
+    } else if (fate == FATE_MUTE) {
+        link->muted = true;
+        proxy->fired++;
+    } else if (fate != FATE_PASS) {
+        link->cut_at_next = true;
+    }
+}
+
+/* Applies the rule that matches the first command, if any. False when that keeps the command. */
+static bool pass_by_rules(struct proxy *proxy, struct link *link, size_t length) {
+    struct rule *rule = NULL;
+    if (!link->head_checked) {
+        size_t looked_at = length < 65536 ? length : 65536;
+        log_add(&proxy->log, link->id, link->from_client.data, length);
+        rule = take_rule(proxy, link->from_client.data, looked_at);
+    }
+    link->head_checked = false;
+    if (rule == NULL) {
+        forward(proxy, link, length, NULL);
+        return true;
+    }
+
+    bool passes = true;
+    if (rule->kind == RULE_HOLD || rule->kind == RULE_STALL) {
+        passes = false;
+        link->held = link->head_checked = true;
+        proxy->fired++;
+        link->cut_when_quiet = rule->kind == RULE_HOLD;
+    } else if (rule->kind == RULE_ANSWER) {
+        push_due(link, FATE_LOCAL, false, rule->bytes);
+        rule->bytes = (struct bytes){0};
+        give_local_answers(proxy, link);
+    } else {
+        forward(proxy, link, length, rule);
+    }
+    rule_free(rule);
+    return passes;
+}
+
+/* True while the first command still has to wait for its time. */
+static bool is_delayed(const struct proxy *proxy, struct link *link, size_t length) {
+    if (link->delayed_until_ms == 0 && proxy->delay_ms > 0 && !link->head_checked &&
+        resp_contains(link->from_client.data, length, proxy->delay_matcher))
+        link->delayed_until_ms = now_ms() + proxy->delay_ms;
+    return proxy->delay_ms > 0 && now_ms() < link->delayed_until_ms;
+}
+
+static void move_commands(struct proxy *proxy, struct link *link) {
+    while (link->server >= 0 && !link->held && !link->frozen && !proxy->hole_to_server) {
+        size_t length = resp_command_length(link->from_client.data, link->from_client.length);
+        if (length == RESP_BROKEN)
+            length = link->from_client.length;
+        if (length == 0 || is_delayed(proxy, link, length))
+            return;
+        link->delayed_until_ms = 0;
+        if (pass_by_rules(proxy, link, length))
+            bytes_consume(&link->from_client, length);
+    }
+}
+
+size_t link_held_commands(const struct link *link) {
+    size_t commands = 0, at = 0, length;
+    while (at < link->from_client.length) {
+        length = resp_command_length(link->from_client.data + at, link->from_client.length - at);
+        if (length == 0 || length == RESP_BROKEN)
+            break;
+        at += length;
+        commands++;
+    }
+    return commands;
+}
+
+/* ---- Sockets --------------------------------------------------------------------------------- */
+
+enum flow { FLOW_OPEN, FLOW_ENDED, FLOW_RESET };
+
+static enum flow receive(int fd, struct bytes *into) {
+    for (;;) {
+        char chunk[65536];
+        ssize_t n = recv(fd, chunk, sizeof chunk, 0);
+        if (n > 0)
+            bytes_append(into, chunk, (size_t)n);
+        else if (n == 0)
+            return FLOW_ENDED;
+        else if (errno != EINTR)
+            return errno == EAGAIN ? FLOW_OPEN : FLOW_RESET;
+    }
+}
+
+static enum flow transmit(int fd, struct bytes *from, size_t limit) {
+    while (from->length > 0 && limit > 0) {
+        ssize_t n = send(fd, from->data, from->length < limit ? from->length : limit, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN ? FLOW_OPEN : FLOW_RESET;
+        bytes_consume(from, (size_t)n);
+        limit -= (size_t)n;
+    }
+    return FLOW_OPEN;
+}
+
+/* How much may be sent to the client now: all, or a piece if it has taken the one before. */
+static size_t client_limit(const struct proxy *proxy, const struct link *link) {
+    if (proxy->trickle == 0)
+        return SIZE_MAX;
+    int untaken = 0;
+    if (ioctl(link->client, SIOCOUTQ, &untaken) < 0)
+        return proxy->trickle;
+    return untaken == 0 ? proxy->trickle : 0;
+}
+
+bool link_waits_for_taker(const struct proxy *proxy, const struct link *link) {
+    return proxy->trickle > 0 && link->client >= 0 && link->to_client.length > 0;
+}
+
+short link_client_events(const struct proxy *proxy, const struct link *link) {
+    bool writes = link->to_client.length > 0 && proxy->trickle == 0;
+    return (short)(POLLIN | (writes ? POLLOUT : 0));
+}
+
+short link_server_events(const struct link *link) {
+    return (short)(POLLIN | (link->to_server.length > 0 ? POLLOUT : 0));
+}
+
+/* Whether somebody counts on a reply of the server although the client has gone. */
+static bool reply_matters(const struct link *link) {
+    bool matters = link->late_due > 0 || link->cut_at_next;
+    for (size_t i = 0; i < link->due_count; i++)
+        matters = matters || link->due[i].fate != FATE_PASS;
+    return matters;
+}
+
+/* Ends one side when the other has gone and nothing is left to deliver. A command that a delay or a
+ * black hole keeps is left to deliver; half a command is not. */
+static void settle_ends(struct proxy *proxy, struct link *link) {
+    if (link->cut_when_quiet && link->due_count == 0 && link->from_server.length == 0 &&
+        link->to_client.length == 0)
+        cut_client(link);
+    if (link->client < 0 && link->server >= 0 && !link->held && !link->frozen &&
+        !proxy->hole_to_server && link->to_server.length == 0 && link_held_commands(link) == 0 &&
+        !reply_matters(link))
+        lose_server(proxy, link);
+    if (link->server < 0 && link->client >= 0 && link->from_server.length == 0 &&
+        link->to_client.length == 0 && !proxy->hole_to_client && !link->frozen)
+        end_socket(&link->client);
+}
+
+void link_pump(struct proxy *proxy, struct link *link) {
+    if (link->cut_wanted) {
+        link->cut_wanted = false;
+        if (link->held)
+            cut_client(link);
+        else
+            cut(link);
+    }
+    if (link->client >= 0) {
+        enum flow flow = receive(link->client, &link->from_client);
+        if (flow != FLOW_OPEN) {
+            end_socket(&link->client);
+            bytes_clear(&link->to_client);
+        }
+        if (flow == FLOW_RESET && !link->held)
+            bytes_clear(&link->from_client);
+    }
+    move_commands(proxy, link);
+    if (link->server >= 0 && transmit(link->server, &link->to_server, SIZE_MAX) != FLOW_OPEN)
+        bytes_clear(&link->to_server); /* what the server had said is still to be read */
+    if (link->server >= 0 && receive(link->server, &link->from_server) != FLOW_OPEN)
+        lose_server(proxy, link);
+    move_replies(proxy, link);
+    if (link->client >= 0 &&
+        transmit(link->client, &link->to_client, client_limit(proxy, link)) != FLOW_OPEN)
+        bytes_clear(&link->to_client); /* its end is read in the next pass */
+    settle_ends(proxy, link);
+}
+
+bool link_is_done(const struct link *link) {
+    return link->client < 0 && link->server < 0 && !link->held;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static int connect_to(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        support_die("socket: %s", strerror(errno));
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+struct link *link_open(struct proxy *proxy, int client, bool tcp) {
+    struct link *link = calloc(1, sizeof *link);
+    if (link == NULL)
+        support_die("out of memory");
+    link->id = proxy->accepted++;
+    link->tcp = tcp;
+    link->client = client;
+    link->server = connect_to(proxy->server_path);
+    return link;
+}
+
+void link_free(struct link *link) {
+    cut(link);
+    forget_due(link);
+    free(link->due);
+    free(link);
+}

@@ -1,0 +1,263 @@
+/*
+ * The life of a private server: configuration, start, stop, freeze, restart; see server.h, the
+ * manual.
+ *
+ * Called by tests. The process itself is a child of the warden (warden.c). `pid` and the paths
+ * belong to the process that called server_start; its threads do not start and stop one server at
+ * the same time.
+ *
+ * Invariants: the socket's path and the port stay the same over restarts. The directory is the
+ * server's alone, so a PING that is answered on its socket is answered by this server. Without
+ * `aof` nothing is ever written to disk, so a restarted server is empty.
+ */
+#include "support/server.h"
+
+#include "support/server_internal.h"
+#include "support/wait.h"
+#include "support/warden.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50 };
+
+static char *format(const char *template, const char *a, const char *b, const char *c) {
+    char *text = NULL;
+    if (asprintf(&text, template, a, b, c) < 0)
+        support_die("out of memory");
+    return text;
+}
+
+static const char *program(void) {
+    const char *override = getenv("HF_TEST_SERVER");
+    return override != NULL && override[0] != '\0' ? override : "redis-server";
+}
+
+/* DEBUG must be allowed by name from version 7 on; older servers do not know that line. */
+static bool knows_debug_line(void) {
+    static atomic_int known = -1;
+    if (known >= 0)
+        return known;
+    char *line = format("'%s' --version 2>/dev/null", program(), NULL, NULL);
+    FILE *pipe = popen(line, "r");
+    free(line);
+    char text[256] = "";
+    if (pipe == NULL || fgets(text, sizeof text, pipe) == NULL)
+        support_die("%s cannot be run; is it installed?", program());
+    pclose(pipe);
+    const char *version = strstr(text, "v=");
+    known = version != NULL && atoi(version + 2) >= 7;
+    return known;
+}
+
+static void write_config(const struct server *server, const struct server_options *options) {
+    FILE *file = fopen(server->config_path, "we");
+    if (file == NULL)
+        support_die("%s: %s", server->config_path, strerror(errno));
+    fprintf(file, "dir %s\nunixsocket %s\nunixsocketperm 700\n", server->dir, server->socket);
+    fprintf(file, "bind 127.0.0.1\nport %d\n", server->port);
+    fprintf(file, "daemonize no\nsave \"\"\n");
+    fprintf(file, "appendonly %s\nappendfsync always\n", options->aof ? "yes" : "no");
+    if (knows_debug_line())
+        fprintf(file, "enable-debug-command yes\n");
+    if (options->password != NULL) {
+        char *quoted = support_escape(options->password, "\\x");
+        fprintf(file, "requirepass \"%s\"\n", quoted);
+        free(quoted);
+    }
+    for (size_t i = 0; options->config != NULL && options->config[i] != NULL; i++)
+        fprintf(file, "%s\n", options->config[i]);
+    if (fclose(file) != 0)
+        support_die("%s: %s", server->config_path, strerror(errno));
+}
+
+/* A port below the range the kernel hands out to outgoing connections, so that none of those can
+ * take it while the server is down between stop and restart. */
+static int pick_port(void) {
+    static atomic_uint turn;
+    struct timespec ts;
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    unsigned seed = (unsigned)getpid() * 7919u + (unsigned)(ts.tv_nsec / 1000) + turn++ * 104729u;
+    return (int)(10000 + seed % 22000);
+}
+
+static void set_urls(struct server *server) {
+    char *quoted = server->password != NULL ? support_escape(server->password, "%") : NULL;
+    char *userinfo = quoted != NULL ? format(":%s@", quoted, NULL, NULL) : strdup("");
+    char port[16];
+    snprintf(port, sizeof port, "%d", server->port);
+    free(server->url);
+    free(server->tcp_url);
+    server->url = format("unix://%s%s", userinfo, server->socket, NULL);
+    server->tcp_url = format("redis://%s127.0.0.1:%s", userinfo, port, NULL);
+    free(quoted);
+    free(userinfo);
+}
+
+static void die_with_log(const struct server *server, const char *what) {
+    FILE *file = fopen(server->log_path, "re");
+    char line[512];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        fprintf(stderr, "| %s", line);
+    support_die("%s %s; its log is above", program(), what);
+}
+
+struct readiness {
+    struct server *server;
+    bool ended, ready;
+};
+
+static bool is_ready_or_ended(void *arg) {
+    struct readiness *state = arg;
+    if (!warden_running(state->server->pid)) {
+        state->ended = true;
+        return true;
+    }
+    redisReply *reply = cmd(state->server, "PING");
+    state->ready = reply != NULL && reply->type == REDIS_REPLY_STATUS; /* else LOADING */
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return state->ready;
+}
+
+/* False when the server has ended by itself, as it does when its port is taken. */
+static bool becomes_ready(struct server *server) {
+    struct readiness state = {.server = server};
+    if (!wait_until(is_ready_or_ended, &state, READY_LIMIT_MS))
+        die_with_log(server, "does not get ready");
+    return !state.ended;
+}
+
+static void launch(struct server *server) {
+    const char *argv[] = {program(), server->config_path, NULL};
+    server_forget_connection(server);
+    server->pid = warden_spawn(server->log_path, argv);
+}
+
+static void start_on_some_port(struct server *server, const struct server_options *options) {
+    for (int tries = 0; tries < PORT_TRIES; tries++) {
+        server->port = options->tcp ? pick_port() : 0;
+        set_urls(server);
+        write_config(server, options);
+        launch(server);
+        if (becomes_ready(server))
+            return;
+        if (!options->tcp)
+            break;
+    }
+    die_with_log(server, "ended instead of getting ready");
+}
+
+struct server *server_start(const struct server_options *options) {
+    static const struct server_options defaults;
+    if (options == NULL)
+        options = &defaults;
+    struct server *server = calloc(1, sizeof *server);
+    if (server == NULL)
+        support_die("out of memory");
+    sync_init(&server->helper);
+    server->owner = server->helper_pid = getpid();
+    server->dir = temp_dir();
+    server->config_path = format("%s/redis.conf", server->dir, NULL, NULL);
+    server->log_path = format("%s/log", server->dir, NULL, NULL);
+    server->socket = format("%s/s", server->dir, NULL, NULL);
+    server->password = options->password != NULL ? strdup(options->password) : NULL;
+    start_on_some_port(server, options);
+    return server;
+}
+
+static void check_owner(const struct server *server) {
+    if (server->owner != getpid())
+        support_die("only the process that started a server may stop, start or free it");
+}
+
+static void end(struct server *server, int signal_number) {
+    check_owner(server);
+    if (server->pid == 0)
+        return;
+    warden_end(server->pid, signal_number, STOP_PATIENCE_MS);
+    server->pid = 0;
+    server_forget_connection(server);
+}
+
+void server_kill(struct server *server) {
+    end(server, SIGKILL);
+}
+
+void server_stop(struct server *server) {
+    end(server, SIGTERM);
+}
+
+void server_relaunch(struct server *server) {
+    server_kill(server);
+    launch(server);
+}
+
+void server_wait_ready(struct server *server) {
+    if (!becomes_ready(server))
+        die_with_log(server, "ended instead of getting ready");
+}
+
+void server_restart(struct server *server) {
+    server_relaunch(server);
+    server_wait_ready(server);
+}
+
+void server_freeze(struct server *server) {
+    check_owner(server);
+    stop_process(server->pid);
+}
+
+void server_unfreeze(struct server *server) {
+    check_owner(server);
+    warden_signal(server->pid, SIGCONT);
+}
+
+void server_free(struct server *server) {
+    if (server == NULL)
+        return;
+    server_kill(server);
+    temp_dir_remove(server->dir);
+    sync_destroy(&server->helper);
+    free(server->dir);
+    free(server->config_path);
+    free(server->log_path);
+    free(server->socket);
+    free(server->password);
+    free(server->url);
+    free(server->tcp_url);
+    free(server);
+}
+
+const char *server_url(const struct server *server) {
+    return server->url;
+}
+
+const char *server_tcp_url(const struct server *server) {
+    if (server->port == 0)
+        support_die("server_tcp_url needs a server that was started with .tcp");
+    return server->tcp_url;
+}
+
+const char *server_socket(const struct server *server) {
+    return server->socket;
+}
+
+const char *server_dir(const struct server *server) {
+    return server->dir;
+}
+
+int server_port(const struct server *server) {
+    return server->port;
+}
+
+pid_t server_pid(const struct server *server) {
+    return server->pid;
+}

@@ -1,0 +1,88 @@
+/* Waiting, children, shared memory and temporary directories for tests.
+ *
+ * Include as "support/wait.h". Every limit is a hang limit: give at least ten times what is
+ * expected. Nothing here needs cmocka. When the fixture itself breaks (no memory, no fork) it
+ * prints why and aborts the program, so callers need not check. */
+#ifndef HF_TEST_WAIT_H
+#define HF_TEST_WAIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Prints a sentence to stderr and aborts. For faults of the fixture, not of what is tested. */
+void support_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* A copy in which every byte that is no letter or digit is `prefix` and two hex digits: "%" for
+ * urls, "\\x" for redis.conf. The caller frees it. */
+char *support_escape(const char *text, const char *prefix);
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+/* CLOCK_BOOTTIME in milliseconds: the clock that leases are compared with. */
+int64_t now_ms(void);
+
+/* Sleeps exactly that long or a little longer, signals or not. Only for what a test is about (let a
+ * lease run out); to wait for something to happen there is wait_until(). */
+void sleep_ms(int64_t duration_ms);
+
+/* Asks `condition` every millisecond. True as soon as it is; false when `limit_ms` passed without
+ * it. */
+typedef bool wait_condition(void *arg);
+bool wait_until(wait_condition *condition, void *arg, int64_t limit_ms);
+
+/* ---- Child processes ------------------------------------------------------------------------- */
+
+/* Forks a child that runs `body(arg)` and ends with its result as exit status, without atexit
+ * handlers and leak checks. It dies by SIGKILL when the THREAD that called run_child ends, so call
+ * it from one that stays (the main one). In the child, never use cmocka's assertions (they would
+ * jump into the parent's copy of the test runner): return a number that says what was wrong. */
+typedef int child_body(void *arg);
+pid_t run_child(child_body *body, void *arg);
+
+/* Waits for a child and returns how it ended, as a shell tells it: the exit status, or 128 + the
+ * signal. When the limit passes it kills and reaps the child and returns -1. */
+int wait_exit(pid_t pid, int64_t limit_ms);
+
+/* True when the child ended with `status` (as above) within the limit; else prints what happened
+ * instead. */
+bool expect_exit(pid_t pid, int status, int64_t limit_ms);
+
+/* SIGKILL and reap. For a child that is expected to be alive. */
+void kill_child(pid_t pid);
+
+/* The letter that /proc tells of a process: 'R', 'S', 'T' for stopped, 'Z' for ended but not yet
+ * reaped. '\0' when there is no such process. */
+char process_state(pid_t pid);
+
+/* False once no such process exists. One that has ended and was not reaped yet counts as gone. */
+bool process_alive(pid_t pid);
+
+/* Sends SIGSTOP and returns when the process has stopped; kill(pid, SIGCONT) lets it go on. */
+void stop_process(pid_t pid);
+
+/* ---- Shared between processes ---------------------------------------------------------------- */
+
+/* Zeroed memory that children forked later share. Use atomics in it. */
+void *shared_new(size_t size);
+void shared_free(void *memory, size_t size);
+
+/* A meeting point for a fixed number of threads and processes, made before they are. Usable any
+ * number of times. No participant holds anything, so one that is killed can only make the others
+ * reach their limit. */
+struct barrier;
+struct barrier *barrier_new(unsigned parties);
+
+/* False when not everybody came in time; the barrier is of no more use then. */
+bool barrier_wait(struct barrier *barrier, int64_t limit_ms);
+void barrier_free(struct barrier *barrier); /* when nobody waits any more; NULL is fine */
+
+/* ---- Temporary directories ------------------------------------------------------------------- */
+
+/* A new private directory (0700), with a short path. The caller frees the string. It is removed
+ * with all it holds by temp_dir_remove(), or when the program ends, however it ends. */
+char *temp_dir(void);
+void temp_dir_remove(const char *path);
+
+#endif

@@ -1,0 +1,622 @@
+/*
+ * Tests of the test support itself: private servers, their command helpers and monitors, children,
+ * barriers and temporary directories. The proxy and the hostile server have test_support_proxy.c
+ * and test_support_hostile.c.
+ *
+ * A fixture that quietly does not do what it says makes every test above it worthless; so each
+ * promise of server.h and wait.h that others build on is shown here with a real server and real
+ * processes.
+ */
+#include "support/server.h"
+#include "support/wait.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { LIMIT_MS = 30000 };
+
+/* ---- Where it is and how it lives ------------------------------------------------------------ */
+
+static void assert_pong(redisContext *context) {
+    assert_non_null(context);
+    assert_int_equal(context->err, 0);
+    redisReply *reply = redisCommand(context, "PING");
+    assert_non_null(reply);
+    assert_string_equal(reply->str, "PONG");
+    freeReplyObject(reply);
+    redisFree(context);
+}
+
+static void server_answers_on_its_socket_and_port(void **state) {
+    (void)state;
+    struct server *s = server_start(&(struct server_options){.tcp = true});
+    char url[256];
+    snprintf(url, sizeof url, "unix://%s", server_socket(s));
+    assert_string_equal(server_url(s), url);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", server_port(s));
+    assert_string_equal(server_tcp_url(s), url);
+    assert_pong(redisConnectUnix(server_socket(s)));
+    assert_pong(redisConnect("127.0.0.1", server_port(s)));
+    server_free(s);
+}
+
+static void servers_do_not_share_anything(void **state) {
+    (void)state;
+    struct server *a = server_start(&(struct server_options){.tcp = true});
+    struct server *b = server_start(&(struct server_options){.tcp = true});
+    cmd_ok(a, "SET k 1");
+    assert_true(key_exists(a, "k"));
+    assert_false(key_exists(b, "k"));
+    assert_int_not_equal(server_port(a), server_port(b));
+    server_free(a);
+    server_free(b);
+}
+
+static void restart_without_aof_is_empty(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    pid_t before = server_pid(s);
+    cmd_ok(s, "SET k 1");
+    server_restart(s);
+    assert_int_not_equal(server_pid(s), before);
+    assert_false(process_alive(before));
+    assert_false(key_exists(s, "k"));
+
+    cmd_ok(s, "SET k 1");
+    server_stop(s);
+    server_restart(s);
+    assert_false(key_exists(s, "k"));
+    server_free(s);
+}
+
+static void restart_with_aof_keeps_data_and_address(void **state) {
+    (void)state;
+    struct server *s = server_start(&(struct server_options){.tcp = true, .aof = true});
+    char *socket_path = strdup(server_socket(s));
+    int port = server_port(s);
+    cmd_ok(s, "SET k 1 PX 600000");
+    server_restart(s);
+    assert_true(key_exists(s, "k"));
+    assert_in_range(pttl(s, "k"), 1, 600000);
+    assert_string_equal(server_socket(s), socket_path);
+    assert_int_equal(server_port(s), port);
+    assert_pong(redisConnect("127.0.0.1", port));
+    free(socket_path);
+    server_free(s);
+}
+
+static void kill_and_stop_leave_no_process(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    pid_t pid = server_pid(s);
+    assert_true(process_alive(pid));
+    server_kill(s);
+    assert_false(process_alive(pid));
+    assert_int_equal(server_pid(s), 0);
+    server_kill(s); /* down already: fine */
+
+    server_restart(s);
+    pid = server_pid(s);
+    server_freeze(s);
+    server_stop(s); /* a frozen one ends as well */
+    assert_false(process_alive(pid));
+    server_free(s);
+}
+
+static void frozen_server_answers_when_unfrozen(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    redisContext *context = server_connect(s);
+    redisSetTimeout(context, (struct timeval){.tv_usec = 200000});
+    server_freeze(s);
+    assert_null(redisCommand(context, "PING"));
+    redisFree(context);
+    server_unfreeze(s);
+    cmd_ok(s, "PING");
+    server_free(s);
+}
+
+static void password_is_needed_and_escaped_in_urls(void **state) {
+    (void)state;
+    struct server *s = server_start(&(struct server_options){.tcp = true, .password = "p@ss \"/:"});
+    redisContext *stranger = redisConnectUnix(server_socket(s));
+    redisReply *reply = redisCommand(stranger, "PING");
+    assert_non_null(strstr(reply->str, "NOAUTH"));
+    freeReplyObject(reply);
+    redisFree(stranger);
+    cmd_ok(s, "PING");
+    assert_non_null(strstr(server_url(s), "unix://:p%40ss%20%22%2f%3a@/"));
+    assert_non_null(strstr(server_tcp_url(s), "redis://:p%40ss%20%22%2f%3a@127.0.0.1:"));
+    server_free(s);
+}
+
+static void config_lines_reach_the_server(void **state) {
+    (void)state;
+    const char *const lines[] = {"maxmemory 12345678", "maxmemory-policy noeviction", NULL};
+    struct server *s = server_start(&(struct server_options){.config = lines});
+    redisReply *reply = cmd(s, "CONFIG GET maxmemory");
+    assert_string_equal(reply->element[1]->str, "12345678");
+    freeReplyObject(reply);
+    cmd_ok(s, "DEBUG SLEEP 0"); /* debug commands are allowed */
+    server_free(s);
+}
+
+static bool rewrite_is_done(void *arg) {
+    char *info = cmd_str(arg, "INFO persistence");
+    bool done = strstr(info, "aof_rewrite_in_progress:0") != NULL &&
+                strstr(info, "aof_rewrite_scheduled:0") != NULL;
+    free(info);
+    return done;
+}
+
+static void relaunched_server_can_be_seen_loading(void **state) {
+    (void)state;
+    const char *const lines[] = {"key-load-delay 20000", "rdbcompression no",
+                                 "loading-process-events-interval-bytes 1024", NULL};
+    struct server *s = server_start(&(struct server_options){.aof = true, .config = lines});
+    char big[4096];
+    memset(big, 'x', sizeof big);
+    for (int i = 0; i < 50; i++)
+        cmd_ok(s, "SET k%d %b", i, big, sizeof big);
+    cmd_ok(s,
+           "BGREWRITEAOF"); /* events are handled while a snapshot is read, hardly while a log is */
+    assert_true(wait_until(rewrite_is_done, s, LIMIT_MS));
+
+    server_relaunch(s);
+    bool loading = false;
+    for (int64_t end_ms = now_ms() + LIMIT_MS; !loading && now_ms() < end_ms;) {
+        redisReply *reply = cmd(s, "GET k0");
+        loading = reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+                  strncmp(reply->str, "LOADING", 7) == 0;
+        if (reply != NULL)
+            freeReplyObject(reply);
+    }
+    assert_true(loading);
+    server_wait_ready(s);
+    assert_true(key_exists(s, "k49"));
+    server_free(s);
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+static void helpers_answer_by_type(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    cmd_ok(s, "SET text %s", "with spaces");
+    char *text = cmd_str(s, "GET text");
+    assert_string_equal(text, "with spaces");
+    free(text);
+    assert_null(cmd_str(s, "GET nothing"));
+    cmd_ok(s, "SET number 42");
+    assert_int_equal(cmd_int(s, "GET number"), 42);
+    assert_int_equal(cmd_int(s, "INCR number"), 43);
+    assert_int_equal(pttl(s, "number"), -1);
+    assert_int_equal(pttl(s, "nothing"), -2);
+    redisReply *reply = cmd(s, "HGET text field");
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    server_free(s);
+}
+
+static int ask_wrongly(void *arg) {
+    cmd_int(arg, "SET k notanumber");
+    return 0;
+}
+
+static void wrong_reply_aborts_the_program(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    assert_true(expect_exit(run_child(ask_wrongly, s), 128 + SIGABRT, LIMIT_MS));
+    server_free(s);
+}
+
+static void helpers_connect_anew(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    cmd_ok(s, "SET k 1");
+    redisContext *other = server_connect(s);
+    freeReplyObject(redisCommand(other, "CLIENT KILL TYPE normal SKIPME yes"));
+    assert_int_equal(cmd_int(s, "GET k"), 1);
+
+    /* SIGPIPE has its default action here, so this also shows that none is raised. */
+    server_kill(s);
+    assert_null(cmd(s, "PING"));
+    assert_null(cmd(s, "PING"));
+    server_restart(s);
+    cmd_ok(s, "PING");
+    redisFree(other);
+    server_free(s);
+}
+
+static int use_in_child(void *arg) {
+    struct server *s = arg;
+    for (int i = 1; i <= 200; i++)
+        if (cmd_int(s, "INCRBY child 1000") != i * 1000)
+            return 1;
+    return 0;
+}
+
+static void child_uses_a_connection_of_its_own(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    cmd_ok(s, "PING");
+    pid_t child = run_child(use_in_child, s);
+    for (int i = 1; i <= 200; i++)
+        assert_int_equal(cmd_int(s, "INCR parent"), i);
+    assert_true(expect_exit(child, 0, LIMIT_MS));
+    assert_int_equal(cmd_int(s, "GET child"), 200000);
+    server_free(s);
+}
+
+static bool no_clients(void *arg) {
+    return server_clients(arg) == 0;
+}
+
+static void counts_leave_out_the_helpers(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(server_commands(s), 0);
+        cmd_ok(s, "SET k 1");
+        assert_int_equal(server_commands(s), 0);
+        struct monitor *m = monitor_start(s);
+        assert_int_equal(server_commands(s), 0);
+        assert_int_equal(server_clients(s), 0);
+
+        redisContext *other = redisConnectUnix(server_socket(s));
+        for (int i = 0; i < 5; i++)
+            freeReplyObject(redisCommand(other, "ECHO %d", i));
+        assert_int_equal(server_commands(s), 5);
+        assert_int_equal(server_calls(s, "echo"), 5);
+        assert_int_equal(server_calls(s, "get"), 0);
+        assert_int_equal(server_clients(s), 1);
+        redisFree(other);
+        assert_true(wait_until(no_clients, s, LIMIT_MS));
+        monitor_stop(m);
+        server_restart(s);
+    }
+    server_free(s);
+}
+
+/* ---- Monitors -------------------------------------------------------------------------------- */
+
+static void monitor_counts_exactly(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    cmd_ok(s, "SET before 1");
+    struct monitor *m = monitor_start(s);
+    redisContext *other = server_connect(s);
+    enum { MANY = 300 };
+    for (int i = 1; i <= MANY; i++) {
+        freeReplyObject(redisCommand(other, "SET k%d v", i));
+        assert_int_equal(monitor_count(m, "\"SET\""), i);
+    }
+    assert_int_equal(monitor_count(m, "\"SET\" \"k7\""), 1);
+    assert_int_equal(monitor_count(m, "before"), 0);
+    assert_int_equal(monitor_count(m, "hf-monitor-mark"), 0);
+
+    monitor_clear(m);
+    assert_int_equal(monitor_count(m, "\"SET\""), 0);
+    cmd_ok(s, "EVAL %s 1 scripted", "return redis.call('incr', KEYS[1])");
+    assert_int_equal(monitor_count(m, "lua] \"incr\" \"scripted\""), 1);
+    char *text = monitor_text(m);
+    assert_non_null(strstr(text, "\"EVAL\""));
+    free(text);
+
+    redisFree(other);
+    monitor_stop(m);
+    server_free(s);
+}
+
+static void *set_later(void *arg) {
+    sleep_ms(50);
+    cmd_ok(arg, "SET later 1");
+    return NULL;
+}
+
+static void monitor_waits_and_outlives_the_server(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    struct monitor *m = monitor_start(s);
+    assert_false(monitor_wait(m, "later", 1, 20));
+    pthread_t thread;
+    pthread_create(&thread, NULL, set_later, s);
+    assert_true(monitor_wait(m, "later", 1, LIMIT_MS));
+    pthread_join(thread, NULL);
+    server_kill(s);
+    assert_int_equal(monitor_count(m, "later"), 1);
+    assert_false(
+        monitor_wait(m, "later", 2, LIMIT_MS)); /* ends with the server, not with the limit */
+    monitor_stop(m);
+    server_free(s);
+}
+
+/* ---- Nothing is left behind ------------------------------------------------------------------ */
+
+struct legacy {
+    atomic_int ready;
+    pid_t server, grandchild;
+    char dir[128];
+    int end_by; /* a signal, or 0 for exit() without cleaning up */
+};
+
+static int wait_for_ever(void *arg) {
+    (void)arg;
+    while (pause() < 0)
+        continue;
+    return 0;
+}
+
+static int start_and_die(void *arg) {
+    static struct server *s; /* so that it is forgotten, but not leaked */
+    struct legacy *legacy = arg;
+    s = server_start(&(struct server_options){.aof = true});
+    legacy->server = server_pid(s);
+    snprintf(legacy->dir, sizeof legacy->dir, "%s", server_dir(s));
+    /* A child that outlives this process for a while, with copies of all its descriptors. */
+    pid_t grandchild = fork();
+    if (grandchild == 0) {
+        alarm(60);
+        wait_for_ever(NULL);
+    }
+    legacy->grandchild = grandchild;
+    atomic_store(&legacy->ready, 1);
+    if (legacy->end_by == 0)
+        exit(0);
+    raise(legacy->end_by);
+    return 1;
+}
+
+static bool server_is_gone(void *arg) {
+    return !process_alive(((struct legacy *)arg)->server);
+}
+
+static bool dir_is_gone(void *arg) {
+    return access(((struct legacy *)arg)->dir, F_OK) != 0;
+}
+
+static void dead_program_leaves_nothing(int end_by) {
+    struct legacy *legacy = shared_new(sizeof *legacy);
+    legacy->end_by = end_by;
+    pid_t pid = run_child(start_and_die, legacy);
+    assert_true(expect_exit(pid, end_by == 0 ? 0 : 128 + end_by, LIMIT_MS));
+    assert_int_equal(atomic_load(&legacy->ready), 1);
+    assert_true(legacy->server > 0);
+    assert_true(process_alive(legacy->grandchild));
+    assert_true(wait_until(server_is_gone, legacy, LIMIT_MS));
+    assert_true(wait_until(dir_is_gone, legacy, LIMIT_MS));
+    kill(legacy->grandchild, SIGKILL);
+    shared_free(legacy, sizeof *legacy);
+}
+
+static void program_killed_leaves_nothing(void **state) {
+    (void)state;
+    dead_program_leaves_nothing(SIGKILL);
+}
+
+static void program_crashed_leaves_nothing(void **state) {
+    (void)state;
+    dead_program_leaves_nothing(SIGABRT);
+}
+
+static void program_that_forgets_leaves_nothing(void **state) {
+    (void)state;
+    dead_program_leaves_nothing(0);
+}
+
+static void *start_in_thread(void *arg) {
+    (void)arg;
+    return server_start(NULL);
+}
+
+static void server_outlives_the_thread_that_started_it(void **state) {
+    (void)state;
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, NULL, start_in_thread, NULL);
+    pthread_join(thread, &result);
+    struct server *s = result;
+    struct legacy legacy = {.server = server_pid(s)};
+    assert_false(wait_until(server_is_gone, &legacy, 200));
+    cmd_ok(s, "PING");
+    server_free(s);
+}
+
+static void servers_are_not_our_children(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    server_free(s);
+}
+
+static void freed_server_leaves_nothing(void **state) {
+    (void)state;
+    struct server *s = server_start(NULL);
+    struct legacy legacy = {.server = server_pid(s)};
+    snprintf(legacy.dir, sizeof legacy.dir, "%s", server_dir(s));
+    server_free(s);
+    assert_true(server_is_gone(&legacy));
+    assert_true(dir_is_gone(&legacy));
+}
+
+/* ---- Waiting, children, barriers, directories ------------------------------------------------ */
+
+static bool at_third_call(void *arg) {
+    return ++*(int *)arg == 3;
+}
+
+static bool never(void *arg) {
+    (void)arg;
+    return false;
+}
+
+static void wait_until_ends_with_the_condition_or_the_limit(void **state) {
+    (void)state;
+    int calls = 0;
+    assert_true(wait_until(at_third_call, &calls, LIMIT_MS));
+    assert_int_equal(calls, 3);
+    int64_t start_ms = now_ms();
+    assert_false(wait_until(never, NULL, 50));
+    assert_true(now_ms() - start_ms >= 50);
+    start_ms = now_ms();
+    sleep_ms(30);
+    assert_true(now_ms() - start_ms >= 30);
+}
+
+static int return_it(void *arg) {
+    return *(int *)arg;
+}
+
+static void children_are_told_apart_by_their_end(void **state) {
+    (void)state;
+    int seven = 7;
+    assert_int_equal(wait_exit(run_child(return_it, &seven), LIMIT_MS), 7);
+    assert_true(expect_exit(run_child(return_it, &seven), 7, LIMIT_MS));
+    assert_false(expect_exit(run_child(return_it, &seven), 0, LIMIT_MS));
+
+    pid_t pid = run_child(wait_for_ever, NULL);
+    stop_process(pid);
+    assert_int_equal(process_state(pid), 'T');
+    kill(pid, SIGCONT);
+    kill(pid, SIGTERM);
+    assert_int_equal(wait_exit(pid, LIMIT_MS), 128 + SIGTERM);
+
+    pid = run_child(wait_for_ever, NULL);
+    assert_int_equal(wait_exit(pid, 20), -1);
+    assert_false(process_alive(pid)); /* killed at the limit */
+}
+
+static int have_a_child(void *arg) {
+    atomic_int *grandchild = arg;
+    atomic_store(grandchild, run_child(wait_for_ever, NULL));
+    return wait_for_ever(NULL);
+}
+
+static bool is_set(void *arg) {
+    return atomic_load((atomic_int *)arg) != 0;
+}
+
+static bool is_gone(void *arg) {
+    return !process_alive(atomic_load((atomic_int *)arg));
+}
+
+static void child_dies_with_its_parent(void **state) {
+    (void)state;
+    atomic_int *grandchild = shared_new(sizeof *grandchild);
+    pid_t child = run_child(have_a_child, grandchild);
+    assert_true(wait_until(is_set, grandchild, LIMIT_MS));
+    assert_true(process_alive(atomic_load(grandchild)));
+    kill_child(child);
+    assert_true(wait_until(is_gone, grandchild, LIMIT_MS));
+    shared_free(grandchild, sizeof *grandchild);
+}
+
+struct meeting {
+    struct barrier *barrier;
+    atomic_int *arrived;
+};
+
+/* In each round everybody must have arrived before anybody leaves. */
+static int meet(void *arg) {
+    struct meeting *meeting = arg;
+    for (int round = 1; round <= 100; round++) {
+        atomic_fetch_add(meeting->arrived, 1);
+        if (!barrier_wait(meeting->barrier, LIMIT_MS))
+            return 1;
+        if (atomic_load(meeting->arrived) < 4 * round)
+            return 2;
+        if (!barrier_wait(meeting->barrier, LIMIT_MS))
+            return 3;
+    }
+    return 0;
+}
+
+static void *meet_in_thread(void *arg) {
+    return (void *)(intptr_t)meet(arg);
+}
+
+static void barrier_joins_processes_and_threads(void **state) {
+    (void)state;
+    struct meeting meeting = {barrier_new(4), shared_new(sizeof(atomic_int))};
+    pid_t one = run_child(meet, &meeting), two = run_child(meet, &meeting);
+    pthread_t thread;
+    pthread_create(&thread, NULL, meet_in_thread, &meeting);
+    assert_int_equal(meet(&meeting), 0);
+    void *result;
+    pthread_join(thread, &result);
+    assert_null(result);
+    assert_true(expect_exit(one, 0, LIMIT_MS));
+    assert_true(expect_exit(two, 0, LIMIT_MS));
+    barrier_free(meeting.barrier);
+    shared_free(meeting.arrived, sizeof(atomic_int));
+
+    struct barrier *lonely = barrier_new(2);
+    int64_t start_ms = now_ms();
+    assert_false(barrier_wait(lonely, 30));
+    assert_true(now_ms() - start_ms >= 30);
+    barrier_free(lonely);
+}
+
+static void temp_dirs_are_private_and_removed(void **state) {
+    (void)state;
+    char *a = temp_dir(), *b = temp_dir();
+    assert_string_not_equal(a, b);
+    struct stat info;
+    assert_int_equal(stat(a, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    char path[256];
+    snprintf(path, sizeof path, "%s/sub", a);
+    assert_int_equal(mkdir(path, 0700), 0);
+    temp_dir_remove(a);
+    assert_int_not_equal(access(a, F_OK), 0);
+    assert_int_equal(access(b, F_OK), 0);
+    free(a);
+    free(b); /* the directory goes when the program ends */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(server_answers_on_its_socket_and_port),
+        cmocka_unit_test(servers_do_not_share_anything),
+        cmocka_unit_test(restart_without_aof_is_empty),
+        cmocka_unit_test(restart_with_aof_keeps_data_and_address),
+        cmocka_unit_test(kill_and_stop_leave_no_process),
+        cmocka_unit_test(frozen_server_answers_when_unfrozen),
+        cmocka_unit_test(password_is_needed_and_escaped_in_urls),
+        cmocka_unit_test(config_lines_reach_the_server),
+        cmocka_unit_test(relaunched_server_can_be_seen_loading),
+        cmocka_unit_test(helpers_answer_by_type),
+        cmocka_unit_test(wrong_reply_aborts_the_program),
+        cmocka_unit_test(helpers_connect_anew),
+        cmocka_unit_test(child_uses_a_connection_of_its_own),
+        cmocka_unit_test(counts_leave_out_the_helpers),
+        cmocka_unit_test(monitor_counts_exactly),
+        cmocka_unit_test(monitor_waits_and_outlives_the_server),
+        cmocka_unit_test(program_killed_leaves_nothing),
+        cmocka_unit_test(program_crashed_leaves_nothing),
+        cmocka_unit_test(program_that_forgets_leaves_nothing),
+        cmocka_unit_test(server_outlives_the_thread_that_started_it),
+        cmocka_unit_test(servers_are_not_our_children),
+        cmocka_unit_test(freed_server_leaves_nothing),
+        cmocka_unit_test(wait_until_ends_with_the_condition_or_the_limit),
+        cmocka_unit_test(children_are_told_apart_by_their_end),
+        cmocka_unit_test(child_dies_with_its_parent),
+        cmocka_unit_test(barrier_joins_processes_and_threads),
+        cmocka_unit_test(temp_dirs_are_private_and_removed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

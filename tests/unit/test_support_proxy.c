@@ -1,0 +1,659 @@
+/*
+ * Tests of the proxy (tests/support/proxy.h): each fault it promises really happens, to the command
+ * that it was meant for and to no other, and nothing happens while no fault is wanted.
+ *
+ * The client is hiredis, the server is real. What the server has run is asked on the server's own
+ * socket, past the proxy.
+ */
+#include "support/proxy.h"
+#include "support/server.h"
+#include "support/wait.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { LIMIT_MS = 30000, SHORT_MS = 100 };
+
+struct wire {
+    struct server *s;
+    struct proxy *p;
+};
+
+static int set_up(void **state) {
+    struct wire *wire = calloc(1, sizeof *wire);
+    wire->s = server_start(NULL);
+    wire->p = proxy_start(server_socket(wire->s));
+    signal(SIGPIPE, SIG_IGN); /* hiredis writes to connections that were cut */
+    *state = wire;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct wire *wire = *state;
+    proxy_free(wire->p);
+    server_free(wire->s);
+    free(wire);
+    return 0;
+}
+
+static redisContext *client(struct wire *wire) {
+    redisContext *c = redisConnectUnix(proxy_socket(wire->p));
+    assert_non_null(c);
+    assert_int_equal(c->err, 0);
+    return c;
+}
+
+static redisContext *tcp_client(struct wire *wire) {
+    redisContext *c = redisConnect("127.0.0.1", proxy_port(wire->p));
+    assert_non_null(c);
+    assert_int_equal(c->err, 0);
+    return c;
+}
+
+/* A client that gives up waiting for a reply soon. */
+static redisContext *hasty_client(struct wire *wire) {
+    redisContext *c = client(wire);
+    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
+    return c;
+}
+
+static long long ask_int(redisContext *c, const char *command) {
+    redisReply *reply = redisCommand(c, command);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    long long number = reply->integer;
+    freeReplyObject(reply);
+    return number;
+}
+
+static long long next_int(redisContext *c) {
+    void *reply = NULL;
+    assert_int_equal(redisGetReply(c, &reply), REDIS_OK);
+    long long number = ((redisReply *)reply)->integer;
+    freeReplyObject(reply);
+    return number;
+}
+
+/* The command gets no answer because the connection has ended. */
+static void assert_cut(redisContext *c, const char *command) {
+    assert_null(redisCommand(c, command));
+    assert_true(c->err == REDIS_ERR_EOF || errno == ECONNRESET || errno == EPIPE);
+}
+
+/* The command gets no answer, but the connection is open. */
+static void assert_silent(redisContext *c, const char *command) {
+    errno = 0;
+    assert_null(redisCommand(c, command));
+    assert_int_equal(c->err, REDIS_ERR_IO);
+    assert_int_equal(errno, EAGAIN);
+}
+
+/* ---- A plain wire ---------------------------------------------------------------------------- */
+
+static void passes_everything_unchanged(void **state) {
+    struct wire *wire = *state;
+    size_t size = 3 * 1024 * 1024;
+    char *big = malloc(size);
+    for (size_t i = 0; i < size; i++)
+        big[i] = (char)(i * 7 + i / 251);
+
+    redisContext *clients[] = {client(wire), tcp_client(wire)};
+    for (size_t i = 0; i < 2; i++) {
+        redisReply *reply = redisCommand(clients[i], "SET k %b", big, size);
+        assert_string_equal(reply->str, "OK");
+        freeReplyObject(reply);
+        reply = redisCommand(clients[i], "GET k");
+        assert_int_equal(reply->len, size);
+        assert_memory_equal(reply->str, big, size);
+        freeReplyObject(reply);
+        reply = redisCommand(clients[i], "EVAL %s 0", "return {1,{2,{3,'x'},{}},false,'y'}");
+        assert_int_equal(reply->elements, 4);
+        freeReplyObject(reply);
+        redisFree(clients[i]);
+    }
+    free(big);
+    assert_int_equal(proxy_connections(wire->p), 2);
+    assert_int_equal(proxy_open(wire->p), 0);
+    assert_int_equal(proxy_seen(wire->p, "\r\nset\r\n"), 2);
+    assert_int_equal(proxy_fired(wire->p), 0);
+}
+
+static bool no_clients(void *arg) {
+    return server_clients(arg) == 0;
+}
+
+static void ends_reach_the_other_side(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    assert_int_equal(ask_int(c, "INCR n"), 1);
+    assert_int_equal(server_clients(wire->s), 1);
+    redisFree(c);
+    assert_true(wait_until(no_clients, wire->s, LIMIT_MS));
+
+    c = client(wire);
+    assert_int_equal(ask_int(c, "INCR n"), 2);
+    server_kill(wire->s);
+    assert_cut(c, "INCR n");
+    redisFree(c);
+    c = client(wire); /* accepted by the proxy, which finds no server */
+    assert_cut(c, "INCR n");
+    redisFree(c);
+    server_restart(wire->s);
+    c = client(wire);
+    assert_int_equal(ask_int(c, "INCR n"), 1);
+    redisFree(c);
+}
+
+/* ---- Replies lost after execution ------------------------------------------------------------ */
+
+static void dropped_reply_was_executed(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire), *other = client(wire);
+    assert_int_equal(ask_int(c, "INCR n"), 1);
+    proxy_drop_replies_after(wire->p, "iNCr");
+    assert_cut(c, "INCR n");
+    assert_int_equal(cmd_int(wire->s, "GET n"), 2);
+    assert_int_equal(proxy_fired(wire->p), 1);
+
+    /* The rule is used up, and other connections were left alone. */
+    assert_int_equal(ask_int(other, "INCR n"), 3);
+    redisFree(c);
+    redisFree(other);
+}
+
+static void drop_keeps_replies_before_it(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_drop_replies_after(wire->p, "INCRBY");
+    redisAppendCommand(c, "INCR n");
+    redisAppendCommand(c, "INCR n");
+    redisAppendCommand(c, "INCRBY n 10");
+    redisAppendCommand(c, "INCR n");
+    assert_int_equal(next_int(c), 1);
+    assert_int_equal(next_int(c), 2);
+    void *reply;
+    assert_int_equal(redisGetReply(c, &reply), REDIS_ERR);
+    redisFree(c);
+    /* What followed in the pipeline may or may not have run, as on a real wire. */
+    assert_in_range(cmd_int(wire->s, "GET n"), 12, 13);
+}
+
+static void drop_waits_for_the_server(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = hasty_client(wire);
+    proxy_drop_replies_after(wire->p, "INCR");
+    server_freeze(wire->s);
+    assert_silent(c, "INCR n"); /* not cut: the server has not run it */
+    assert_int_equal(proxy_fired(wire->p), 0);
+    redisFree(c); /* the client gives up first; the reply is still dropped when it comes */
+    server_unfreeze(wire->s);
+    assert_true(proxy_wait_fired(wire->p, 1, LIMIT_MS));
+    assert_int_equal(cmd_int(wire->s, "GET n"), 1);
+}
+
+static void muted_connection_still_reaches_the_server(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = hasty_client(wire), *other = client(wire);
+    proxy_mute_replies_after(wire->p, "first");
+    assert_int_equal(ask_int(c, "INCR before"), 1);
+    assert_silent(c, "INCR first");
+    assert_int_equal(cmd_int(wire->s, "GET first"), 1);
+    assert_int_equal(proxy_fired(wire->p), 1);
+
+    /* The socket is open and takes more commands; hiredis has given up, so write by hand. */
+    static const char more[] = "*2\r\n$4\r\nINCR\r\n$6\r\nsecond\r\n";
+    assert_int_equal(send(c->fd, more, sizeof more - 1, 0), sizeof more - 1);
+    assert_true(proxy_wait_seen(wire->p, "second", 1, LIMIT_MS));
+    assert_int_equal(ask_int(other, "INCR other"), 1);
+    char byte;
+    proxy_heal(wire->p);
+    assert_int_equal(recv(c->fd, &byte, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(errno, EAGAIN);
+    redisFree(c);
+    redisFree(other);
+}
+
+/* ---- Late copies ----------------------------------------------------------------------------- */
+
+static void held_request_arrives_late(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    assert_int_equal(ask_int(c, "INCR n"), 1);
+    proxy_hold_request(wire->p, "late");
+    assert_cut(c, "SET k late");
+    redisFree(c);
+    assert_true(proxy_wait_held(wire->p, LIMIT_MS));
+    assert_int_equal(proxy_held(wire->p), 1);
+    assert_false(key_exists(wire->s, "k"));
+
+    /* Somebody else has moved on; then the copy arrives. */
+    c = client(wire);
+    freeReplyObject(redisCommand(c, "SET k newer"));
+    redisFree(c);
+    assert_int_equal(proxy_release_held(wire->p), 1);
+    char *value = cmd_str(wire->s, "GET k");
+    assert_string_equal(value, "late");
+    free(value);
+    assert_int_equal(proxy_held(wire->p), 0);
+    assert_int_equal(proxy_seen(wire->p, "late"), 1);
+    assert_true(wait_until(no_clients, wire->s, LIMIT_MS)); /* its connection is closed then */
+}
+
+static void held_request_takes_its_followers_along(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_hold_request(wire->p, "second");
+    static const char *const values[] = {"first", "second", "third"};
+    for (int i = 0; i < 3; i++)
+        redisAppendCommand(c, "RPUSH list %s", values[i]);
+    assert_int_equal(next_int(c), 1);
+    assert_true(proxy_wait_held(wire->p, LIMIT_MS));
+    redisFree(c);
+    assert_int_equal(cmd_int(wire->s, "LLEN list"), 1);
+    assert_int_equal(proxy_release_held(wire->p), 2);
+    char *last = cmd_str(wire->s, "LINDEX list 2");
+    assert_string_equal(last, "third");
+    free(last);
+}
+
+static void held_request_does_not_outlive_the_server(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_hold_request(wire->p, "SET");
+    assert_cut(c, "SET k 1");
+    redisFree(c);
+    assert_true(proxy_wait_held(wire->p, LIMIT_MS));
+    server_restart(wire->s);
+    assert_int_equal(proxy_release_held(wire->p), -1);
+    assert_false(key_exists(wire->s, "k"));
+    assert_false(proxy_wait_held(wire->p, 20));
+}
+
+struct call {
+    redisContext *c;
+    long long reply;
+};
+
+static void *call_incr(void *arg) {
+    struct call *call = arg;
+    call->reply = ask_int(call->c, "INCR n");
+    return NULL;
+}
+
+static void stalled_request_is_answered_after_release(void **state) {
+    struct wire *wire = *state;
+    struct call call = {.c = client(wire)};
+    proxy_stall_request(wire->p, "INCR");
+    pthread_t thread;
+    pthread_create(&thread, NULL, call_incr, &call);
+    assert_true(proxy_wait_held(wire->p, LIMIT_MS));
+    assert_false(key_exists(wire->s, "n"));
+    assert_int_equal(proxy_open(wire->p), 1);
+    cmd_ok(wire->s, "SET n 10");
+    assert_int_equal(proxy_release_held(wire->p), 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(call.reply, 11);
+    assert_int_equal(ask_int(call.c, "INCR n"), 12);
+    redisFree(call.c);
+}
+
+/* ---- Answers of our own ---------------------------------------------------------------------- */
+
+static void forged_and_instead_answers_keep_their_place(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_forge_reply(wire->p, "forged", ":99\r\n", 5);
+    proxy_answer_instead(wire->p, "instead", "-LOADING later\r\n", 16);
+    redisAppendCommand(c, "INCR n");
+    redisAppendCommand(c, "INCR forged");
+    redisAppendCommand(c, "INCR instead");
+    redisAppendCommand(c, "INCR n");
+    assert_int_equal(next_int(c), 1);
+    assert_int_equal(next_int(c), 99);
+    void *reply;
+    assert_int_equal(redisGetReply(c, &reply), REDIS_OK);
+    assert_string_equal(((redisReply *)reply)->str, "LOADING later");
+    freeReplyObject(reply);
+    assert_int_equal(next_int(c), 2);
+    assert_int_equal(cmd_int(wire->s, "GET forged"), 1);
+    assert_false(key_exists(wire->s, "instead"));
+    assert_int_equal(proxy_fired(wire->p), 2);
+    assert_int_equal(ask_int(c, "INCR instead"), 1); /* once only */
+    redisFree(c);
+}
+
+/* ---- Black holes ----------------------------------------------------------------------------- */
+
+static bool key_has_come(void *arg) {
+    return key_exists(arg, "k");
+}
+
+static void hole_to_server_keeps_commands(void **state) {
+    struct wire *wire = *state;
+    redisContext *old = hasty_client(wire);
+    assert_int_equal(ask_int(old, "INCR n"), 1);
+    proxy_blackhole(wire->p, true, false);
+    assert_silent(old, "SET k 1");
+    redisContext *fresh = hasty_client(wire); /* a new connection meets the hole, too */
+    assert_silent(fresh, "SET k 2");
+    assert_false(key_exists(wire->s, "k"));
+    assert_int_equal(proxy_seen(wire->p, "SET"), 0);
+
+    /* Both were closed in good order, so what they sent arrives late. */
+    redisFree(old);
+    redisFree(fresh);
+    proxy_blackhole(wire->p, false, false);
+    assert_true(proxy_wait_seen(wire->p, "SET", 2, LIMIT_MS));
+    assert_true(wait_until(key_has_come, wire->s, LIMIT_MS));
+    assert_true(wait_until(no_clients, wire->s, LIMIT_MS));
+}
+
+static void hole_to_server_loses_what_a_reset_took(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = tcp_client(wire);
+    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
+    assert_int_equal(ask_int(c, "INCR n"), 1);
+    proxy_blackhole(wire->p, true, true);
+    assert_silent(c, "INCR n");
+    struct linger abortive = {.l_onoff = 1};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &abortive, sizeof abortive);
+    redisFree(c);
+    proxy_heal(wire->p);
+    assert_true(wait_until(no_clients, wire->s, LIMIT_MS));
+    assert_int_equal(cmd_int(wire->s, "GET n"), 1);
+}
+
+static void hole_to_client_keeps_replies(void **state) {
+    struct wire *wire = *state;
+    struct call call = {.c = client(wire)};
+    proxy_blackhole(wire->p, false, true);
+    pthread_t thread;
+    pthread_create(&thread, NULL, call_incr, &call);
+    assert_true(proxy_wait_seen(wire->p, "INCR", 1, LIMIT_MS));
+    redisContext *hasty = hasty_client(wire);
+    assert_silent(hasty, "SET k 1");
+    assert_true(key_exists(wire->s, "k")); /* it ran */
+    redisFree(hasty);
+    proxy_heal(wire->p);
+    pthread_join(thread, NULL);
+    assert_int_equal(call.reply, 1);
+    redisFree(call.c);
+}
+
+static void freeze_and_cut_choose_by_what_was_sent(void **state) {
+    struct wire *wire = *state;
+    redisContext *a = hasty_client(wire), *b = hasty_client(wire);
+    assert_int_equal(ask_int(a, "INCR alpha"), 1);
+    assert_int_equal(ask_int(b, "INCR beta"), 1);
+    assert_int_equal(proxy_freeze_connections(wire->p, "alpha"), 1);
+    assert_silent(a, "INCR alpha");
+    assert_int_equal(ask_int(b, "INCR beta"), 2);
+    assert_int_equal(cmd_int(wire->s, "GET alpha"), 1);
+
+    assert_int_equal(proxy_cut_connections(wire->p, "beta"), 1);
+    assert_cut(b, "INCR beta");
+    assert_int_equal(proxy_open(wire->p), 1);
+    redisFree(a);
+    redisFree(b);
+}
+
+/* ---- Slow wires ------------------------------------------------------------------------------ */
+
+static void delay_keeps_order_and_spares_others(void **state) {
+    struct wire *wire = *state;
+    enum { DELAY_MS = 300 };
+    redisContext *slow = client(wire), *quick = client(wire);
+    proxy_delay(wire->p, "slow", DELAY_MS);
+    int64_t start_ms = now_ms();
+    redisAppendCommand(slow, "SET slow 1");
+    redisAppendCommand(slow, "RPUSH order behind");
+    int done = 0;
+    while (!done)
+        redisBufferWrite(slow, &done);
+    assert_int_equal(ask_int(quick, "RPUSH order other"), 1);
+    freeReplyObject(redisCommand(quick, "PING"));
+    void *reply;
+    assert_int_equal(redisGetReply(slow, &reply), REDIS_OK);
+    freeReplyObject(reply);
+    assert_true(now_ms() - start_ms >= DELAY_MS);
+    assert_int_equal(next_int(slow),
+                     2); /* it was behind the delayed one, and so behind the other */
+
+    proxy_delay(wire->p, "slow", LIMIT_MS * 10);
+    redisAppendCommand(slow, "INCR slow");
+    done = 0;
+    while (!done)
+        redisBufferWrite(slow, &done);
+    assert_int_equal(proxy_seen(wire->p, "\r\nINCR\r\n"), 0);
+    proxy_heal(wire->p);
+    assert_int_equal(next_int(slow), 2);
+    redisFree(slow);
+    redisFree(quick);
+}
+
+static void trickle_gives_pieces(void **state) {
+    struct wire *wire = *state;
+    redisContext *clients[] = {client(wire), tcp_client(wire)};
+    cmd_ok(wire->s, "SET k abcdefgh");
+    static const char question[] = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    static const char answer[] = "$8\r\nabcdefgh\r\n";
+    proxy_trickle(wire->p, 3);
+    for (size_t i = 0; i < 2; i++) {
+        char got[64];
+        size_t length = 0;
+        assert_int_equal(send(clients[i]->fd, question, sizeof question - 1, 0),
+                         sizeof question - 1);
+        while (length < sizeof answer - 1) {
+            ssize_t n = recv(clients[i]->fd, got + length, sizeof got - length, 0);
+            assert_in_range(n, 1, 3);
+            length += (size_t)n;
+        }
+        assert_memory_equal(got, answer, sizeof answer - 1);
+    }
+    proxy_heal(wire->p);
+    freeReplyObject(redisCommand(clients[0], "PING"));
+    redisFree(clients[0]);
+    redisFree(clients[1]);
+}
+
+/* ---- Connections ----------------------------------------------------------------------------- */
+
+static int try_unix(struct wire *wire) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", proxy_socket(wire->p));
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    int err = connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? errno : 0;
+    close(fd);
+    return err;
+}
+
+static int try_tcp(struct wire *wire) {
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)proxy_port(wire->p))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int err = connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? errno : 0;
+    close(fd);
+    return err;
+}
+
+static void refuses_new_connections_only(void **state) {
+    struct wire *wire = *state;
+    redisContext *old = client(wire);
+    for (int round = 0; round < 3; round++) {
+        proxy_refuse(wire->p, true);
+        assert_int_equal(try_unix(wire), ECONNREFUSED);
+        assert_int_equal(try_tcp(wire), ECONNREFUSED);
+        assert_int_equal(ask_int(old, "INCR n"), round + 1);
+        proxy_refuse(wire->p, false);
+        assert_int_equal(try_unix(wire), 0);
+        assert_int_equal(try_tcp(wire), 0);
+    }
+    redisFree(old);
+}
+
+static int wait_for_ever(void *arg) {
+    (void)arg;
+    while (pause() < 0)
+        continue;
+    return 0;
+}
+
+static void cut_all_cuts_all_at_once(void **state) {
+    struct wire *wire = *state;
+    redisContext *local = client(wire), *tcp = tcp_client(wire);
+    assert_int_equal(ask_int(local, "INCR n"), 1);
+    assert_int_equal(ask_int(tcp, "INCR n"), 2);
+    redisContext *unused = client(wire);
+    pid_t child = run_child(wait_for_ever, NULL); /* holds copies of the proxy's descriptors */
+
+    assert_int_equal(proxy_cut_all(wire->p), 3);
+    char byte;
+    assert_int_equal(recv(local->fd, &byte, 1, 0), 0);
+    assert_int_equal(recv(unused->fd, &byte, 1, 0), 0);
+    assert_int_equal(recv(tcp->fd, &byte, 1, 0), -1);
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(proxy_open(wire->p), 0);
+    assert_true(wait_until(no_clients, wire->s, LIMIT_MS));
+    kill_child(child);
+    redisFree(local);
+    redisFree(tcp);
+    redisFree(unused);
+}
+
+static void cut_all_misses_no_connection(void **state) {
+    struct wire *wire = *state;
+    for (int round = 0; round < 200; round++) {
+        redisContext *c = client(wire); /* perhaps not accepted yet */
+        assert_int_equal(proxy_cut_all(wire->p), 1);
+        redisFree(c);
+        cmd_ok(wire->s,
+               "PING"); /* the server has accepted and lost it, too, so its queue stays short */
+    }
+}
+
+static void waits_end_at_their_limit(void **state) {
+    struct wire *wire = *state;
+    int64_t start_ms = now_ms();
+    assert_false(proxy_wait_seen(wire->p, "x", 1, 30));
+    assert_false(proxy_wait_held(wire->p, 30));
+    assert_false(proxy_wait_fired(wire->p, 1, 30));
+    assert_true(now_ms() - start_ms >= 90);
+    assert_int_equal(proxy_release_held(wire->p), 0);
+    proxy_drop_replies_after(wire->p, "INCR");
+    proxy_heal(wire->p); /* disarms it */
+    redisContext *c = client(wire);
+    assert_int_equal(ask_int(c, "INCR n"), 1);
+    redisFree(c);
+}
+
+static void password_is_in_the_urls(void **state) {
+    struct wire *wire = *state;
+    char url[256];
+    snprintf(url, sizeof url, "unix://%s", proxy_socket(wire->p));
+    assert_string_equal(proxy_url(wire->p), url);
+    proxy_set_password(wire->p, "a@b");
+    snprintf(url, sizeof url, "redis://:a%%40b@127.0.0.1:%d", proxy_port(wire->p));
+    assert_string_equal(proxy_tcp_url(wire->p), url);
+}
+
+/* ---- Subscriptions --------------------------------------------------------------------------- */
+
+static void assert_message(redisContext *c, const char *kind, const char *third) {
+    void *any;
+    assert_int_equal(redisGetReply(c, &any), REDIS_OK);
+    redisReply *reply = any;
+    assert_int_equal(reply->elements, 3);
+    assert_string_equal(reply->element[0]->str, kind);
+    if (third != NULL)
+        assert_string_equal(reply->element[2]->str, third);
+    freeReplyObject(reply);
+}
+
+static void messages_pass(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    redisAppendCommand(c, "SUBSCRIBE one two");
+    assert_message(c, "subscribe", NULL);
+    assert_message(c, "subscribe", NULL);
+    assert_int_equal(cmd_int(wire->s, "PUBLISH one hello"), 1);
+    assert_message(c, "message", "hello");
+    redisAppendCommand(c, "SUBSCRIBE three");
+    assert_message(c, "subscribe", NULL);
+    assert_int_equal(cmd_int(wire->s, "PUBLISH three again"), 1);
+    assert_message(c, "message", "again");
+
+    proxy_drop_replies_after(wire->p, "four");
+    assert_cut(c, "SUBSCRIBE four");
+    assert_true(proxy_wait_fired(wire->p, 1, LIMIT_MS));
+    redisFree(c);
+}
+
+static void subscription_can_be_stalled(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_stall_request(wire->p, "\r\nSUBSCRIBE\r\n");
+    redisAppendCommand(c, "SUBSCRIBE one");
+    int done = 0;
+    while (!done)
+        redisBufferWrite(c, &done);
+    assert_true(proxy_wait_held(wire->p, LIMIT_MS));
+    assert_int_equal(cmd_int(wire->s, "PUBLISH one unheard"), 0);
+    assert_int_equal(proxy_release_held(wire->p), 1);
+    assert_message(c, "subscribe", NULL);
+    assert_int_equal(cmd_int(wire->s, "PUBLISH one heard"), 1);
+    assert_message(c, "message", "heard");
+
+    /* A half-open subscription: nothing arrives any more, and nothing tells. */
+    assert_int_equal(proxy_freeze_connections(wire->p, "SUBSCRIBE"), 1);
+    assert_int_equal(cmd_int(wire->s, "PUBLISH one lost"), 1);
+    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
+    assert_silent(c, "PING");
+    redisFree(c);
+}
+
+#define wire_test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        wire_test(passes_everything_unchanged),
+        wire_test(ends_reach_the_other_side),
+        wire_test(dropped_reply_was_executed),
+        wire_test(drop_keeps_replies_before_it),
+        wire_test(drop_waits_for_the_server),
+        wire_test(muted_connection_still_reaches_the_server),
+        wire_test(held_request_arrives_late),
+        wire_test(held_request_takes_its_followers_along),
+        wire_test(held_request_does_not_outlive_the_server),
+        wire_test(stalled_request_is_answered_after_release),
+        wire_test(forged_and_instead_answers_keep_their_place),
+        wire_test(hole_to_server_keeps_commands),
+        wire_test(hole_to_server_loses_what_a_reset_took),
+        wire_test(hole_to_client_keeps_replies),
+        wire_test(freeze_and_cut_choose_by_what_was_sent),
+        wire_test(delay_keeps_order_and_spares_others),
+        wire_test(trickle_gives_pieces),
+        wire_test(refuses_new_connections_only),
+        wire_test(cut_all_cuts_all_at_once),
+        wire_test(cut_all_misses_no_connection),
+        wire_test(waits_end_at_their_limit),
+        wire_test(password_is_in_the_urls),
+        wire_test(messages_pass),
+        wire_test(subscription_can_be_stalled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
