@@ -1,8 +1,7 @@
-# The benchmarks: each bench/*.c is a program in <build>/bin, run by bench/run.
+# The benchmark: bench/*.c is one program in <build>/bin, started by bench/run. It sees src/ for one
+# thing only, the embedded scripts: what it compares with has to run the very same ones.
 file(GLOB sources CONFIGURE_DEPENDS bench/*.c)
-foreach(source IN LISTS sources)
-  get_filename_component(name ${source} NAME_WE)
-  add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE holdfast_static hiredis Threads::Threads m)
-  hf_compile_target(${name})
-endforeach()
+add_executable(hf_bench ${sources})
+target_include_directories(hf_bench PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(hf_bench PRIVATE holdfast_static hiredis Threads::Threads m)
+hf_compile_target(hf_bench)

@@ -170,11 +170,13 @@ static bool should_stop(struct hfi_keeper *keeper) {
 static void *keeper_main(void *arg) {
     struct hfi_keeper *keeper = arg;
     pthread_setname_np(pthread_self(), "holdfast-keeper");
-    while (!should_stop(keeper)) {
+    for (;;) {
+        /* Running uses the nudge up that tells us to stop, so this is looked at in between. */
         hfi_exec_run(&keeper->exec);
+        if (should_stop(keeper))
+            break;
         turn(keeper);
     }
-    hfi_exec_run(&keeper->exec);
     if (keeper->last != NULL)
         keeper->last(keeper->last_arg);
     hfi_exec_run(&keeper->exec);
