@@ -123,6 +123,8 @@ struct hfi_hold {
     bool warned, renewing, orphaned;
     bool settling;         /* `active` is over for its caller, but the server has not answered yet */
     int64_t renew_at_ms;
+    bool leftover;          /* a settlement was broken off: what it was to undo may still be there */
+    int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
     struct hf_op *active; /* one command per hold at a time */
     struct hfi_link queue;

@@ -154,6 +154,9 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
     pthread_mutex_lock(&op->shard->mtx);
     hfi_gate_leave_locked(op->shard, op);
     op->hold->settling = true;
+    op->hold->leftover = false; /* this settlement sees to it */
+    if (op->call.ghost_until_ms < op->hold->quiet_until_ms)
+        op->call.ghost_until_ms = op->hold->quiet_until_ms;
     pthread_mutex_unlock(&op->shard->mtx);
     op->state = HFI_OP_SETTLING;
     op->call.deadline_ms = until_ms;
@@ -177,10 +180,17 @@ static void look_if_done(struct hf_op *op) {
     if (!op->call_done)
         return;
     op->call_done = false;
-    if (op->state == HFI_OP_SETTLING)
-        finish(op);
-    else
+    if (op->state != HFI_OP_SETTLING) {
         op->verb->after(op);
+        return;
+    }
+    if (op->call.err == HF_ECANCELED) {
+        pthread_mutex_lock(&op->shard->mtx);
+        op->hold->leftover = true;
+        op->hold->quiet_until_ms = op->call.ghost_until_ms;
+        pthread_mutex_unlock(&op->shard->mtx);
+    }
+    finish(op);
 }
 
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
@@ -231,6 +241,8 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
                 op->hold->active = op;
             else
                 hfi_list_push_back(&op->hold->queue, &op->hold_link);
+            if (op->hold->settling && op->hold->count == 0 && op->verb == &hfi_verb_acquire)
+                hfi_task_post(&op->hold->active->task, HFI_OP_YIELD);
         }
     }
     if (err == HF_OK) {
@@ -275,6 +287,17 @@ static void settle(struct hf_op *op) {
     look_if_done(op);
 }
 
+/* Whoever is next acquires anew: it takes over what this one was to undo. */
+static void yield_turn(struct hf_op *op) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool anybody = !hfi_list_empty(&op->hold->queue);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (!anybody)
+        return; /* it has given up meanwhile */
+    op->core->engine->ops->cancel(&op->call, HF_ECANCELED);
+    look_if_done(op);
+}
+
 /* Waited too long in line. Behind a command that the server does not answer, that is the server's fault. */
 static void timed_out(struct hf_op *op) {
     hf_error error;
@@ -283,7 +306,12 @@ static void timed_out(struct hf_op *op) {
         return;
     pthread_mutex_lock(&op->shard->mtx);
     bool settling = op->state == HFI_OP_QUEUED && op->hold->settling;
+    bool our_turn = op->state == HFI_OP_QUEUED && op->hold->active == op;
     pthread_mutex_unlock(&op->shard->mtx);
+    if (our_turn) {
+        op->verb->go(op); /* it was only to keep quiet for a while */
+        return;
+    }
     if (settling) {
         hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command yet");
         hfi_op_complete(op, HF_EUNREACH, &error);
@@ -301,6 +329,8 @@ static void run(struct hfi_task *task, unsigned events) {
         hfi_op_begin(op);
     if (task->exec == here && (events & HFI_OP_SETTLE) && op->state == HFI_OP_SETTLING)
         settle(op);
+    if (task->exec == here && (events & HFI_OP_YIELD) && op->state == HFI_OP_SETTLING)
+        yield_turn(op);
     if (task->exec == here && (events & (HFI_OP_TURN | HFI_OP_GATE)) &&
         (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)) {
         hfi_alarm_clear(op->task.exec, &op->alarm);

@@ -15,7 +15,8 @@ enum {
     HFI_OP_TIMEOUT = 0x08, /* waited too long for one of these */
     HFI_OP_CANCEL = 0x10,
     HFI_OP_CLOSE = 0x20,
-    HFI_OP_SETTLE = 0x40
+    HFI_OP_SETTLE = 0x40,
+    HFI_OP_YIELD = 0x80 /* the same owner acquires anew, which takes over whatever was to be undone */
 };
 
 enum hfi_op_state { HFI_OP_NEW, HFI_OP_QUEUED, HFI_OP_GATED, HFI_OP_CALLING, HFI_OP_SETTLING, HFI_OP_DONE };

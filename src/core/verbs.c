@@ -37,9 +37,32 @@ static bool must_line_up_locked(struct hf_op *op) {
     return !hfi_gate_enter_locked(op->shard, op);
 }
 
+/* A copy of this owner's former command may still act: nothing is sent before that is over. */
+static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
+    hf_error error;
+    int64_t now_ms = hfi_now_ms();
+    if (now_ms >= until_ms)
+        return false;
+    if (now_ms >= op->deadline_ms) {
+        hfi_error_clear(&error);
+        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
+        hfi_op_complete_unsettled(op, HF_EUNREACH, &error,
+                                  now_ms + op->core->watchdog_ms + op->core->cmd_timeout_ms);
+        return true;
+    }
+    op->state = HFI_OP_QUEUED;
+    hfi_alarm_set(op->task.exec, &op->alarm, until_ms < op->deadline_ms ? until_ms : op->deadline_ms);
+    return true;
+}
+
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     bool news;
+    pthread_mutex_lock(&op->shard->mtx);
+    int64_t quiet_until_ms = hold->quiet_until_ms;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (keep_quiet(op, quiet_until_ms))
+        return;
     pthread_mutex_lock(&op->shard->mtx);
     bool lost = take_loss_locked(hold, &news);
     bool line_up = !lost && must_line_up_locked(op);
@@ -82,6 +105,7 @@ static void acquired(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     if (hold->count == 0)
         begin_possession_locked(op);
+    hold->leftover = false;
     hold->count = call->value;
     hold->token = call->token;
     if (call->valid_until_ms > hold->deadline_ms)
@@ -142,7 +166,11 @@ static void acquire_after(struct hf_op *op) {
     }
     int err = call->err;
     count_failure(op, err);
-    if (call->unsettled && err != HF_ECLOSED)
+    pthread_mutex_lock(&op->shard->mtx);
+    bool leftover = op->hold->leftover && err != HF_EBUSY; /* busy: another's, so nothing of ours is there */
+    op->hold->leftover = false;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if ((call->unsettled || leftover) && err != HF_ECLOSED)
         hfi_op_complete_unsettled(op, err, &call->error,
                                   hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
     else

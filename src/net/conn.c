@@ -95,7 +95,7 @@ static void complete_locked(struct hfi_conn *conn, struct hfi_req *req) {
     if (req->attended)
         conn->attendants--;
     req->attended = false;
-    req->complete = true;
+    atomic_store(&req->complete, true);
     struct hfi_task *task = req->task;
     req->task = NULL;
     if (task != NULL) {

@@ -69,7 +69,7 @@ struct hfi_req {
     int64_t sent_ms; /* when it was submitted: leases count from here */
 
     /* Set when the event is posted: */
-    bool complete;
+    atomic_bool complete;
     int err;           /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
     redisReply *reply; /* owned by the request */
     hf_error error;

@@ -152,6 +152,7 @@ static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *e
 }
 
 static void now_ready(struct hfi_conn *conn) {
+    atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
     pthread_mutex_lock(&conn->mtx);
     conn->state = CONN_READY;
     if (conn->seat == HFI_SEAT_KEEPER)
@@ -172,6 +173,8 @@ static void now_ready(struct hfi_conn *conn) {
 }
 
 int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
+    if (conn->handshake_step == conn->handshake_len)
+        return hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
     enum handshake_step step = (enum handshake_step)conn->handshake[conn->handshake_step++];
     int err = HF_OK;
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -190,10 +193,6 @@ int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_
         err = check_version(reply, error);
     if (step == SAID_TIME)
         err = read_time(conn, reply, error);
-    if (err == HF_OK && conn->handshake_step == conn->handshake_len) {
-        atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
-        now_ready(conn);
-    }
     return err;
 }
 
@@ -269,6 +268,8 @@ void hfi_conn_progress(struct hfi_conn *conn) {
         int err = hfi_conn_read(conn, &error);
         if (err != HF_OK)
             hfi_conn_connect_failed(conn, err, &error);
+        else if (conn->handshake_step == conn->handshake_len)
+            now_ready(conn); /* only now: others may take the seat at once */
         else if (conn->state == CONN_HANDSHAKE && atomic_load(&conn->blocked)) {
             atomic_store(&conn->blocked, false);
             hfi_conn_flush(conn);

@@ -89,9 +89,13 @@ static char *describe(const char *name, size_t len, const char *uuid_in_name) {
                 rest < name + len && *rest == ':';
     const char *from = ours ? rest + 1 : name;
     char *text = strndup(from, (size_t)(name + len - from));
-    char *colon = text;
-    for (int i = 0; i < 2 && ours && colon != NULL && (colon = strchr(colon, ':')) != NULL; i++)
+    if (text == NULL || !ours)
+        return text;
+    char *colon = strchr(text, ':');
+    for (int i = 0; i < 2 && colon != NULL; i++) {
         *colon = ' ';
+        colon = strchr(colon, ':');
+    }
     return text;
 }
 

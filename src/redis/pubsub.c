@@ -65,6 +65,22 @@ static void tell_waiters(struct hfi_channel *channel, unsigned event) {
         hfi_task_post(HFI_CONTAINER(link, struct hfi_waiter, link)->task, event);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static struct hfi_channel *find_channel(struct hfi_pubsub *pubsub, const char *name, size_t len) {
+    struct hfi_channel *channel = NULL;
+    HASH_FIND(hh, pubsub->channels, name, len, channel);
+    return channel;
+}
+
+/* False: out of memory. */
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static bool insert_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
+    const struct hfi_mem *hash_mem = pubsub->mem;
+    bool hash_failed = false;
+    HASH_ADD_KEYPTR(hh, pubsub->channels, channel->name, channel->len, channel);
+    return !hash_failed;
+}
+
 static void forget_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
     const struct hfi_mem *hash_mem = pubsub->mem;
     HASH_DEL(pubsub->channels, channel);
@@ -172,7 +188,7 @@ void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
         refused_locked(pubsub, reply);
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
         reply->element[1]->type == REDIS_REPLY_STRING)
-        HASH_FIND(hh, pubsub->channels, reply->element[1]->str, reply->element[1]->len, channel);
+        channel = find_channel(pubsub, reply->element[1]->str, reply->element[1]->len);
     if (channel != NULL && is_text(reply->element[0], "message")) {
         tell_waiters(channel, HFI_EVENT_MESSAGE);
     } else if (channel != NULL && is_text(reply->element[0], "subscribe") &&
@@ -204,16 +220,13 @@ void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
 
 static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const char *name,
                                               size_t len) {
-    const struct hfi_mem *hash_mem = pubsub->mem;
-    bool hash_failed = false;
     struct hfi_channel *channel = hfi_zalloc(pubsub->mem, sizeof *channel + len);
     if (channel == NULL)
         return NULL;
     hfi_list_init(&channel->waiters);
     channel->len = len;
     memcpy(channel->name, name, len);
-    HASH_ADD_KEYPTR(hh, pubsub->channels, channel->name, channel->len, channel);
-    if (hash_failed) {
+    if (!insert_channel(pubsub, channel)) {
         hfi_free(pubsub->mem, channel);
         return NULL;
     }
@@ -227,7 +240,7 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     pthread_mutex_lock(&pubsub->mtx);
     bool stopped = pubsub->stopped;
     if (!stopped)
-        HASH_FIND(hh, pubsub->channels, name, len, channel);
+        channel = find_channel(pubsub, name, len);
     if (!stopped && channel == NULL)
         channel = add_channel_locked(pubsub, name, len);
     if (channel != NULL) {

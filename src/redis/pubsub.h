@@ -34,7 +34,7 @@ void hfi_pubsub_free(struct hfi_pubsub *pubsub); /* NULL is fine */
 /* Any thread. Join: HF_ENOMEM, HF_ECLOSED; the waiter stays where it is until it leaves.
  * *ret_heard: the channel is subscribed already, and no event will say so. */
 int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
-                    const char *channel, size_t len, bool *ret_heard);
+                    const char *name, size_t len, bool *ret_heard);
 void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
 
 /* What the connection tells, on the keeper's thread. */
