@@ -4,6 +4,10 @@
  * Lock order: task, then executor. No callback runs under either. A queued task holds a reference to itself, so
  * posting to a task that is about to go is safe as long as the poster has a reference of its own.
  *
+ * A thread sleeps on a futex in its executor and is woken after all mutexes are free. By then it may have woken by
+ * itself and the executor may be gone; that is fine, because the waker uses its address only, as unlocking a mutex
+ * does: at worst somebody else who waits on a futex there wakes for nothing.
+ *
  * Waking costs a system call only when the thread really sleeps: a thread that is running looks at its queue
  * before it sleeps or polls. Clearing a timer wakes nobody, and setting one wakes the thread only if it would
  * sleep past it; so a lock taken and released a million times a second does not touch the keeper.
@@ -14,37 +18,49 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 void hfi_exec_init(struct hfi_exec *exec) {
-    pthread_condattr_t attr;
     *exec = (struct hfi_exec){.kick_fd = -1, .armed_ms = HFI_NEVER};
     pthread_mutex_init(&exec->mtx, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&exec->cond, &attr);
-    pthread_condattr_destroy(&attr);
     hfi_list_init(&exec->ready);
 }
 
 void hfi_exec_destroy(struct hfi_exec *exec) {
     assert(hfi_list_empty(&exec->ready) && hfi_timers_first(&exec->timers) == NULL);
-    pthread_cond_destroy(&exec->cond);
     pthread_mutex_destroy(&exec->mtx);
 }
 
-static void wake_locked(struct hfi_exec *exec) {
+/* Makes the thread come. Returns whom to wake when no mutex is held any more, or NULL. */
+static atomic_uint *rouse_locked(struct hfi_exec *exec) {
     if (exec->kick_fd >= 0) {
         if (exec->kicked)
-            return;
+            return NULL;
         exec->kicked = true;
         uint64_t one = 1;
         ssize_t written = write(exec->kick_fd, &one, sizeof one);
         (void)written; /* an eventfd refuses only when it is readable already */
-    } else if (exec->sleeping) {
-        pthread_cond_signal(&exec->cond);
+        return NULL;
     }
+    if (atomic_load_explicit(&exec->asleep, memory_order_relaxed) == 0)
+        return NULL;
+    atomic_store_explicit(&exec->asleep, 0, memory_order_relaxed);
+    return &exec->asleep;
+}
+
+/* Reads nothing of `sleeper`, which may be gone. */
+static void wake(atomic_uint *sleeper) {
+    if (sleeper != NULL)
+        syscall(SYS_futex, sleeper, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void hfi_wakes_flush(struct hfi_wakes *wakes) {
+    for (unsigned i = 0; i < wakes->len; i++)
+        wake(wakes->sleepers[i]);
+    wakes->len = 0;
 }
 
 static int64_t first_timer_ms(const struct hfi_exec *exec) {
@@ -113,29 +129,30 @@ bool hfi_exec_run(struct hfi_exec *exec) {
     return any;
 }
 
+/* Waits until the futex is not 1 any more, for a while, or for nothing. */
+static void doze(atomic_uint *asleep, int64_t until_ms) {
+    struct timespec left = {0, 0}, *timeout = NULL;
+    if (until_ms != HFI_NEVER) {
+        int64_t left_ms = until_ms - hfi_now_ms();
+        if (left_ms <= 0)
+            return;
+        left.tv_sec = left_ms / 1000;
+        left.tv_nsec = (left_ms % 1000) * 1000000;
+        timeout = &left;
+    }
+    syscall(SYS_futex, asleep, FUTEX_WAIT_PRIVATE, 1, timeout, NULL, 0);
+}
+
 void hfi_exec_sleep(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
     while (!has_work_locked(exec)) {
         int64_t at_ms = first_timer_ms(exec);
         exec->armed_ms = at_ms;
-        exec->sleeping = true;
-        if (at_ms == HFI_NEVER) {
-            pthread_cond_wait(&exec->cond, &exec->mtx);
-        } else {
-            struct timespec until;
-            clock_gettime(CLOCK_MONOTONIC, &until);
-            int64_t left_ms = at_ms - hfi_now_ms();
-            if (left_ms > 0) {
-                until.tv_sec += left_ms / 1000;
-                until.tv_nsec += (left_ms % 1000) * 1000000;
-                if (until.tv_nsec >= 1000000000) {
-                    until.tv_nsec -= 1000000000;
-                    until.tv_sec++;
-                }
-                pthread_cond_timedwait(&exec->cond, &exec->mtx, &until);
-            }
-        }
-        exec->sleeping = false;
+        atomic_store_explicit(&exec->asleep, 1, memory_order_relaxed);
+        pthread_mutex_unlock(&exec->mtx);
+        doze(&exec->asleep, at_ms);
+        pthread_mutex_lock(&exec->mtx);
+        atomic_store_explicit(&exec->asleep, 0, memory_order_relaxed);
     }
     pthread_mutex_unlock(&exec->mtx);
 }
@@ -168,8 +185,9 @@ void hfi_exec_poll_end(struct hfi_exec *exec) {
 void hfi_exec_nudge(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
     exec->nudged = true;
-    wake_locked(exec);
+    atomic_uint *sleeper = rouse_locked(exec);
     pthread_mutex_unlock(&exec->mtx);
+    wake(sleeper);
 }
 
 bool hfi_exec_unnudge(struct hfi_exec *exec) {
@@ -198,23 +216,39 @@ void hfi_task_unref(struct hfi_task *task) {
     task->destroy(task);
 }
 
-static void enqueue(struct hfi_task *task) {
+static atomic_uint *enqueue(struct hfi_task *task) {
     struct hfi_exec *exec = task->exec;
     pthread_mutex_lock(&exec->mtx);
     hfi_list_push_back(&exec->ready, &task->link);
-    wake_locked(exec);
+    atomic_uint *sleeper = rouse_locked(exec);
     pthread_mutex_unlock(&exec->mtx);
+    return sleeper;
 }
 
-void hfi_task_post(struct hfi_task *task, unsigned events) {
+static atomic_uint *post(struct hfi_task *task, unsigned events) {
+    atomic_uint *sleeper = NULL;
     pthread_mutex_lock(&task->mtx);
     task->events |= events;
     if (!task->queued && task->exec != NULL) {
         task->queued = true;
         hfi_task_ref(task);
-        enqueue(task);
+        sleeper = enqueue(task);
     }
     pthread_mutex_unlock(&task->mtx);
+    return sleeper;
+}
+
+void hfi_task_post(struct hfi_task *task, unsigned events) {
+    wake(post(task, events));
+}
+
+void hfi_task_post_gathered(struct hfi_task *task, unsigned events, struct hfi_wakes *wakes) {
+    atomic_uint *sleeper = post(task, events);
+    if (sleeper == NULL)
+        return;
+    if (wakes->len == HFI_WAKES_MAX)
+        hfi_wakes_flush(wakes);
+    wakes->sleepers[wakes->len++] = sleeper;
 }
 
 void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec) {
@@ -225,9 +259,9 @@ void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec) {
         pthread_mutex_unlock(&task->exec->mtx);
     }
     task->exec = exec;
-    if (task->queued)
-        enqueue(task);
+    atomic_uint *sleeper = task->queued ? enqueue(task) : NULL;
     pthread_mutex_unlock(&task->mtx);
+    wake(sleeper);
 }
 
 void hfi_task_retire(struct hfi_task *task) {
@@ -246,16 +280,18 @@ void hfi_task_retire(struct hfi_task *task) {
 }
 
 void hfi_alarm_set(struct hfi_exec *exec, struct hfi_alarm *alarm, int64_t at_ms) {
+    atomic_uint *sleeper = NULL;
     pthread_mutex_lock(&exec->mtx);
     hfi_timers_remove(&exec->timers, &alarm->timer);
     if (at_ms != HFI_NEVER) {
         hfi_timers_add(&exec->timers, &alarm->timer, at_ms);
         if (at_ms < exec->armed_ms) {
             exec->armed_ms = at_ms;
-            wake_locked(exec);
+            sleeper = rouse_locked(exec);
         }
     }
     pthread_mutex_unlock(&exec->mtx);
+    wake(sleeper);
 }
 
 bool hfi_alarm_clear(struct hfi_exec *exec, struct hfi_alarm *alarm) {

@@ -22,15 +22,26 @@
 
 struct hfi_exec {
     pthread_mutex_t mtx; /* guards everything below */
-    pthread_cond_t cond; /* signalled when its thread sleeps in hfi_exec_sleep() */
+    atomic_uint asleep;  /* a futex: 1 while its thread is in hfi_exec_sleep() and nobody has woken it */
     struct hfi_link ready;
     struct hfi_timers timers;
     int64_t armed_ms;  /* its thread is sure to look at the timers by then */
     int kick_fd;       /* an eventfd its thread polls right now, else -1 */
     bool kicked;       /* kick_fd has been written to since */
     bool nudged;       /* hfi_exec_nudge() was called since its thread last looked */
-    bool sleeping;     /* its thread waits for `cond` */
-    void *lane;        /* net: the connection this thread attends while it waits, or NULL */
+
+    /* Of src/net, for an executor of a synchronous caller; not guarded by `mtx`. */
+    void *lane;                /* the connection this thread attends while it waits, or NULL */
+    struct hfi_link seat_link; /* its place beside that connection's seat */
+    atomic_bool following;     /* it has such a place */
+};
+
+/* Threads to wake, gathered under a mutex of the caller's and woken when that is free again: else each would
+ * wake up only to wait for the mutex. */
+#define HFI_WAKES_MAX 64
+struct hfi_wakes {
+    unsigned len;
+    atomic_uint *sleepers[HFI_WAKES_MAX];
 };
 
 struct hfi_task {
@@ -77,6 +88,9 @@ void hfi_task_init(struct hfi_task *task, struct hfi_exec *exec,
 void hfi_task_ref(struct hfi_task *task);
 void hfi_task_unref(struct hfi_task *task);
 void hfi_task_post(struct hfi_task *task, unsigned events);                /* any thread */
+/* The same, but a sleeping thread is woken by hfi_wakes_flush(). */
+void hfi_task_post_gathered(struct hfi_task *task, unsigned events, struct hfi_wakes *wakes);
+void hfi_wakes_flush(struct hfi_wakes *wakes);
 void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec);          /* on its executor's thread */
 void hfi_task_retire(struct hfi_task *task); /* it has no executor any more: posts are ignored from now on */
 

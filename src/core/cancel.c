@@ -56,10 +56,8 @@ void hfi_cancel_attach(struct hf_cancel *cancel, struct hf_op *op) {
     op->cancel = cancel;
     pthread_mutex_lock(&cancel->mtx);
     hfi_list_push_back(&cancel->ops, &op->cancel_link);
-    bool fired = cancel->fired;
+    op->cancelled_first = cancel->fired;
     pthread_mutex_unlock(&cancel->mtx);
-    if (fired)
-        hfi_task_post(&op->task, HFI_OP_CANCEL);
 }
 
 void hfi_cancel_detach(struct hf_op *op) {

@@ -123,6 +123,8 @@ struct hfi_hold {
     bool warned, renewing, orphaned;
     bool settling;         /* `active` is over for its caller, but the server has not answered yet */
     int64_t renew_at_ms;
+    int64_t renewal_until_ms; /* a renewal was sent that may still act until then; 0: none */
+    bool renewal_awaited;     /* by `active`, which must not begin a possession before */
     bool leftover;          /* a settlement was broken off: what it was to undo may still be there */
     int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
@@ -183,6 +185,8 @@ void hfi_watchdog_stop(struct hfi_core *core);
 /* (Re)arms the hold's alarm after its times have changed. */
 void hfi_watchdog_arm_locked(struct hfi_hold *hold);
 void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
+/* Nobody holds it: tidies it up when no renewal can act any more. */
+void hfi_watchdog_look_later_locked(struct hfi_hold *hold);
 
 /* ---- The core ---- */
 

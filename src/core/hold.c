@@ -1,8 +1,8 @@
 /*
  * Holds: one record per (place on the server, owner), whatever the handle or kind.
  *
- * A record is in its shard's table while it is held, is being worked on, or has a loss to report. Everything that is
- * true of the possession is guarded by the shard's mutex. Other threads keep the memory alive by references: the
+ * A record is in its shard's table while it is held, is being worked on, has a loss to report, or a renewal of it may
+ * still act. Everything that is true of the possession is guarded by the shard's mutex. Other threads keep the memory alive by references: the
  * keeper's alarm, a renewal in flight, a notice on its way to the dispatcher.
  */
 #include "core/core.h"
@@ -111,6 +111,12 @@ void hfi_hold_tidy_locked(struct hfi_hold *hold) {
     if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
         (hold->lost && !hold->orphaned) || hold->hh.tbl == NULL)
         return;
+    if (hold->renewal_until_ms != 0 && hfi_now_ms() < hold->renewal_until_ms) {
+        if (!hold->renewing)
+            hfi_watchdog_look_later_locked(hold);
+        return;
+    }
+    hfi_watchdog_disarm_locked(hold);
     HASH_DEL(hold->shard->holds, hold);
     hold->hh.tbl = NULL;
     hfi_hold_unref(hold);

@@ -255,6 +255,11 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
 
 void hfi_op_begin(struct hf_op *op) {
     bool turn;
+    if (op->cancelled_first) {
+        hfi_count(&op->core->counters.cancelled);
+        hfi_op_complete(op, HF_ECANCELED, NULL);
+        return;
+    }
     prepare_call(op);
     int err = enlist(op, &turn);
     if (err != HF_OK)
@@ -325,8 +330,10 @@ static void timed_out(struct hf_op *op) {
 static void run(struct hfi_task *task, unsigned events) {
     struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
     const struct hfi_exec *here = task->exec;
-    if (events & HFI_OP_BEGIN)
+    if (events & HFI_OP_BEGIN) {
+        op->cancelled_first |= op->cancellable && (events & HFI_OP_CANCEL) != 0;
         hfi_op_begin(op);
+    }
     if (task->exec == here && (events & HFI_OP_SETTLE) && op->state == HFI_OP_SETTLING)
         settle(op);
     if (task->exec == here && (events & HFI_OP_YIELD) && op->state == HFI_OP_SETTLING)

@@ -29,6 +29,8 @@ struct hf_op {
     enum hfi_op_state state;
     bool call_done;   /* the engine has finished; looked at when it has returned */
     bool cancellable;
+    bool cancelled_first; /* before it began: then nothing is sent */
+    bool lined_up;        /* had to wait for another of this process */
     enum hfi_lane lane;
 
     struct hfi_hold *hold; /* referenced; NULL for verbs without one */

@@ -55,11 +55,20 @@ static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
     return true;
 }
 
+/* Until when nothing may be sent. A renewal of the possession before, if it is still on its way, would lengthen a fixed
+ * lease of the next one; it wakes us when it is answered. */
+static int64_t quiet_until_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    bool renewal_matters = hold->count == 0 && op->lease_ms != HF_WATCHDOG;
+    hold->renewal_awaited = renewal_matters && hold->renewal_until_ms > hold->quiet_until_ms;
+    return hold->renewal_awaited ? hold->renewal_until_ms : hold->quiet_until_ms;
+}
+
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     bool news;
     pthread_mutex_lock(&op->shard->mtx);
-    int64_t quiet_until_ms = hold->quiet_until_ms;
+    int64_t quiet_until_ms = quiet_until_locked(op);
     pthread_mutex_unlock(&op->shard->mtx);
     if (keep_quiet(op, quiet_until_ms))
         return;
@@ -75,6 +84,7 @@ static void acquire_go(struct hf_op *op) {
         return;
     }
     if (line_up) {
+        op->lined_up = true;
         hfi_op_wait_in_line(op, HFI_OP_GATED);
         return;
     }
@@ -128,7 +138,7 @@ static void acquired(struct hf_op *op) {
     if (watch != NULL)
         hfi_self_watch(watch, op->core->watchdog); /* without memory: the lease still ends it */
     hfi_count(&op->core->counters.acquired);
-    if (call->contended)
+    if (call->contended || op->lined_up)
         hfi_count(&op->core->counters.contended);
     int64_t now_us = hfi_now_us();
     hfi_times_add(&op->core->wait, now_us - op->start_us);

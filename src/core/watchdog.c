@@ -10,12 +10,14 @@
  * a place in `due` and a place in a batch each keep the hold alive.
  */
 #include "core/core.h"
+#include "core/op.h"
 
 #include <assert.h>
 #include <string.h>
 
 #define EVENT_GATHER 0x01u
 #define EVENT_RECONNECTED 0x02u
+#define ROUNDING_MS 2 /* the clocks of both sides are read in whole milliseconds */
 
 struct batch {
     struct hfi_renewal renewal;
@@ -40,6 +42,18 @@ static int64_t min_ms(int64_t a, int64_t b) {
 
 static void alarm_fired(struct hfi_alarm *alarm);
 
+static void set_alarm_locked(struct hfi_hold *hold, int64_t at_ms) {
+    hold->alarm.fire = alarm_fired;
+    hfi_hold_ref(hold);
+    if (hfi_alarm_clear(hold->core->keeper, &hold->alarm))
+        hfi_hold_unref(hold);
+    hfi_alarm_set(hold->core->keeper, &hold->alarm, at_ms);
+}
+
+void hfi_watchdog_look_later_locked(struct hfi_hold *hold) {
+    set_alarm_locked(hold, hold->renewal_until_ms);
+}
+
 void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
     int64_t at_ms = hold->deadline_ms;
     if (hold->watchdog && !hold->renewing) {
@@ -48,11 +62,7 @@ void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
     }
     if (!hold->warned)
         at_ms = min_ms(at_ms, warn_at_ms(hold));
-    hold->alarm.fire = alarm_fired;
-    hfi_hold_ref(hold);
-    if (hfi_alarm_clear(hold->core->keeper, &hold->alarm))
-        hfi_hold_unref(hold);
-    hfi_alarm_set(hold->core->keeper, &hold->alarm, at_ms);
+    set_alarm_locked(hold, at_ms);
 }
 
 void hfi_watchdog_disarm_locked(struct hfi_hold *hold) {
@@ -89,6 +99,8 @@ static void alarm_fired(struct hfi_alarm *alarm) {
                 warn = hold->warned = true;
             hfi_watchdog_arm_locked(hold);
         }
+    } else {
+        hfi_hold_tidy_locked(hold);
     }
     pthread_mutex_unlock(&hold->shard->mtx);
     if (warn)
@@ -105,6 +117,10 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
     int64_t now_ms = hfi_now_ms();
     pthread_mutex_lock(&hold->shard->mtx);
     hold->renewing = false;
+    if (err == HF_OK)
+        hold->renewal_until_ms = 0; /* else a copy of it may act until then */
+    if (hold->renewal_until_ms == 0 && hold->renewal_awaited && hold->active != NULL)
+        hfi_task_post(&hold->active->task, HFI_OP_TURN);
     if (hold->count > 0 && hold->generation == generation) {
         if (err == HF_OK && answer == 1) {
             if (valid_until_ms > hold->deadline_ms)
@@ -143,11 +159,30 @@ static void batch_done(struct hfi_renewal *renewal) {
     hfi_free(core->mem, batch);
 }
 
+/* False: it was released since it came due, so it is not renewed; the reference is gone. */
+static bool begin_renewal(struct hfi_hold *hold, int64_t deadline_ms, uint64_t *ret_generation) {
+    pthread_mutex_lock(&hold->shard->mtx);
+    bool wanted = hold->count > 0 && hold->watchdog;
+    if (wanted) {
+        hold->renewal_until_ms = deadline_ms + ROUNDING_MS;
+        *ret_generation = hold->generation;
+    } else {
+        hold->renewing = false;
+        hfi_hold_tidy_locked(hold);
+    }
+    pthread_mutex_unlock(&hold->shard->mtx);
+    if (!wanted)
+        hfi_hold_unref(hold);
+    return wanted;
+}
+
 static void fill_batch(struct hfi_core *core, struct batch *batch) {
     struct hfi_renewal *renewal = &batch->renewal;
     struct hfi_link *link;
     while (renewal->len < HFI_RENEWAL_MAX && (link = hfi_list_pop_front(&core->due)) != NULL) {
         struct hfi_hold *hold = HFI_CONTAINER(link, struct hfi_hold, due_link);
+        if (!begin_renewal(hold, renewal->deadline_ms, &batch->generations[renewal->len]))
+            continue;
         size_t i = renewal->len++;
         renewal->items[i] = (struct hfi_renewal_item){.kind = hold->kind,
                                                       .name = hold->name,
@@ -155,9 +190,6 @@ static void fill_batch(struct hfi_core *core, struct batch *batch) {
                                                       .owner = hold->owner,
                                                       .owner_len = hold->owner_len};
         batch->holds[i] = hold;
-        pthread_mutex_lock(&hold->shard->mtx);
-        batch->generations[i] = hold->generation;
-        pthread_mutex_unlock(&hold->shard->mtx);
     }
 }
 
@@ -167,14 +199,17 @@ static void gather(struct hfi_core *core) {
         if (batch == NULL) { /* try again soon: there is time until the deadlines */
             struct hfi_hold *hold =
                 HFI_CONTAINER(hfi_list_pop_front(&core->due), struct hfi_hold, due_link);
-            renewed(hold, hold->generation, HF_ENOMEM, 0, 0);
-            hfi_hold_unref(hold);
+            uint64_t generation;
+            if (begin_renewal(hold, 0, &generation)) {
+                renewed(hold, generation, HF_ENOMEM, 0, 0);
+                hfi_hold_unref(hold);
+            }
             continue;
         }
         batch->core = core;
-        fill_batch(core, batch);
         batch->renewal.lease_ms = core->watchdog_ms;
         batch->renewal.deadline_ms = hfi_now_ms() + min_ms(core->cmd_timeout_ms, core->watchdog_ms / 3);
+        fill_batch(core, batch);
         batch->renewal.done = batch_done;
         core->engine->ops->renew(core->engine, &batch->renewal);
     }

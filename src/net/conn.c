@@ -91,15 +91,17 @@ void hfi_req_unref(struct hfi_req *req) {
 }
 
 /* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
-static void complete_locked(struct hfi_conn *conn, struct hfi_req *req) {
-    if (req->attended)
+static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
+    struct hfi_task *task = req->task;
+    if (req->attended) {
         conn->attendants--;
+        hfi_seat_excuse_locked(task->exec); /* an attended task stays on its caller's executor */
+    }
     req->attended = false;
     atomic_store(&req->complete, true);
-    struct hfi_task *task = req->task;
     req->task = NULL;
     if (task != NULL) {
-        hfi_task_post(task, req->event);
+        hfi_task_post_gathered(task, req->event, wakes);
         hfi_task_unref(task);
     }
 }
@@ -149,8 +151,8 @@ static bool peek_is_alive(struct hfi_conn *conn, int64_t now_ms) {
         return true;
     char byte;
     ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)))
-        return true;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return true; /* with anything to read, it would be taken for the answer to the next command */
     atomic_store(&conn->broken, true);
     hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
     return false;
@@ -221,32 +223,42 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
 
 /* ---- What the holder of the seat does ---- */
 
-void hfi_conn_deliver(struct hfi_conn *conn, redisReply *reply, int *ret_err, hf_error *error) {
-    if (conn->state == CONN_HANDSHAKE) {
-        *ret_err = hfi_conn_handshake_reply(conn, reply, error);
-        freeReplyObject(reply);
-        return;
-    }
-    atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
-    if (conn->push != NULL) {
-        conn->push(conn->arg, reply);
-        freeReplyObject(reply);
-        return;
-    }
+/* Completes the requests that these replies answer. Returns how many there were. */
+static size_t complete_requests(struct hfi_conn *conn, redisReply **replies, size_t len) {
+    struct hfi_wakes wakes = {.len = 0};
+    struct hfi_link *link;
+    size_t i;
     pthread_mutex_lock(&conn->mtx);
-    struct hfi_link *link = hfi_list_pop_front(&conn->fifo);
-    if (link == NULL) {
-        pthread_mutex_unlock(&conn->mtx);
-        freeReplyObject(reply);
-        *ret_err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
-        return;
+    for (i = 0; i < len && (link = hfi_list_pop_front(&conn->fifo)) != NULL; i++) {
+        struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
+        conn->in_flight--;
+        req->reply = replies[i];
+        complete_locked(conn, req, &wakes);
+        hfi_req_unref(req);
     }
-    struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
-    conn->in_flight--;
-    req->reply = reply;
-    complete_locked(conn, req);
     pthread_mutex_unlock(&conn->mtx);
-    hfi_req_unref(req);
+    hfi_wakes_flush(&wakes);
+    return i;
+}
+
+int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf_error *error) {
+    int err = HF_OK;
+    size_t used = 0;
+    if (conn->state == CONN_HANDSHAKE) {
+        assert(len == 1);
+        err = hfi_conn_handshake_reply(conn, replies[0], error);
+    } else {
+        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
+        for (size_t i = 0; conn->push != NULL && i < len; i++)
+            conn->push(conn->arg, replies[i]);
+        if (conn->push == NULL)
+            used = complete_requests(conn, replies, len);
+        if (conn->push == NULL && used < len)
+            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
+    }
+    for (size_t i = used; i < len; i++)
+        freeReplyObject(replies[i]);
+    return err;
 }
 
 void hfi_conn_close_socket(struct hfi_conn *conn) {
@@ -265,6 +277,7 @@ void hfi_conn_close_socket(struct hfi_conn *conn) {
 
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
     struct hfi_link orphans;
+    struct hfi_wakes wakes = {.len = 0};
     hfi_list_init(&orphans);
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY) {
@@ -284,12 +297,13 @@ void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
             req->err = err;
             req->error = *error;
             snprintf(req->error.node, sizeof req->error.node, "%s", conn->target->node);
-            complete_locked(conn, req);
+            complete_locked(conn, req, &wakes);
             hfi_req_unref(req);
         }
         assert(conn->in_flight == 0 && conn->attendants == 0);
     }
     pthread_mutex_unlock(&conn->mtx);
+    hfi_wakes_flush(&wakes);
     hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
 }
 
@@ -320,28 +334,19 @@ bool hfi_conn_service(struct hfi_conn *conn, short revents) {
 /* ---- Small questions ---- */
 
 bool hfi_conn_ready(struct hfi_conn *conn, int64_t *ret_server_ms, int64_t *ret_received_ms) {
-    pthread_mutex_lock(&conn->mtx);
-    bool ready = conn->state == CONN_READY && !atomic_load(&conn->broken);
-    if (ready) {
-        *ret_server_ms = conn->clock_server_ms;
-        *ret_received_ms = conn->clock_received_ms;
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    return ready;
+    if (conn->state != CONN_READY || atomic_load(&conn->broken))
+        return false; /* a hint, as it would be with the mutex: submitting looks again */
+    *ret_server_ms = atomic_load_explicit(&conn->clock_ahead_ms, memory_order_relaxed);
+    *ret_received_ms = 0; /* the server's clock when ours began */
+    return true;
 }
 
 void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_ms) {
-    pthread_mutex_lock(&conn->mtx);
-    conn->clock_server_ms = server_ms;
-    conn->clock_received_ms = received_ms;
-    pthread_mutex_unlock(&conn->mtx);
+    atomic_store_explicit(&conn->clock_ahead_ms, server_ms - received_ms, memory_order_relaxed);
 }
 
 unsigned hfi_conn_load(struct hfi_conn *conn) {
-    pthread_mutex_lock(&conn->mtx);
-    unsigned load = conn->driver == NULL && conn->in_flight == 0 ? 0 : 1 + conn->in_flight;
-    pthread_mutex_unlock(&conn->mtx);
-    return load;
+    return atomic_load_explicit(&conn->in_flight, memory_order_relaxed);
 }
 
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {

@@ -82,7 +82,7 @@ bool hfi_conn_ready(struct hfi_conn *conn, int64_t *ret_server_ms, int64_t *ret_
 /* A reply carried the server's clock: remember it. `received_ms` is our time when it arrived. */
 void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_ms);
 
-/* How busy it is: 0 an empty seat, else 1 + requests in flight. For choosing one of several. */
+/* How busy it is: requests in flight. For choosing one of several. */
 unsigned hfi_conn_load(struct hfi_conn *conn);
 
 /* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is abandoned first;

@@ -162,6 +162,7 @@ static void now_ready(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
     conn->failures = 0;
     conn->ping_sent_ms = 0;
+    conn->ready_since_ms = hfi_now_ms();
     if (conn->was_ready && conn->target->reconnects != NULL)
         atomic_fetch_add(conn->target->reconnects, 1);
     conn->was_ready = true;
@@ -345,6 +346,15 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
     hfi_alarm_set(hfi_keeper_exec(target->keeper), &conn->alarm, next_ms);
 }
 
+/* The first attempt after a loss is made at once; but a server that lets us in only to close again is not to be
+ * run at in a circle. */
+static int64_t after_loss_ms(struct hfi_conn *conn, int64_t now_ms) {
+    if (now_ms - conn->ready_since_ms >= BACKOFF_MAX_MS)
+        conn->short_lives = 0;
+    unsigned before = conn->short_lives++;
+    return before == 0 ? now_ms : now_ms + backoff_ms(before - 1);
+}
+
 static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {
     pthread_mutex_lock(&conn->mtx);
     bool wanted = conn->keep_up || !hfi_list_empty(&conn->wants);
@@ -368,7 +378,7 @@ void hfi_conn_tend(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
 
     if (lost) {
-        conn->retry_at_ms = now_ms; /* the first attempt after a loss is made at once */
+        conn->retry_at_ms = after_loss_ms(conn, now_ms);
         conn->ping_sent_ms = 0;
         if (conn->on_state != NULL)
             conn->on_state(conn->arg, false);

@@ -33,7 +33,7 @@ struct hfi_conn {
     void *arg;
 
     pthread_mutex_t mtx; /* guards all below, except where a line names another owner */
-    enum conn_state state;
+    _Atomic enum conn_state state; /* read without the mutex only as a hint, or by its changer */
     int fd;                  /* closed only by the holder of the seat */
     unsigned generation;     /* counts connections made */
     atomic_bool broken;      /* to be torn down by the holder of the seat */
@@ -47,7 +47,8 @@ struct hfi_conn {
 
     /* Requests. */
     struct hfi_link fifo;
-    unsigned in_flight, unsent;
+    atomic_uint in_flight; /* read without the mutex as a hint */
+    unsigned unsent;
     struct buffer out;      /* appended to by submits */
     struct buffer writing;  /* being written, from write_pos; owned by the writer */
     size_t write_pos;
@@ -60,7 +61,7 @@ struct hfi_conn {
     size_t reply_bytes; /* fed since the last whole reply */
 
     _Atomic int64_t last_rx_ms, last_submit_ms;
-    int64_t clock_server_ms, clock_received_ms;
+    _Atomic int64_t clock_ahead_ms; /* the server's clock less ours, at least */
 
     /* Getting connected: wants under the mutex, the rest the keeper's. */
     struct hfi_link wants;
@@ -70,6 +71,8 @@ struct hfi_conn {
     size_t addrs_len, addrs_next;
     int64_t connect_deadline_ms, retry_at_ms;
     unsigned failures, handshake_step, handshake_len;
+    int64_t ready_since_ms;
+    unsigned short_lives; /* connections in a row that were lost soon after they were made */
     bool was_ready;
     int64_t ping_sent_ms; /* 0: no ping is out */
     struct hfi_alarm alarm;
@@ -85,12 +88,14 @@ bool hfi_conn_new_reader(struct hfi_conn *conn);
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
 
 /* conn.c */
-void hfi_conn_deliver(struct hfi_conn *conn, redisReply *reply, int *ret_err, hf_error *error);
+/* Hands on what the server has sent; owns the replies. */
+int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf_error *error);
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error); /* holder of the seat; unlocked */
 void hfi_conn_close_socket(struct hfi_conn *conn);                          /* locked */
 int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len);
 
 /* seat.c */
+void hfi_seat_excuse_locked(struct hfi_exec *exec); /* its reply is here: it waits for the seat no more */
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 bool hfi_seat_adopt_locked(struct hfi_conn *conn); /* the keeper takes a seat that nobody else would */
 

@@ -17,7 +17,9 @@
 
 #define MAX_REPLY_BYTES ((size_t)4 << 20)
 #define MAX_REPLY_ELEMENTS 65536
+#define MAX_LINE_BYTES 65536
 #define READ_CHUNK 16384
+#define DELIVER_MAX 64
 
 bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes, size_t len) {
     if (len > buffer->cap - buffer->len) {
@@ -145,20 +147,35 @@ bool hfi_conn_new_reader(struct hfi_conn *conn) {
     return true;
 }
 
-/* Takes whole replies out of the reader and hands them on. */
+/* A line that has no end is searched for it from the start whenever more arrives: better not for megabytes. */
+static bool is_endless_line(const redisReader *reader) {
+    return reader->len - reader->pos > MAX_LINE_BYTES &&
+           memchr(reader->buf + reader->pos, '\n', MAX_LINE_BYTES) == NULL;
+}
+
+/* Takes whole replies out of the reader and hands them on, many at a time: what came in one packet wakes its waiters
+ * together. During the handshake a reply can change what the next one means, so they go one by one. */
 static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
-    for (;;) {
-        void *reply = NULL;
-        if (redisReaderGetReply(conn->reader, &reply) != REDIS_OK)
-            return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
-        if (reply == NULL)
-            break;
-        conn->reply_bytes = 0;
-        int err = HF_OK;
-        hfi_conn_deliver(conn, reply, &err, error);
+    redisReply *replies[DELIVER_MAX];
+    size_t len, max = conn->state == CONN_HANDSHAKE ? 1 : DELIVER_MAX;
+    do {
+        int status = REDIS_OK;
+        for (len = 0; len < max; len++) {
+            void *reply = NULL;
+            status = redisReaderGetReply(conn->reader, &reply);
+            if (status != REDIS_OK || reply == NULL)
+                break;
+            replies[len] = reply;
+            conn->reply_bytes = 0;
+        }
+        int err = len > 0 ? hfi_conn_deliver(conn, replies, len, error) : HF_OK;
         if (err != HF_OK)
             return err;
-    }
+        if (status != REDIS_OK)
+            return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
+    } while (len == max);
+    if (conn->reply_bytes > MAX_LINE_BYTES && is_endless_line(conn->reader))
+        return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes", MAX_LINE_BYTES);
     if (conn->reply_bytes > MAX_REPLY_BYTES)
         return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes", MAX_REPLY_BYTES);
     return HF_OK;

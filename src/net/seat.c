@@ -13,21 +13,24 @@
 #include <poll.h>
 #include <string.h>
 
-struct follower {
-    struct hfi_link link;
-    struct hfi_exec *exec;
-};
+/* Takes a follower off its list, if it is on one. */
+void hfi_seat_excuse_locked(struct hfi_exec *exec) {
+    if (!atomic_load_explicit(&exec->following, memory_order_relaxed))
+        return;
+    hfi_list_remove(&exec->seat_link);
+    atomic_store_explicit(&exec->following, false, memory_order_release);
+}
 
 void hfi_seat_leave_locked(struct hfi_conn *conn) {
     conn->driver = NULL;
     if (conn->state != CONN_READY)
         return;
     for (struct hfi_link *link = conn->followers.next; link != &conn->followers; link = link->next) {
-        struct follower *follower = HFI_CONTAINER(link, struct follower, link);
-        if (hfi_exec_has_work(follower->exec))
+        struct hfi_exec *follower = HFI_CONTAINER(link, struct hfi_exec, seat_link);
+        if (hfi_exec_has_work(follower))
             continue; /* it is about to go */
-        conn->driver = follower->exec;
-        hfi_exec_nudge(follower->exec);
+        conn->driver = follower;
+        hfi_exec_nudge(follower);
         return;
     }
     if (conn->in_flight > 0 && conn->attendants == 0)
@@ -70,20 +73,21 @@ static void drive(struct hfi_conn *conn, struct hfi_exec *exec) {
         hfi_conn_service(conn, 0);
 }
 
-/* Waits beside the seat. True: it was offered to us, and we have nothing else to do. */
-static bool follow_locked(struct hfi_conn *conn, struct hfi_exec *exec) {
-    struct follower self = {.exec = exec};
-    hfi_list_push_back(&conn->followers, &self.link);
-    pthread_mutex_unlock(&conn->mtx);
+/* Waits beside the seat. True: it was offered to us, and we have nothing else to do. One whose reply has come was
+ * excused by the driver and does not need the mutex, which the driver may be about to need again. */
+static bool follow(struct hfi_conn *conn, struct hfi_exec *exec) {
     hfi_exec_sleep(exec);
-    pthread_mutex_lock(&conn->mtx);
-    hfi_list_remove(&self.link);
-    if (conn->driver != exec)
+    if (!atomic_load_explicit(&exec->following, memory_order_acquire))
         return false;
-    if (!hfi_exec_unnudge(exec))
-        return true;
-    hfi_seat_leave_locked(conn);
-    return false;
+    pthread_mutex_lock(&conn->mtx);
+    hfi_seat_excuse_locked(exec);
+    bool offered = conn->driver == exec;
+    if (offered && hfi_exec_unnudge(exec)) {
+        hfi_seat_leave_locked(conn);
+        offered = false;
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    return offered;
 }
 
 void hfi_conn_attend(struct hfi_exec *exec) {
@@ -98,14 +102,16 @@ void hfi_conn_attend(struct hfi_exec *exec) {
         hfi_exec_sleep(exec); /* our request has completed: there is work */
         return;
     }
-    if (conn->driver == NULL)
+    bool seated = conn->driver == NULL;
+    if (seated) {
         conn->driver = exec;
-    else if (!follow_locked(conn, exec)) {
-        pthread_mutex_unlock(&conn->mtx);
-        return;
+    } else {
+        hfi_list_push_back(&conn->followers, &exec->seat_link);
+        atomic_store_explicit(&exec->following, true, memory_order_relaxed);
     }
-    assert(conn->driver == exec);
     pthread_mutex_unlock(&conn->mtx);
+    if (!seated && !follow(conn, exec))
+        return;
 
     drive(conn, exec);
 
