@@ -168,7 +168,8 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
 /* Ends a client. Waiting calls return HF_ECLOSED, pending callbacks run with it. Holds are not
  * released, since their work may still go on: their leases run out. Lock handles must not be used
  * afterwards except to free them. NULL is fine.
- * Blocks:  until running callbacks have returned; never for the network. (A name lookup that hangs in
+ * Blocks:  until running callbacks have returned. For the network only if an acquire was just given up, or a release
+ *          was not answered: up to `cmd_timeout_ms`, to leave nothing behind that nobody owns. (A name lookup that hangs in
  *          the resolver may outlive the client in a thread of its own; it touches nothing of yours.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STRING_(x) #x
@@ -48,6 +49,13 @@ static void retain(void *arg) {
 
 static void forget(void *arg) {
     hfi_client_unref(arg);
+}
+
+static void settled(void *arg) {
+    hf_client *client = arg;
+    pthread_mutex_lock(&client->close_mtx);
+    pthread_cond_broadcast(&client->close_cond);
+    pthread_mutex_unlock(&client->close_mtx);
 }
 
 /* ---- Calls ---- */
@@ -184,7 +192,11 @@ static int make_engine(hf_client *client, struct hfi_url *url, const hf_options 
 
 static void init_locks(hf_client *client) {
     pthread_mutex_init(&client->close_mtx, NULL);
-    pthread_cond_init(&client->close_cond, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&client->close_cond, &attr);
+    pthread_condattr_destroy(&attr);
     pthread_mutex_init(&client->handles_mtx, NULL);
     pthread_cond_init(&client->handles_cond, NULL);
     hfi_list_init(&client->handles);
@@ -193,6 +205,26 @@ static void init_locks(hf_client *client) {
 static void stop_engine(void *arg) {
     hf_client *client = arg;
     hfi_redis_stop(client->core.engine);
+}
+
+/* A cancelled acquire that may have got the lock is worth one exchange: else it would be held by nobody for a lease. */
+static void wait_until_settled(hf_client *client) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += client->core.cmd_timeout_ms / 1000;
+    until.tv_nsec += client->core.cmd_timeout_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&client->close_mtx);
+    while (atomic_load(&client->core.settling) > 0 &&
+           pthread_cond_timedwait(&client->close_cond, &client->close_mtx, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&client->close_mtx);
+    atomic_store(&client->core.abandoning, true);
+    if (client->core.watchdog != NULL)
+        hfi_core_close_ops(&client->core);
 }
 
 /* Ends whatever has begun; also a client that was only half opened. */
@@ -209,6 +241,7 @@ static void end(hf_client *client) {
     pthread_mutex_unlock(&client->close_mtx);
 
     hfi_dispatcher_drain(client);
+    wait_until_settled(client);
     if (client->core.engine != NULL)
         hfi_keeper_stop(client->keeper, stop_engine, client);
     hfi_dispatcher_drain(client);
@@ -283,6 +316,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
                                                  .tell = hfi_tell,
                                                  .retain = retain,
                                                  .forget = forget,
+                                                 .settled = settled,
                                                  .arg = client};
     init_locks(client);
     err = open_client(client, url, &options, &error);

@@ -64,6 +64,7 @@ struct hfi_core_hooks {
     /* An operation, which may outlive the client, begins and ends to need its memory. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
+    void (*settled)(void *arg); /* nothing is left to settle */
     void *arg;
 };
 
@@ -84,6 +85,8 @@ struct hfi_core {
     pid_t pid; /* a child of fork() must not touch anything */
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
     atomic_bool closing;
+    atomic_bool abandoning; /* closing, and what is not settled yet must end too */
+    atomic_int settling;    /* operations that are over for their callers but not at the server */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;
@@ -126,6 +129,7 @@ struct hfi_hold {
     int64_t renewal_until_ms; /* a renewal was sent that may still act until then; 0: none */
     bool renewal_awaited;     /* by `active`, which must not begin a possession before */
     bool leftover;          /* a settlement was broken off: what it was to undo may still be there */
+    bool silent;            /* the server left a command unanswered (not: we stopped listening) */
     int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
     struct hf_op *active; /* one command per hold at a time */

@@ -135,13 +135,30 @@ static void finish(struct hf_op *op) {
     bool listed = hfi_linked(&op->shard_link);
     hfi_list_remove(&op->shard_link);
     pthread_mutex_unlock(&op->shard->mtx);
+    if (op->state == HFI_OP_SETTLING && atomic_fetch_sub(&op->core->settling, 1) == 1)
+        op->core->hooks.settled(op->core->hooks.arg);
     op->state = HFI_OP_DONE;
     hfi_task_retire(&op->task); /* a late cancel finds nothing to do, also when the client is closed */
     if (listed)
         hfi_task_unref(&op->task);
 }
 
+/* Whoever has the turn after a settlement that was broken off sees to it, unless somebody follows. */
+static bool must_settle_leftover(struct hf_op *op, int err) {
+    if (op->hold == NULL || err == HF_ECLOSED)
+        return false;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool must = op->hold->leftover && op->hold->active == op && hfi_list_empty(&op->hold->queue);
+    pthread_mutex_unlock(&op->shard->mtx);
+    return must;
+}
+
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
+    if (must_settle_leftover(op, err)) {
+        hfi_op_complete_unsettled(op, err, error, hfi_now_ms() + op->core->watchdog_ms +
+                                                      op->core->cmd_timeout_ms);
+        return;
+    }
     hfi_task_ref(&op->task);
     finish(op);
     publish(op, err, error);
@@ -154,11 +171,14 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
     pthread_mutex_lock(&op->shard->mtx);
     hfi_gate_leave_locked(op->shard, op);
     op->hold->settling = true;
+    if (!op->hold->leftover)
+        op->hold->silent = err != HF_ECANCELED;
     op->hold->leftover = false; /* this settlement sees to it */
     if (op->call.ghost_until_ms < op->hold->quiet_until_ms)
         op->call.ghost_until_ms = op->hold->quiet_until_ms;
     pthread_mutex_unlock(&op->shard->mtx);
     op->state = HFI_OP_SETTLING;
+    atomic_fetch_add(&op->core->settling, 1);
     op->call.deadline_ms = until_ms;
     op->call.lane = HFI_LANE_KEEPER;
     hfi_task_ref(&op->task);
@@ -176,6 +196,21 @@ void hfi_op_done(struct hfi_call *call) {
     op->call_done = true;
 }
 
+static void settle(struct hf_op *op);
+
+/* A settlement was broken off for the next in line, who takes over what is left. False: nobody is there any more. */
+static bool hand_on(struct hf_op *op) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool anybody = !hfi_list_empty(&op->hold->queue);
+    if (anybody) {
+        op->hold->leftover = true;
+        op->hold->quiet_until_ms = op->call.ghost_until_ms;
+        leave_turn_locked(op);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    return anybody;
+}
+
 static void look_if_done(struct hf_op *op) {
     if (!op->call_done)
         return;
@@ -184,13 +219,10 @@ static void look_if_done(struct hf_op *op) {
         op->verb->after(op);
         return;
     }
-    if (op->call.err == HF_ECANCELED) {
-        pthread_mutex_lock(&op->shard->mtx);
-        op->hold->leftover = true;
-        op->hold->quiet_until_ms = op->call.ghost_until_ms;
-        pthread_mutex_unlock(&op->shard->mtx);
-    }
-    finish(op);
+    if (op->call.err == HF_ECANCELED && !hand_on(op))
+        settle(op); /* whoever wanted the turn has given up meanwhile */
+    else
+        finish(op);
 }
 
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
@@ -280,14 +312,14 @@ static void stop(struct hf_op *op, int err) {
         if (err == HF_ECANCELED)
             hfi_count(&op->core->counters.cancelled);
         hfi_op_complete(op, err, NULL);
-    } else if (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING) {
+    } else if (op->state == HFI_OP_CALLING ||
+               (op->state == HFI_OP_SETTLING && atomic_load(&op->core->abandoning))) {
         op->core->engine->ops->cancel(&op->call, err);
         look_if_done(op);
     }
 }
 
 static void settle(struct hf_op *op) {
-    memset(op->call.state, 0, op->core->engine->ops->call_size);
     op->core->engine->ops->settle(&op->call);
     look_if_done(op);
 }

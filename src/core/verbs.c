@@ -180,7 +180,7 @@ static void acquire_after(struct hf_op *op) {
     bool leftover = op->hold->leftover && err != HF_EBUSY; /* busy: another's, so nothing of ours is there */
     op->hold->leftover = false;
     pthread_mutex_unlock(&op->shard->mtx);
-    if ((call->unsettled || leftover) && err != HF_ECLOSED)
+    if ((call->unsettled || leftover) && !atomic_load(&op->core->abandoning))
         hfi_op_complete_unsettled(op, err, &call->error,
                                   hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
     else
@@ -247,7 +247,7 @@ static void release_after(struct hf_op *op) {
     }
     /* The caller is done with it, whether the server knows or not: never renewed again, released in the background. */
     set_count_after_release(op, call->count - 1);
-    if (call->err == HF_ECLOSED)
+    if (atomic_load(&op->core->abandoning))
         hfi_op_complete(op, call->err, &call->error);
     else {
         call->settle_release = true;

@@ -122,7 +122,8 @@ struct hfi_engine_ops {
 
     /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`; after an unsettled
      * release from `count`: make sure it holds one less. Keeps trying until the server has answered and no copy of a
-     * former command can act any more, or `deadline_ms` has passed. Keeper lane. */
+     * former command can act any more, or `deadline_ms` has passed. Keeper lane. The state is as the failed call has
+     * left it. */
     void (*settle)(struct hfi_call *call);
 
     void (*step)(struct hfi_call *call, unsigned events); /* engine events of the task, already masked */

@@ -106,23 +106,31 @@ static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct h
     }
 }
 
+/* The last caller may have left the seat: then the keeper reads what is still to come. */
+static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
+    if (!req->attended)
+        return;
+    req->attended = false;
+    conn->attendants--;
+    if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
+        hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+}
+
+void hfi_req_unattend(struct hfi_req *req) {
+    pthread_mutex_lock(&req->conn->mtx);
+    unattend_locked(req->conn, req);
+    pthread_mutex_unlock(&req->conn->mtx);
+}
+
 void hfi_req_abandon(struct hfi_req *req) {
     if (req == NULL)
         return;
     struct hfi_conn *conn = req->conn;
-    struct hfi_task *task = NULL;
-    if (conn != NULL) {
-        pthread_mutex_lock(&conn->mtx);
-        task = req->task;
-        req->task = NULL;
-        if (req->attended) {
-            req->attended = false;
-            conn->attendants--;
-            if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
-                hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
-        }
-        pthread_mutex_unlock(&conn->mtx);
-    }
+    pthread_mutex_lock(&conn->mtx);
+    struct hfi_task *task = req->task;
+    req->task = NULL;
+    unattend_locked(conn, req);
+    pthread_mutex_unlock(&conn->mtx);
     if (task != NULL)
         hfi_task_unref(task);
     hfi_req_unref(req);

@@ -96,6 +96,8 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len);
 /* No event will be posted any more. The request stays to swallow its reply. NULL is fine; drops the reference. */
 void hfi_req_abandon(struct hfi_req *req);
 void hfi_req_unref(struct hfi_req *req);
+/* Its caller leaves, but its task still wants to hear: somebody else will have to read. */
+void hfi_req_unattend(struct hfi_req *req);
 
 /* No answer in time: the connection is closed abortively unless something has arrived since `since_ms`. */
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms);

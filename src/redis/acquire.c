@@ -221,7 +221,7 @@ static void attempt(struct hfi_call *call) {
 void hfi_acquire(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     struct hfi_exchange *x = &state->exchange;
-    state->settles = true;
+    state->settles = state->acquiring = true;
     state->cleanup = leave_channel;
     x->script = state->kind->acquire;
     x->write = write_attempt;

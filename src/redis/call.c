@@ -70,7 +70,12 @@ void hfi_call_finish(struct hfi_call *call, int err) {
     assert(state->step != NULL);
     if (state->cleanup != NULL)
         state->cleanup(call);
-    hfi_exchange_end(&state->exchange);
+    if ((err == HF_ECANCELED || err == HF_ECLOSED) && state->acquiring) {
+        state->ghost = hfi_exchange_leave(&state->exchange);
+        state->ghost_event = state->exchange.reply_event;
+    } else {
+        hfi_exchange_end(&state->exchange);
+    }
     call->err = err;
     call->error.code = err;
     note_unsettled(call);

@@ -111,6 +111,21 @@ void hfi_exchange_end(struct hfi_exchange *x) {
     x->phase = HFI_PHASE_IDLE;
 }
 
+struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
+    struct hfi_req *req = NULL;
+    if (x->phase == HFI_PHASE_ASKED && x->script != NULL && !is_stopped(x)) {
+        req = x->req;
+        x->req = NULL;
+        x->phase = HFI_PHASE_IDLE;
+        mark_unanswered(x);
+        if (x->lane == HFI_LANE_CALLER)
+            x->task->exec->lane = NULL;
+        hfi_req_unattend(req);
+    }
+    hfi_exchange_end(x);
+    return req;
+}
+
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x) {
     return x->stop_ms + ROUNDING_MS;
 }
@@ -343,6 +358,10 @@ static bool is_script_reply(const redisReply *reply) {
 
 static bool is_too_late(const redisReply *reply) {
     return reply->elements == 1 || reply->element[0]->integer == CODE_TOO_LATE;
+}
+
+bool hfi_is_refusal(const redisReply *reply) {
+    return reply->type == REDIS_REPLY_ERROR || (is_script_reply(reply) && is_too_late(reply));
 }
 
 static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {

@@ -91,6 +91,13 @@ enum hfi_progress hfi_exchange_step(struct hfi_exchange *x, unsigned events);
  * again. */
 void hfi_exchange_end(struct hfi_exchange *x);
 
+/* The same, but a copy that is out goes on its way, and its reply will still be told to the task as the event
+ * x->reply_event. Returns its request, which is now the caller's, or NULL. */
+struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x);
+
+/* A reply that says: the script did nothing. */
+bool hfi_is_refusal(const redisReply *reply);
+
 /* Until when the last copy may act, on our clock. */
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);
 

@@ -120,7 +120,6 @@ static void extended(struct hfi_call *call) {
 
 void hfi_extend(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    state->settles = true;
     hfi_call_send(call, state->kind->renewer->script, write_extend, extended);
 }
 
@@ -310,9 +309,42 @@ static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
                                command);
 }
 
-static void step_settle_later(struct hfi_call *call, unsigned events) {
-    if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&hfi_state_of(call)->exchange))
+static void drop_ghost(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (atomic_load(&state->exchange.redis->stopped))
+        hfi_req_unref(state->ghost);
+    else
+        hfi_req_abandon(state->ghost);
+    state->ghost = NULL;
+}
+
+/* What was cancelled has been answered after all, so there is nothing to wait for. */
+static void ghost_answered(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const redisReply *reply = state->ghost->reply;
+    struct hfi_acquire_answer answer;
+    if (state->ghost->err != HF_OK) {
+        drop_ghost(call); /* the connection was lost: the alarm is set to when no copy can act any more */
+        return;
+    }
+    bool nothing = hfi_is_refusal(reply) || (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
+                                             answer.verdict != HFI_ACQUIRED);
+    drop_ghost(call);
+    if (nothing)
+        hfi_call_finish(call, HF_OK);
+    else
         settle_now(call);
+}
+
+static void step_settle_later(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->ghost != NULL && (events & state->ghost_event) != 0 &&
+        atomic_load(&state->ghost->complete)) {
+        ghost_answered(call);
+    } else if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
+        drop_ghost(call);
+        settle_now(call);
+    }
 }
 
 static void settle_at(struct hfi_call *call, int64_t at_ms) {
@@ -344,12 +376,22 @@ static void settle_now(struct hfi_call *call) {
     hfi_call_send(call, hfi_state_of(call)->kind->release, write_settle, settled);
 }
 
+/* The state is as the failed call has left it: with a request in it, perhaps. */
 void hfi_settle(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_call_begin(call);
+    struct hfi_call_state *state = call->state;
+    struct hfi_req *ghost = state->ghost;
+    unsigned ghost_event = state->ghost_event;
+    memset(state, 0, sizeof *state);
+    hfi_call_begin(call);
     state->settles = state->settling = true;
+    state->cleanup = drop_ghost;
     state->exchange.retry = HFI_RETRY_PATIENTLY;
-    if (hfi_now_ms() < call->ghost_until_ms)
+    state->ghost = ghost;
+    state->ghost_event = ghost_event;
+    if (ghost != NULL || hfi_now_ms() < call->ghost_until_ms)
         settle_at(call, call->ghost_until_ms);
     else
         settle_now(call);
+    if (ghost != NULL && atomic_load(&ghost->complete))
+        ghost_answered(call); /* while nobody was looking */
 }
