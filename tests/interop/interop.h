@@ -1,0 +1,100 @@
+/* What the parts of the interop suite share: one server, one JVM, and the helpers that keep rows
+ * short. */
+#ifndef HF_TEST_INTEROP_INTEROP_H
+#define HF_TEST_INTEROP_INTEROP_H
+
+#include "java.h"
+#include "support/server.h"
+#include "support/wait.h"
+
+#include <holdfast/holdfast.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* A hand-over by message takes a few milliseconds. This is long for that, and short against the
+ * TTL of every hold in these rows and against any waiter's own poll, so whoever wakes within it
+ * was told. */
+#define BY_MESSAGE_MS ((int64_t)5000)
+
+struct suite {
+    const char *java_dir; /* where the jars are */
+    struct server *server;
+    struct java *java;
+};
+extern struct suite suite;
+
+/* Makes a Java client; `options` as in "watchdog=900". Its name is good for every test. */
+void java_client(const char *name, const char *options);
+
+/* Opens a handle of `kind` on `lock_name` for a client. */
+void java_open(const char *client, const char *kind, const char *lock_name, const char *handle);
+
+/* An actor nobody has used yet: a failed row may leave one blocked, and must not take others
+ * along. */
+int java_thread(void);
+
+/* "uuid:number" of an actor, as the server knows it. The actor must not be waiting. Valid until
+ * the next call. */
+const char *java_owner(const char *client, int thread);
+
+/* Makes a C client with this watchdog (0: the default). */
+hf_client *c_client(int64_t watchdog_ms);
+hf_lock *c_lock(hf_client *client, const char *name);
+
+/* "uuid:number" of an owner, 0 for this thread. Valid until the next call. */
+const char *c_owner(hf_client *client, hf_owner owner);
+
+/* Start a wait for ever and return when its owner sleeps: it has listened and then tried once
+ * more in vain, so that from then on only a message or the TTL wakes it. The first returns the
+ * command's id. */
+int java_wait_start(const char *client, const char *handle, int thread);
+hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner);
+
+/* Asserts that nothing is left on the server, apart from what Redisson deletes by itself in a
+ * moment. */
+void assert_server_empty(void);
+
+/* Asserts a result code and prints the library's own words when it is another. */
+#define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)
+void assert_hf_at(int expected, int actual, const char *file, int line);
+
+/* ---- The rows, by file ----------------------------------------------------------------------- */
+
+/* rows_plain.c */
+void plain_java_waits_for_c(void **state);
+void plain_c_waits_for_java(void **state);
+void plain_mixed_waiters_take_turns(void **state);
+void plain_reentry_by_c_seen_by_java(void **state);
+void plain_reentry_by_java_seen_by_c(void **state);
+void plain_timed_waits_give_up(void **state);
+void plain_force_by_java_tells_c(void **state);
+void plain_force_by_c_fails_java(void **state);
+void plain_not_owner_on_either_side(void **state);
+void plain_inspect_names_java_holder(void **state);
+void plain_every_sort_of_name(void **state);
+void plain_name_prefix_meets_full_name(void **state);
+void plain_refuses_java_read_write_lock(void **state);
+
+/* rows_time.c */
+void plain_lease_of_c_ends_for_java(void **state);
+void plain_lease_of_java_ends_for_c(void **state);
+void plain_watchdog_of_c_seen_by_java(void **state);
+void plain_watchdog_of_java_seen_by_c(void **state);
+void plain_killed_c_holder(void **state);
+void plain_killed_java_holder(void **state);
+void plain_closed_c_client(void **state);
+void plain_shut_down_java_client(void **state);
+
+/* rows_state.c */
+void plain_leaves_the_same_state(void **state);
+
+/* rows_stress.c */
+void plain_mixed_stress(void **state);
+void plain_mixed_stress_wakes_by_message(void **state);
+
+#endif

@@ -1,0 +1,34 @@
+package holdfast.interop;
+
+import org.redisson.Redisson;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
+import org.redisson.config.TransportMode;
+
+/** Makes Redisson clients from a url and the options of a {@code client} command. */
+final class Clients {
+    private Clients() {
+    }
+
+    /** {@code unix:///path} is put into Redisson's spelling; other urls are Redisson's already. */
+    static RedissonClient open(String url, Request request) {
+        Config config = new Config();
+        String address = url;
+        if (url.startsWith("unix://")) {
+            address = "redis+uds://" + url.substring("unix://".length());
+            config.setTransportMode(TransportMode.EPOLL);
+        }
+        /* The defaults, 16 and 32 threads, are for a server; several clients share this JVM. */
+        config.setThreads((int) request.number("threads", 2));
+        config.setNettyThreads((int) request.number("netty", 2));
+        config.setLockWatchdogTimeout(request.number("watchdog", config.getLockWatchdogTimeout()));
+        config.setFairLockWaitTimeout(request.number("fairwait", config.getFairLockWaitTimeout()));
+
+        SingleServerConfig server = config.useSingleServer().setAddress(address);
+        server.setConnectionMinimumIdleSize(1);
+        server.setConnectionPoolSize((int) request.number("pool", 16));
+        server.setTimeout((int) request.number("timeout", server.getTimeout()));
+        return Redisson.create(config);
+    }
+}

@@ -1,0 +1,44 @@
+package holdfast.interop;
+
+import java.util.Map;
+import java.util.function.BiFunction;
+import org.redisson.api.RedissonClient;
+
+/** Every kind that can be opened: its name in commands, how Redisson makes it, and its verbs. */
+final class Kinds {
+    /** Opens an object of one kind by its name. */
+    private interface Opener extends BiFunction<RedissonClient, String, Verb.Bound<?>> {
+    }
+
+    private static final Map<String, Opener> TABLE = Map.ofEntries(
+            Map.entry("plain", (c, name) -> new Verb.Bound<>(c.getLock(name), Locks.VERBS)),
+            Map.entry("spin", (c, name) -> new Verb.Bound<>(c.getSpinLock(name), Locks.VERBS)),
+            Map.entry("nonreentrant",
+                    (c, name) -> new Verb.Bound<>(c.getNonReentrantLock(name), Locks.VERBS)),
+            Map.entry("fenced",
+                    (c, name) -> new Verb.Bound<>(c.getFencedLock(name), Locks.FENCED_VERBS)),
+            Map.entry("fair", (c, name) -> new Verb.Bound<>(c.getFairLock(name), Locks.VERBS)),
+            Map.entry("nonreentrantfair",
+                    (c, name) -> new Verb.Bound<>(c.getNonReentrantFairLock(name), Locks.VERBS)),
+            Map.entry("read", (c, name) ->
+                    new Verb.Bound<>(c.getReadWriteLock(name).readLock(), Locks.VERBS)),
+            Map.entry("write", (c, name) ->
+                    new Verb.Bound<>(c.getReadWriteLock(name).writeLock(), Locks.VERBS)),
+            Map.entry("semaphore",
+                    (c, name) -> new Verb.Bound<>(c.getSemaphore(name), Semaphores.COUNTING)),
+            Map.entry("permits", (c, name) ->
+                    new Verb.Bound<>(c.getPermitExpirableSemaphore(name), Semaphores.EXPIRING)),
+            Map.entry("latch",
+                    (c, name) -> new Verb.Bound<>(c.getCountDownLatch(name), Semaphores.LATCH)));
+
+    private Kinds() {
+    }
+
+    static Verb.Bound<?> open(RedissonClient client, String kind, String name) {
+        Opener opener = TABLE.get(kind);
+        if (opener == null) {
+            throw new IllegalArgumentException("no kind " + kind);
+        }
+        return opener.apply(client, name);
+    }
+}

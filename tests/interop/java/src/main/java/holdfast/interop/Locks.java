@@ -1,0 +1,68 @@
+package holdfast.interop;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RLock;
+
+/** The verbs of everything that is an RLock. Times are milliseconds. */
+final class Locks {
+    private static final TimeUnit MS = TimeUnit.MILLISECONDS;
+    static final Map<String, Verb<? super RLock>> VERBS = new HashMap<>();
+    static final Map<String, Verb<? super RFencedLock>> FENCED_VERBS = new HashMap<>();
+
+    static {
+        VERBS.put("lock", Locks::lock);
+        VERBS.put("try", Locks::tryLock);
+        VERBS.put("unlock", (lock, request) -> {
+            lock.unlock();
+            return "";
+        });
+        VERBS.put("force", (lock, request) -> lock.forceUnlock());
+        VERBS.put("isLocked", (lock, request) -> lock.isLocked());
+        VERBS.put("heldBy", (lock, request) ->
+                lock.isHeldByThread(request.number("id", Thread.currentThread().getId())));
+        VERBS.put("count", (lock, request) -> lock.getHoldCount());
+        VERBS.put("ttl", (lock, request) -> lock.remainTimeToLive());
+
+        FENCED_VERBS.putAll(VERBS);
+        FENCED_VERBS.put("token", (lock, request) -> lock.getToken());
+        FENCED_VERBS.put("lockToken", (lock, request) -> request.has("lease")
+                ? lock.lockAndGetToken(request.number("lease"), MS)
+                : lock.lockAndGetToken());
+        FENCED_VERBS.put("tryToken", Locks::tryToken);
+    }
+
+    private Locks() {
+    }
+
+    private static Object lock(RLock lock, Request request) throws InterruptedException {
+        if (request.has("lease")) {
+            lock.lockInterruptibly(request.number("lease"), MS);
+        } else {
+            lock.lockInterruptibly();
+        }
+        return "";
+    }
+
+    private static Object tryLock(RLock lock, Request request) throws InterruptedException {
+        if (request.has("lease")) {
+            return lock.tryLock(request.number("wait", 0), request.number("lease"), MS);
+        }
+        if (request.has("wait")) {
+            return lock.tryLock(request.number("wait"), MS);
+        }
+        return lock.tryLock();
+    }
+
+    private static Object tryToken(RFencedLock lock, Request request) {
+        if (request.has("lease")) {
+            return lock.tryLockAndGetToken(request.number("wait", 0), request.number("lease"), MS);
+        }
+        if (request.has("wait")) {
+            return lock.tryLockAndGetToken(request.number("wait"), MS);
+        }
+        return lock.tryLockAndGetToken();
+    }
+}

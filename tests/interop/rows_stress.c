@@ -1,0 +1,292 @@
+/*
+ * Mixed stress: four Redisson clients and four C processes on the same locks for a bounded time.
+ *
+ * Three Java clients live in the suite's JVM, the fourth in a JVM of its own that can be killed.
+ * What a lock guards is a counter that each worker reads, and writes one higher some milliseconds
+ * later; the scripts stress_enter.lua and stress_leave.lua also note who is inside. In the end: no
+ * violation, the counters equal the sections that were done, everybody came to an end by itself,
+ * and no lock, key or subscription is left.
+ *
+ * One row kills a player now and then, and replaces it. A killed process keeps its lock until the
+ * lease ends; its name is put into stress:killed only after its end, long before that, so that
+ * being found inside is forgiven to it and to nobody else. The other row kills nobody and has
+ * leases that outlive it: there only messages move things on, and a wake-up that got lost would
+ * show as a wait until the TTL or the waiter's own poll.
+ *
+ * HF_SEED repeats the random choices of a run (not its timing); HF_SOAK makes it last minutes.
+ */
+#include "interop.h"
+#include "stress_worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SHORT_LEASE_MS 3000  /* runs out soon after a kill */
+#define LONG_LEASE_MS 300000 /* outlives the row */
+#define PLAYERS 8
+#define RESIDENT 3 /* players 0 .. 2: clients in the suite's own JVM, never killed */
+#define OWN_JVM 3  /* player 3: a JVM of its own; the others are C processes */
+
+struct player {
+    char process[24]; /* its name in the books, and as a client; a replacement gets a new one */
+    struct java *jvm; /* Java players */
+    int command;      /* the stress command's id */
+    pid_t pid;        /* C players */
+};
+
+struct game {
+    struct stress stress; /* what all have in common */
+    struct player players[PLAYERS];
+    unsigned random;
+    int kills[2]; /* of C processes, of JVMs */
+};
+
+static const char *const lock_names[STRESS_NAMES] = {"stress-a", "stress-b", "stress-c"};
+
+static void load_script(const char *path, char ret_sha1[41]) {
+    char text[4096];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t len = fread(text, 1, sizeof text, file);
+    fclose(file);
+    char *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
+    snprintf(ret_sha1, 41, "%s", sha1);
+    free(sha1);
+}
+
+/* ---- Players --------------------------------------------------------------------------------- */
+
+static void start_java(const struct stress *stress, struct player *player, const char *url) {
+    const char *name = player->process;
+    const char *answer = java_call(player->jvm, "client %s %s watchdog=%lld", name, url,
+                                   (long long)stress->watchdog_ms);
+    assert_memory_equal(answer, "ok ", 3);
+    player->command = java_send(
+        player->jvm,
+        "stress %s thread=%s names=%s,%s,%s process=%s workers=%d seed=%u ms=%lld lease=%lld "
+        "enter=%s leave=%s",
+        name, name, lock_names[0], lock_names[1], lock_names[2], name, STRESS_WORKERS, stress->seed,
+        (long long)(stress->end_ms - now_ms()), (long long)stress->lease_ms, stress->enter,
+        stress->leave);
+}
+
+static void start_player(struct game *game, int number) {
+    static unsigned started = 0; /* over all rows: what one left behind must not meet the next */
+    struct player *player = &game->players[number];
+    struct stress stress = game->stress;
+    bool java = number <= OWN_JVM;
+    snprintf(player->process, sizeof player->process, "%s%u", java ? "java" : "c", ++started);
+    stress.process = player->process;
+    stress.seed += started;
+    if (!java) {
+        player->pid = run_child(stress_worker, &stress);
+        return;
+    }
+    /* One of them through the Unix socket, as C goes, the others by TCP. */
+    player->jvm = number < RESIDENT ? suite.java : java_start(suite.java_dir);
+    start_java(&stress, player,
+               number == 0 ? server_url(suite.server) : server_tcp_url(suite.server));
+}
+
+static void kill_player(struct game *game, int number) {
+    struct player *player = &game->players[number];
+    if (number == OWN_JVM) {
+        java_kill(player->jvm);
+        java_free(player->jvm);
+        player->jvm = NULL;
+    } else {
+        kill_child(player->pid);
+    }
+    cmd_ok(suite.server, "SADD stress:killed %s", player->process);
+    game->kills[number == OWN_JVM]++;
+}
+
+/* Kills and replaces players until the time is up: C processes and the JVM in turn. */
+static void play(struct game *game) {
+    for (int round = 0;; round++) {
+        int64_t pause_ms = 500 + rand_r(&game->random) % 1000;
+        if (now_ms() + pause_ms >= game->stress.end_ms)
+            return;
+        sleep_ms(pause_ms);
+        int number = round % 2 == 1 ? OWN_JVM
+                                    : OWN_JVM + 1 + rand_r(&game->random) % (PLAYERS - OWN_JVM - 1);
+        kill_player(game, number);
+        start_player(game, number);
+    }
+}
+
+/* Everybody ends by itself: the longest wait is for the lease of somebody killed. */
+static bool ended_well(struct player *player, int number) {
+    if (number > OWN_JVM)
+        return expect_exit(player->pid, 0, JAVA_LIMIT_MS);
+    const char *answer = java_answer(player->jvm, player->command);
+    if (strncmp(answer, "ok sections=", 12) != 0) {
+        print_error("%s: %s\n", player->process, answer);
+        return false;
+    }
+    return true;
+}
+
+static void end_java(struct game *game) {
+    java_free(game->players[OWN_JVM].jvm);
+    for (int i = 0; i < RESIDENT; i++)
+        assert_string_equal(java_call(suite.java, "shutdown %s", game->players[i].process), "ok");
+}
+
+/* ---- What is left ---------------------------------------------------------------------------- */
+
+static long long sum_of_sections(void) {
+    long long sum = 0;
+    redisReply *done = cmd(suite.server, "HVALS stress:done");
+    for (size_t i = 0; i < done->elements; i++)
+        sum += atoll(done->element[i]->str);
+    freeReplyObject(done);
+    return sum;
+}
+
+static long long sum_of_counters(void) {
+    long long sum = 0;
+    for (int i = 0; i < STRESS_NAMES; i++) {
+        char *counter = cmd_str(suite.server, "GET stress:counter:%s", lock_names[i]);
+        sum += counter == NULL ? 0 : atoll(counter);
+        free(counter);
+    }
+    return sum;
+}
+
+static bool has_worked(const char *process) {
+    long long sections = 0;
+    for (int i = 0; i < STRESS_WORKERS; i++) {
+        char *done = cmd_str(suite.server, "HGET stress:done %s/%d", process, i);
+        sections += done == NULL ? 0 : atoll(done);
+        free(done);
+    }
+    return sections > 0;
+}
+
+static void assert_no_violation(void) {
+    redisReply *found = cmd(suite.server, "LRANGE stress:violations 0 -1");
+    for (size_t i = 0; i < found->elements; i++)
+        print_error("%s\n", found->element[i]->str);
+    size_t count = found->elements;
+    freeReplyObject(found);
+    assert_int_equal(count, 0);
+}
+
+static long long longest_wait_ms(void) {
+    long long longest = 0;
+    redisReply *waits = cmd(suite.server, "HVALS stress:longest");
+    for (size_t i = 0; i < waits->elements; i++)
+        longest = atoll(waits->element[i]->str) > longest ? atoll(waits->element[i]->str) : longest;
+    freeReplyObject(waits);
+    return longest;
+}
+
+static bool nobody_listens(void *arg) {
+    (void)arg;
+    redisReply *channels = cmd(suite.server, "PUBSUB CHANNELS *");
+    bool none = channels->elements == 0;
+    freeReplyObject(channels);
+    return none;
+}
+
+/* The locks of those killed have run out by now, and nothing else may be there but the books;
+ * and, for its own short life, what a JVM that was killed between its unlock and its clean-up
+ * has left. */
+static bool only_books_left(void *arg) {
+    (void)arg;
+    redisReply *keys = cmd(suite.server, "KEYS *");
+    bool only = true;
+    for (size_t i = 0; i < keys->elements; i++) {
+        const char *key = keys->element[i]->str;
+        bool latch =
+            strncmp(key, "redisson_unlock_latch:", 22) == 0 && pttl(suite.server, key) != -1;
+        only = only && (strncmp(key, "stress:", 7) == 0 || latch);
+    }
+    freeReplyObject(keys);
+    return only;
+}
+
+/* Tells who holds what nobody is there to release. */
+static void fail_with_locks(void) {
+    for (int i = 0; i < STRESS_NAMES; i++) {
+        redisReply *holder = cmd(suite.server, "HKEYS %s", lock_names[i]);
+        if (holder->elements > 0)
+            print_error("%s is left held by %s for %lld ms\n", lock_names[i],
+                        holder->element[0]->str, pttl(suite.server, lock_names[i]));
+        freeReplyObject(holder);
+    }
+    fail_msg("something is left on the server");
+}
+
+/* ---- The row --------------------------------------------------------------------------------- */
+
+static unsigned choose_seed(void) {
+    const char *given = getenv("HF_SEED");
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return given != NULL ? (unsigned)strtoul(given, NULL, 10)
+                         : (unsigned)(now.tv_nsec ^ now.tv_sec);
+}
+
+static void begin(struct game *game, int64_t lasts_ms, int64_t lease_ms) {
+    game->random = choose_seed();
+    game->stress = (struct stress){
+        .url = server_url(suite.server),
+        .socket = server_socket(suite.server),
+        .names = {lock_names[0], lock_names[1], lock_names[2]},
+        .seed = game->random,
+        .end_ms = now_ms() + lasts_ms,
+        .watchdog_ms = lease_ms,
+        .lease_ms = lease_ms,
+    };
+    load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
+    load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
+    print_message("stress: seed %u, %lld s\n", game->random, (long long)lasts_ms / 1000);
+    for (int i = 0; i < PLAYERS; i++)
+        start_player(game, i);
+}
+
+/* Waits for everybody's end and checks what must be true of every game. */
+static void end(struct game *game) {
+    int bad = 0;
+    for (int i = 0; i < PLAYERS; i++)
+        bad += ended_well(&game->players[i], i) ? 0 : 1;
+    end_java(game);
+    print_message("stress: %lld sections, longest wait %lld ms; killed %d C processes, %d JVMs\n",
+                  sum_of_sections(), longest_wait_ms(), game->kills[0], game->kills[1]);
+
+    assert_no_violation();
+    assert_int_equal(bad, 0);
+    assert_int_equal(sum_of_counters(), sum_of_sections());
+    for (int i = 0; i < RESIDENT; i++)
+        assert_true(has_worked(game->players[i].process));
+    if (!wait_until(only_books_left, NULL, BY_MESSAGE_MS + SHORT_LEASE_MS))
+        fail_with_locks();
+    assert_true(wait_until(nobody_listens, NULL, JAVA_LIMIT_MS));
+}
+
+static bool soaking(void) {
+    return getenv("HF_SOAK") != NULL;
+}
+
+void plain_mixed_stress(void **state) {
+    (void)state;
+    struct game game = {0};
+    begin(&game, soaking() ? 300 * 1000 : 15 * 1000, SHORT_LEASE_MS);
+    play(&game);
+    end(&game);
+    assert_true(game.kills[0] > 0 && game.kills[1] > 0);
+}
+
+void plain_mixed_stress_wakes_by_message(void **state) {
+    (void)state;
+    struct game game = {0};
+    begin(&game, soaking() ? 120 * 1000 : 5 * 1000, LONG_LEASE_MS);
+    end(&game);
+    for (int i = 0; i < PLAYERS; i++)
+        assert_true(has_worked(game.players[i].process));
+    assert_true(longest_wait_ms() < BY_MESSAGE_MS);
+}

@@ -1,0 +1,227 @@
+/*
+ * The interop suite: holdfast and the released Redisson on one real server, in both directions.
+ *
+ * One JVM and one private server serve all rows. Every row has lock names, actors and C clients of
+ * its own, and the server is empty before and after it. The Java program is built on the first run;
+ * where Java or Maven is missing, or Maven cannot fetch Redisson, the suite is skipped (exit status
+ * 77) with the reason.
+ *
+ * Environment: HF_INTEROP_DIR is where the jars are kept (else the build's own directory); HF_SOAK
+ * makes the stress row long; HF_SEED repeats one; HF_INTEROP_ONLY=pattern runs only the rows that
+ * match it.
+ */
+#include "interop.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXIT_SKIPPED 77
+
+struct suite suite;
+
+/* ---- Java side ------------------------------------------------------------------------------- */
+
+void java_client(const char *name, const char *options) {
+    const char *answer =
+        java_call(suite.java, "client %s %s %s", name, server_tcp_url(suite.server), options);
+    if (strncmp(answer, "ok ", 3) != 0)
+        fail_msg("Redisson does not connect: %s", answer);
+}
+
+void java_open(const char *client, const char *kind, const char *lock_name, const char *handle) {
+    char *word = java_word(lock_name);
+    assert_string_equal(java_call(suite.java, "open %s %s %s %s", client, kind, word, handle),
+                        "ok");
+    free(word);
+}
+
+int java_thread(void) {
+    static int last = 0;
+    return ++last;
+}
+
+const char *java_owner(const char *client, int thread) {
+    static char owner[128];
+    const char *answer = java_call(suite.java, "ids %s thread=%d", client, thread);
+    char uuid[64];
+    long long number;
+    if (sscanf(answer, "ok %63s %lld", uuid, &number) != 2)
+        fail_msg("ids: %s", answer);
+    snprintf(owner, sizeof owner, "%s:%lld", uuid, number);
+    return owner;
+}
+
+/* ---- C side ---------------------------------------------------------------------------------- */
+
+hf_client *c_client(int64_t watchdog_ms) {
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    if (watchdog_ms != 0)
+        options.watchdog_ms = watchdog_ms;
+    assert_hf(HF_OK, hf_open(server_url(suite.server), &options, &client));
+    return client;
+}
+
+hf_lock *c_lock(hf_client *client, const char *name) {
+    hf_lock *lock;
+    assert_hf(HF_OK, hf_lock_new(client, name, &lock));
+    return lock;
+}
+
+const char *c_owner(hf_client *client, hf_owner owner) {
+    static char name[128];
+    snprintf(name, sizeof name, "%s:%llu", hf_client_id(client),
+             (unsigned long long)(owner != 0 ? owner : hf_owner_self()));
+    return name;
+}
+
+void assert_hf_at(int expected, int actual, const char *file, int line) {
+    if (expected == actual)
+        return;
+    print_error("expected %s, got %s (%s)\n", hf_error_name(expected), hf_error_name(actual),
+                actual == HF_OK ? "" : hf_last_error()->text);
+    _fail(file, line);
+}
+
+/* ---- Waits ----------------------------------------------------------------------------------- */
+
+struct sleeper {
+    struct monitor *monitor; /* started before the wait */
+    const char *owner;
+};
+
+static bool tried_after_listening(void *arg) {
+    struct sleeper *sleeper = arg;
+    char *text = monitor_text(sleeper->monitor);
+    const char *listened = strcasestr(text, "\"SUBSCRIBE\"");
+    bool tried = listened != NULL && strstr(listened, sleeper->owner) != NULL;
+    free(text);
+    return tried;
+}
+
+static void wait_until_asleep(struct monitor *monitor, const char *owner) {
+    struct sleeper sleeper = {monitor, owner};
+    bool asleep = wait_until(tried_after_listening, &sleeper, JAVA_LIMIT_MS);
+    monitor_stop(monitor);
+    if (!asleep)
+        fail_msg("%s does not wait", owner);
+}
+
+int java_wait_start(const char *client, const char *handle, int thread) {
+    const char *owner = java_owner(client, thread);
+    struct monitor *monitor = monitor_start(suite.server);
+    int command = java_send(suite.java, "lock %s thread=%d", handle, thread);
+    wait_until_asleep(monitor, owner);
+    return command;
+}
+
+hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_op *op;
+    struct monitor *monitor = monitor_start(suite.server);
+    options.owner = owner;
+    assert_hf(HF_OK, hf_lock_acquire_start(lock, &options, NULL, NULL, &op));
+    wait_until_asleep(monitor, c_owner(client, owner));
+    return op;
+}
+
+/* ---- Server side ----------------------------------------------------------------------------- */
+
+static bool server_is_empty(void *arg) {
+    (void)arg;
+    return cmd_int(suite.server, "DBSIZE") == 0;
+}
+
+void assert_server_empty(void) {
+    /* Redisson deletes its latch key after the answer, without waiting for it. */
+    if (wait_until(server_is_empty, NULL, BY_MESSAGE_MS))
+        return;
+    redisReply *keys = cmd(suite.server, "KEYS *");
+    for (size_t i = 0; i < keys->elements; i++)
+        print_error("left behind: %s\n", keys->element[i]->str);
+    freeReplyObject(keys);
+    fail();
+}
+
+/* ---- The suite ------------------------------------------------------------------------------- */
+
+static int clean_server(void **state) {
+    (void)state;
+    cmd_ok(suite.server, "FLUSHALL");
+    return 0;
+}
+
+static int start_suite(void **state) {
+    (void)state;
+    struct server_options options = {.tcp = true};
+    suite.server = server_start(&options);
+    suite.java = java_start(suite.java_dir);
+    java_client("j1", "");
+    java_client("j2", "");
+    return 0;
+}
+
+static int end_suite(void **state) {
+    (void)state;
+    java_free(suite.java);
+    server_free(suite.server);
+    return 0;
+}
+
+/* Runs build.sh; its output tells why when it cannot. Returns its exit status. */
+static int build_java(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(HF_INTEROP_BUILD, HF_INTEROP_BUILD, suite.java_dir, (char *)NULL);
+        _exit(1);
+    }
+    int status;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return 1;
+    return WEXITSTATUS(status);
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, clean_server)
+
+int main(void) {
+    const struct CMUnitTest rows[] = {
+        ROW(plain_java_waits_for_c),
+        ROW(plain_c_waits_for_java),
+        ROW(plain_mixed_waiters_take_turns),
+        ROW(plain_reentry_by_c_seen_by_java),
+        ROW(plain_reentry_by_java_seen_by_c),
+        ROW(plain_timed_waits_give_up),
+        ROW(plain_force_by_java_tells_c),
+        ROW(plain_force_by_c_fails_java),
+        ROW(plain_not_owner_on_either_side),
+        ROW(plain_inspect_names_java_holder),
+        ROW(plain_every_sort_of_name),
+        ROW(plain_name_prefix_meets_full_name),
+        ROW(plain_refuses_java_read_write_lock),
+        ROW(plain_lease_of_c_ends_for_java),
+        ROW(plain_lease_of_java_ends_for_c),
+        ROW(plain_watchdog_of_c_seen_by_java),
+        ROW(plain_watchdog_of_java_seen_by_c),
+        ROW(plain_killed_c_holder),
+        ROW(plain_killed_java_holder),
+        ROW(plain_closed_c_client),
+        ROW(plain_shut_down_java_client),
+        ROW(plain_leaves_the_same_state),
+        ROW(plain_mixed_stress_wakes_by_message),
+        ROW(plain_mixed_stress),
+    };
+
+    /* A JVM that is killed must not take the driver along when it is written to. */
+    signal(SIGPIPE, SIG_IGN);
+    suite.java_dir = getenv("HF_INTEROP_DIR") != NULL ? getenv("HF_INTEROP_DIR") : HF_INTEROP_DIR;
+    int built = build_java();
+    if (built != 0)
+        return built == EXIT_SKIPPED ? EXIT_SKIPPED : 1;
+    if (getenv("HF_INTEROP_ONLY") != NULL)
+        cmocka_set_test_filter(getenv("HF_INTEROP_ONLY"));
+    return cmocka_run_group_tests_name("interop", rows, start_suite, end_suite) == 0 ? 0 : 1;
+}
