@@ -206,8 +206,13 @@ typedef struct hf_lock hf_lock;
 typedef struct hf_op hf_op;
 typedef struct hf_cancel hf_cancel;
 
+/* The first four are one lock on the server: under one name they exclude and wake each other, and an owner's holds through
+ * handles of several of these kinds are one hold. */
 typedef enum hf_kind {
-    HF_PLAIN /* reentrant, exclusive, unfair: Redisson's RLock */
+    HF_PLAIN,        /* reentrant, exclusive, unfair: Redisson's RLock */
+    HF_NONREENTRANT, /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
+    HF_SPIN,         /* as plain, but waits by trying again after 1 to 128 ms: for holds that are very short */
+    HF_FENCED        /* as plain, and every acquire is given a token for hf_fence_check(): RFencedLock */
 } hf_kind;
 
 /* Makes a handle. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only).
@@ -260,8 +265,9 @@ typedef struct hf_result {
  * Errors:  HF_EBUSY one attempt, and another holds it; HF_ETIMEDOUT the wait ran out (nothing is held:
  *          what may still be on its way is undone in the background); HF_ELOST a nested acquire found
  *          the hold gone (it is over, count 0); HF_EUNREACH, HF_EPERM, HF_EWRONGTYPE, HF_EREFUSED,
- *          HF_EOOM, HF_EPROTO, HF_ECLOSED, HF_EFORKED, HF_EDEADLK, HF_ENOMEM. On every error the hold is
- *          what it was before, except after HF_ELOST. */
+ *          HF_EOOM, HF_EPROTO, HF_ECLOSED, HF_EFORKED, HF_EDEADLK (in a callback; or HF_NONREENTRANT, and
+ *          this owner holds it already), HF_ENOMEM. On every error the hold is what it was before, except
+ *          after HF_ELOST. */
 HF_API int hf_lock_acquire(hf_lock *lock);
 HF_API int hf_lock_try(hf_lock *lock);
 HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
@@ -276,7 +282,8 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_ENOTOWNER never held; HF_ELOST the hold had ended before (another may have held the lock:
  *          what it guarded may be damaged); HF_EUNKNOWN no answer came: the hold is over for us, the
- *          release is repeated in the background, at the latest the lease ends it. */
+ *          release is repeated in the background, at the latest the lease ends it. HF_ENOMEM nothing was
+ *          done. After any other error the hold is over for us, too: it is not renewed any more. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
@@ -299,7 +306,7 @@ HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
 /* Questions answered from memory, without I/O.
  * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it.
- * token: of a fenced hold. HF_ENOTOWNER without a hold, HF_ENOTSUP for kinds without tokens. */
+ * token: the latest of a fenced hold. HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token);
 
@@ -317,6 +324,26 @@ typedef struct hf_lock_info {
 } hf_lock_info;
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
+
+/* ---- Fencing ----------------------------------------------------------------------------------- */
+
+/* What the protected side remembers: the highest token it has seen. Start with HF_FENCE_INIT, or with the number that was
+ * stored beside the data. Zero is "none yet". */
+typedef struct hf_fence {
+    int64_t highest;
+} hf_fence;
+
+#define HF_FENCE_INIT                                                                              \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+/* Lets a writer pass if nobody with a larger token has come before, and remembers its token; equal is the same holder
+ * again. It decides nothing about what comes after it: check and write must be one step, under whatever guards the data
+ * (see docs/fencing.md, also for the same in Redis itself).
+ * Threads: any, also with one fence; atomic.   Blocks: no; needs no client.
+ * Errors:  HF_ELOST stale: a later holder has been here; HF_EINVAL no token, or no fence. */
+HF_API int hf_fence_check(hf_fence *fence, int64_t token);
 
 /* ---- Loss -------------------------------------------------------------------------------------- */
 

@@ -51,7 +51,7 @@ static void forget(void *arg) {
     hfi_client_unref(arg);
 }
 
-static void settled(void *arg) {
+static void idle(void *arg) {
     hf_client *client = arg;
     pthread_mutex_lock(&client->close_mtx);
     pthread_cond_broadcast(&client->close_cond);
@@ -218,7 +218,7 @@ static void wait_until_settled(hf_client *client) {
         until.tv_sec++;
     }
     pthread_mutex_lock(&client->close_mtx);
-    while (atomic_load(&client->core.settling) > 0 &&
+    while (client->core.watchdog != NULL && !hfi_core_is_idle(&client->core) &&
            pthread_cond_timedwait(&client->close_cond, &client->close_mtx, &until) == 0)
         continue;
     pthread_mutex_unlock(&client->close_mtx);
@@ -316,7 +316,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
                                                  .tell = hfi_tell,
                                                  .retain = retain,
                                                  .forget = forget,
-                                                 .settled = settled,
+                                                 .idle = idle,
                                                  .arg = client};
     init_locks(client);
     err = open_client(client, url, &options, &error);

@@ -6,6 +6,7 @@
  *   lock.c      the verbs of a lock
  *   loss.c      telling handles about trouble with holds
  *   dispatch.c  where callbacks run
+ *   fence.c     the check of fencing tokens, which needs no client
  */
 #ifndef HFI_API_CLIENT_H
 #define HFI_API_CLIENT_H

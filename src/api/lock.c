@@ -268,8 +268,8 @@ int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token) {
         return invalid("no lock, or no place for the token");
     if (!lock->kind->token)
         return hfi_remember(HF_ENOTSUP, NULL);
-    if (!look_at_hold(lock, owner, &deadline_ms, &token))
-        return hfi_remember(HF_ENOTOWNER, NULL);
+    if (!look_at_hold(lock, owner, &deadline_ms, &token) || token == 0)
+        return hfi_remember(HF_ENOTOWNER, NULL); /* or held, but never through a fenced handle */
     *ret_token = token;
     return HF_OK;
 }

@@ -9,18 +9,20 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static bool is_about(const hf_lock *lock, const struct hfi_kind *kind, const char *name, size_t name_len) {
-    return lock->kind == kind && lock->name_len == name_len && memcmp(lock->name, name, name_len) == 0;
+/* Whatever the kind: several kinds share one hold, and it has the kind of the handle that came first. */
+static bool is_about(const hf_lock *lock, const char *name, size_t name_len) {
+    return lock->name_len == name_len && memcmp(lock->name, name, name_len) == 0;
 }
 
 bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                  hf_event_kind event) {
     hf_client *client = arg;
+    (void)kind;
     bool wanted = false;
     pthread_mutex_lock(&client->handles_mtx);
     for (struct hfi_link *link = client->handles.next; link != &client->handles; link = link->next) {
         hf_lock *lock = HFI_CONTAINER(link, hf_lock, link);
-        if (!is_about(lock, kind, name, name_len))
+        if (!is_about(lock, name, name_len))
             continue;
         wanted = wanted || lock->on_lost != NULL;
         uint64_t one = 1;
@@ -32,11 +34,10 @@ bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_
     return wanted;
 }
 
-static hf_lock *next_to_tell_locked(hf_client *client, const struct hfi_kind *kind, const char *name,
-                                    size_t name_len, uint64_t round) {
+static hf_lock *next_to_tell_locked(hf_client *client, const char *name, size_t name_len, uint64_t round) {
     for (struct hfi_link *link = client->handles.next; link != &client->handles; link = link->next) {
         hf_lock *lock = HFI_CONTAINER(link, hf_lock, link);
-        if (lock->on_lost != NULL && lock->told_round != round && is_about(lock, kind, name, name_len))
+        if (lock->on_lost != NULL && lock->told_round != round && is_about(lock, name, name_len))
             return lock;
     }
     return NULL;
@@ -46,9 +47,10 @@ void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t n
               const hf_event *event) {
     hf_client *client = arg;
     hf_lock *lock;
+    (void)kind;
     pthread_mutex_lock(&client->handles_mtx);
     uint64_t round = ++client->telling_round;
-    while ((lock = next_to_tell_locked(client, kind, name, name_len, round)) != NULL) {
+    while ((lock = next_to_tell_locked(client, name, name_len, round)) != NULL) {
         hf_event_fn callback = lock->on_lost;
         void *user = lock->user;
         lock->told_round = round;
@@ -72,8 +74,10 @@ static void wait_until_told_locked(hf_lock *lock) {
 }
 
 static void list_locked(hf_lock *lock) {
-    if (!hfi_linked(&lock->link))
-        hfi_list_push_back(&lock->client->handles, &lock->link);
+    if (hfi_linked(&lock->link))
+        return;
+    lock->told_round = lock->client->telling_round; /* what is being told now is not for a newcomer */
+    hfi_list_push_back(&lock->client->handles, &lock->link);
 }
 
 int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user) {

@@ -68,11 +68,13 @@ static int64_t first_timer_ms(const struct hfi_exec *exec) {
     return first != NULL ? first->at_ms : HFI_NEVER;
 }
 
-static bool has_work_locked(const struct hfi_exec *exec) {
-    if (exec->nudged || !hfi_list_empty(&exec->ready))
-        return true;
+static bool timer_is_due(const struct hfi_exec *exec) {
     int64_t at_ms = first_timer_ms(exec);
     return at_ms != HFI_NEVER && at_ms <= hfi_now_ms();
+}
+
+static bool has_work_locked(const struct hfi_exec *exec) {
+    return exec->nudged || !hfi_list_empty(&exec->ready) || timer_is_due(exec);
 }
 
 bool hfi_exec_has_work(struct hfi_exec *exec) {
@@ -80,32 +82,6 @@ bool hfi_exec_has_work(struct hfi_exec *exec) {
     bool work = has_work_locked(exec);
     pthread_mutex_unlock(&exec->mtx);
     return work;
-}
-
-static bool fire_due_timers(struct hfi_exec *exec) {
-    bool any = false;
-    pthread_mutex_lock(&exec->mtx);
-    for (;;) {
-        struct hfi_timer *first = hfi_timers_first(&exec->timers);
-        if (first == NULL || first->at_ms > hfi_now_ms())
-            break;
-        hfi_timers_remove(&exec->timers, first);
-        pthread_mutex_unlock(&exec->mtx);
-        struct hfi_alarm *alarm = HFI_CONTAINER(first, struct hfi_alarm, timer);
-        alarm->fire(alarm);
-        any = true;
-        pthread_mutex_lock(&exec->mtx);
-    }
-    pthread_mutex_unlock(&exec->mtx);
-    return any;
-}
-
-static struct hfi_task *take_ready(struct hfi_exec *exec) {
-    pthread_mutex_lock(&exec->mtx);
-    exec->nudged = false;
-    struct hfi_link *link = hfi_list_pop_front(&exec->ready);
-    pthread_mutex_unlock(&exec->mtx);
-    return link != NULL ? HFI_CONTAINER(link, struct hfi_task, link) : NULL;
 }
 
 static void run_one(struct hfi_task *task) {
@@ -120,12 +96,26 @@ static void run_one(struct hfi_task *task) {
 }
 
 bool hfi_exec_run(struct hfi_exec *exec) {
-    bool any = fire_due_timers(exec);
-    struct hfi_task *task;
-    while ((task = take_ready(exec)) != NULL) {
-        run_one(task);
-        any = true;
+    bool any = false, timers = true;
+    pthread_mutex_lock(&exec->mtx);
+    for (;; any = true) {
+        if (timers && (timers = timer_is_due(exec))) {
+            struct hfi_timer *first = hfi_timers_first(&exec->timers);
+            hfi_timers_remove(&exec->timers, first);
+            pthread_mutex_unlock(&exec->mtx);
+            struct hfi_alarm *alarm = HFI_CONTAINER(first, struct hfi_alarm, timer);
+            alarm->fire(alarm);
+        } else {
+            exec->nudged = false;
+            struct hfi_link *link = hfi_list_pop_front(&exec->ready);
+            if (link == NULL)
+                break;
+            pthread_mutex_unlock(&exec->mtx);
+            run_one(HFI_CONTAINER(link, struct hfi_task, link));
+        }
+        pthread_mutex_lock(&exec->mtx);
     }
+    pthread_mutex_unlock(&exec->mtx);
     return any;
 }
 

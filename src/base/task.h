@@ -49,7 +49,7 @@ struct hfi_task {
     bool queued;         /* in exec->ready */
     unsigned events;     /* the mailbox */
     pthread_mutex_t mtx; /* guards exec, events and queued */
-    struct hfi_exec *exec;
+    struct hfi_exec *_Atomic exec; /* also read without it, to see if the task has moved away */
     struct hfi_link link;
     void (*run)(struct hfi_task *task, unsigned events);
     void (*destroy)(struct hfi_task *task); /* when the last reference goes */

@@ -26,6 +26,16 @@ void hfi_core_close_ops(struct hfi_core *core) {
     }
 }
 
+bool hfi_core_is_idle(struct hfi_core *core) {
+    bool idle = true;
+    for (int i = 0; i < HFI_SHARDS && idle; i++) {
+        pthread_mutex_lock(&core->shards[i].mtx);
+        idle = hfi_list_empty(&core->shards[i].ops);
+        pthread_mutex_unlock(&core->shards[i].mtx);
+    }
+    return idle;
+}
+
 void hfi_core_clear(struct hfi_core *core) {
     const struct hfi_mem *mem = core->mem;
     (void)mem;
@@ -41,6 +51,21 @@ void hfi_core_clear(struct hfi_core *core) {
         }
         pthread_mutex_destroy(&shard->mtx);
     }
+}
+
+size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text) {
+    char digits[20];
+    size_t id_len = sizeof core->id - 1, at = sizeof digits;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    memcpy(text, core->id, id_len);
+    text[id_len] = ':';
+    memcpy(text + id_len + 1, digits + at, sizeof digits - at);
+    size_t len = id_len + 1 + sizeof digits - at;
+    text[len] = '\0';
+    return len;
 }
 
 void hfi_count(atomic_ullong *counter) {

@@ -64,7 +64,7 @@ struct hfi_core_hooks {
     /* An operation, which may outlive the client, begins and ends to need its memory. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
-    void (*settled)(void *arg); /* nothing is left to settle */
+    void (*idle)(void *arg); /* closing: an operation was the last of its shard */
     void *arg;
 };
 
@@ -86,7 +86,6 @@ struct hfi_core {
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and what is not settled yet must end too */
-    atomic_int settling;    /* operations that are over for their callers but not at the server */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;
@@ -196,8 +195,11 @@ void hfi_watchdog_look_later_locked(struct hfi_hold *hold);
 
 int hfi_core_init(struct hfi_core *core);
 void hfi_core_clear(struct hfi_core *core); /* after everything has ended */
+bool hfi_core_is_idle(struct hfi_core *core); /* no operation is unfinished */
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
 void hfi_times_add(struct hfi_times *times, int64_t us);
 void hfi_count(atomic_ullong *counter);
+/* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. By hand, as every operation needs it. */
+size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text);
 
 #endif

@@ -8,8 +8,6 @@
 #include "core/core.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len) {
@@ -66,7 +64,7 @@ static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard, c
                                const char *name, size_t name_len, hf_owner number, bool make) {
     const struct hfi_mem *mem = core->mem;
     char owner[HFI_OWNER_MAX], small[256], *place = small;
-    size_t owner_len = (size_t)snprintf(owner, sizeof owner, "%s:%" PRIu64, core->id, number);
+    size_t owner_len = hfi_owner_text(core, number, owner);
     size_t place_len =
         core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
     if (place_len > sizeof small) {

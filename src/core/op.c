@@ -12,7 +12,6 @@
 #include "core/op.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,14 +25,26 @@ static void destroy(struct hfi_task *task) {
     struct hfi_core *core = op->core;
     hfi_hold_unref(op->hold);
     hfi_self_unref(op->self);
-    pthread_cond_destroy(&op->cond);
-    pthread_mutex_destroy(&op->mtx);
+    if (op->lane != HFI_LANE_CALLER) {
+        pthread_cond_destroy(&op->cond);
+        pthread_mutex_destroy(&op->mtx);
+    }
     hfi_free(core->mem, op);
     core->hooks.forget(core->hooks.arg);
 }
 
 static void run(struct hfi_task *task, unsigned events);
 static void run_callback(struct hfi_notice *notice);
+
+/* For hf_op_wait(). A synchronous caller watches `complete` on its own thread. */
+static void init_completion(struct hf_op *op) {
+    pthread_mutex_init(&op->mtx, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&op->cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
     size_t state_size = (core->engine->ops->call_size + 15) & ~(size_t)15;
@@ -70,12 +81,8 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
         op->self = args->self;
     }
     core->hooks.retain(core->hooks.arg);
-    pthread_mutex_init(&op->mtx, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&op->cond, &attr);
-    pthread_condattr_destroy(&attr);
+    if (args->lane != HFI_LANE_CALLER)
+        init_completion(op);
     hfi_cancel_attach(args->cancel, op);
     return op;
 }
@@ -89,6 +96,8 @@ static void run_callback(struct hfi_notice *notice) {
 }
 
 static void publish(struct hf_op *op, int err, const hf_error *error) {
+    if (op->complete)
+        return; /* its caller did not wait for this */
     op->result.size = sizeof op->result;
     op->result.code = err;
     op->result.owner = op->owner;
@@ -98,7 +107,11 @@ static void publish(struct hf_op *op, int err, const hf_error *error) {
     if (err != HF_OK && op->result.error.text[0] == '\0')
         snprintf(op->result.error.text, sizeof op->result.error.text, "%s", hf_strerror(err));
 
-    bool dispatch = op->callback != NULL && op->lane != HFI_LANE_CALLER;
+    if (op->lane == HFI_LANE_CALLER) {
+        op->complete = true; /* this is the only thread that looks */
+        return;
+    }
+    bool dispatch = op->callback != NULL;
     if (dispatch)
         hfi_task_ref(&op->task);
     pthread_mutex_lock(&op->mtx);
@@ -134,9 +147,10 @@ static void finish(struct hf_op *op) {
     leave_turn_locked(op);
     bool listed = hfi_linked(&op->shard_link);
     hfi_list_remove(&op->shard_link);
+    bool last = hfi_list_empty(&op->shard->ops);
     pthread_mutex_unlock(&op->shard->mtx);
-    if (op->state == HFI_OP_SETTLING && atomic_fetch_sub(&op->core->settling, 1) == 1)
-        op->core->hooks.settled(op->core->hooks.arg);
+    if (last && atomic_load(&op->core->closing))
+        op->core->hooks.idle(op->core->hooks.arg);
     op->state = HFI_OP_DONE;
     hfi_task_retire(&op->task); /* a late cancel finds nothing to do, also when the client is closed */
     if (listed)
@@ -155,8 +169,8 @@ static bool must_settle_leftover(struct hf_op *op, int err) {
 
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
     if (must_settle_leftover(op, err)) {
-        hfi_op_complete_unsettled(op, err, error, hfi_now_ms() + op->core->watchdog_ms +
-                                                      op->core->cmd_timeout_ms);
+        hfi_op_complete_unsettled(op, err, error,
+                                  hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms);
         return;
     }
     hfi_task_ref(&op->task);
@@ -166,6 +180,14 @@ void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
 }
 
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms) {
+    if (atomic_load(&op->core->abandoning)) {
+        op->core->engine->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
+        hfi_task_ref(&op->task);
+        finish(op);
+        publish(op, err, error);
+        hfi_task_unref(&op->task);
+        return;
+    }
     hfi_cancel_detach(op);
     hfi_alarm_clear(op->task.exec, &op->alarm);
     pthread_mutex_lock(&op->shard->mtx);
@@ -178,7 +200,6 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
         op->call.ghost_until_ms = op->hold->quiet_until_ms;
     pthread_mutex_unlock(&op->shard->mtx);
     op->state = HFI_OP_SETTLING;
-    atomic_fetch_add(&op->core->settling, 1);
     op->call.deadline_ms = until_ms;
     op->call.lane = HFI_LANE_KEEPER;
     hfi_task_ref(&op->task);
@@ -241,8 +262,7 @@ static void prepare_call(struct hf_op *op) {
     call->name = op->name;
     call->name_len = op->name_len;
     call->owner = op->owner_text;
-    call->owner_len = (size_t)snprintf(op->owner_text, sizeof op->owner_text, "%s:%" PRIu64,
-                                       op->core->id, op->owner);
+    call->owner_len = hfi_owner_text(op->core, op->owner, op->owner_text);
     call->start_ms = op->start_ms;
     call->deadline_ms = op->deadline_ms;
     call->done = hfi_op_done;
@@ -308,6 +328,8 @@ void hfi_op_begin(struct hf_op *op) {
 static void stop(struct hf_op *op, int err) {
     if (err == HF_ECANCELED && !op->cancellable)
         return;
+    if (op->state == HFI_OP_NEW)
+        op->cancelled_first = true;
     if (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED) {
         if (err == HF_ECANCELED)
             hfi_count(&op->core->counters.cancelled);
@@ -335,6 +357,25 @@ static void yield_turn(struct hf_op *op) {
     look_if_done(op);
 }
 
+/* A release that has waited too long in line is carried out by the keeper when its turn comes; until then the hold is
+ * not renewed, since its owner is done with it. */
+static void leave_to_keeper(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    pthread_mutex_lock(&op->shard->mtx);
+    if (op->hold->count == 1 && op->hold->watchdog) {
+        op->hold->watchdog = false;
+        hfi_watchdog_arm_locked(op->hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    hfi_fail(&error, HF_EUNKNOWN, "this owner's command before it has not been answered yet");
+    op->call.lane = HFI_LANE_KEEPER;
+    hfi_task_ref(&op->task);
+    publish(op, HF_EUNKNOWN, &error);
+    hfi_task_move(&op->task, op->core->keeper); /* from here on it is the keeper's */
+    hfi_task_unref(&op->task);
+}
+
 /* Waited too long in line. Behind a command that the server does not answer, that is the server's fault. */
 static void timed_out(struct hf_op *op) {
     hf_error error;
@@ -342,11 +383,15 @@ static void timed_out(struct hf_op *op) {
     if (op->state != HFI_OP_QUEUED && op->state != HFI_OP_GATED)
         return;
     pthread_mutex_lock(&op->shard->mtx);
-    bool settling = op->state == HFI_OP_QUEUED && op->hold->settling;
+    bool settling = op->state == HFI_OP_QUEUED && op->hold->settling && op->hold->silent;
     bool our_turn = op->state == HFI_OP_QUEUED && op->hold->active == op;
     pthread_mutex_unlock(&op->shard->mtx);
     if (our_turn) {
         op->verb->go(op); /* it was only to keep quiet for a while */
+        return;
+    }
+    if (op->verb == &hfi_verb_release) {
+        leave_to_keeper(op);
         return;
     }
     if (settling) {
@@ -359,6 +404,10 @@ static void timed_out(struct hf_op *op) {
 }
 
 /* A completed operation that has something to settle moves to the keeper: then this thread must let go of it. */
+static bool is_still_on(struct hfi_task *task, const struct hfi_exec *here) {
+    return atomic_load(&task->exec) == here;
+}
+
 static void run(struct hfi_task *task, unsigned events) {
     struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
     const struct hfi_exec *here = task->exec;
@@ -366,22 +415,26 @@ static void run(struct hfi_task *task, unsigned events) {
         op->cancelled_first |= op->cancellable && (events & HFI_OP_CANCEL) != 0;
         hfi_op_begin(op);
     }
-    if (task->exec == here && (events & HFI_OP_SETTLE) && op->state == HFI_OP_SETTLING)
+    if ((events & HFI_OP_SETTLE) && is_still_on(task, here) && op->state == HFI_OP_SETTLING)
         settle(op);
-    if (task->exec == here && (events & HFI_OP_YIELD) && op->state == HFI_OP_SETTLING)
+    if ((events & HFI_OP_YIELD) && is_still_on(task, here) && op->state == HFI_OP_SETTLING)
         yield_turn(op);
-    if (task->exec == here && (events & (HFI_OP_TURN | HFI_OP_GATE)) &&
+    /* Told to end in the same moment as its turn comes: what it would send now would have to be undone. */
+    if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here) &&
+        (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED))
+        stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);
+    if ((events & (HFI_OP_TURN | HFI_OP_GATE)) && is_still_on(task, here) &&
         (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)) {
         hfi_alarm_clear(op->task.exec, &op->alarm);
         op->verb->go(op);
     }
-    if (task->exec == here && (events & HFI_ENGINE_EVENTS) &&
+    if ((events & HFI_ENGINE_EVENTS) && is_still_on(task, here) &&
         (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING)) {
         op->core->engine->ops->step(&op->call, events & HFI_ENGINE_EVENTS);
         look_if_done(op);
     }
-    if (task->exec == here && (events & (HFI_OP_CLOSE | HFI_OP_CANCEL)))
+    if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here))
         stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);
-    if (task->exec == here && (events & HFI_OP_TIMEOUT))
+    if ((events & HFI_OP_TIMEOUT) && is_still_on(task, here))
         timed_out(op);
 }

@@ -29,25 +29,48 @@ static void fail_lost(struct hf_op *op) {
     hfi_op_complete(op, HF_ELOST, &error);
 }
 
+/* The kind does not nest, and whatever the wait, this owner would wait for itself. */
+static void fail_again(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    hfi_fail(&error, HF_EDEADLK, "this owner holds the lock already, and it is not reentrant");
+    hfi_op_complete(op, HF_EDEADLK, &error);
+}
+
 /* Of those who wait for one lock in this process, one waits at the server. One attempt, or a nested acquire, waits for
  * nobody. */
 static bool must_line_up_locked(struct hf_op *op) {
+    if (op->hold->leftover) /* those in line may be waiting for what is left of this very owner */
+        return false;
     if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive || op->gate != NULL)
         return false;
     return !hfi_gate_enter_locked(op->shard, op);
 }
 
+/* The wait ended before this owner's former command could be settled. */
+static void fail_unsettled(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    pthread_mutex_lock(&op->shard->mtx);
+    bool silent = op->hold->silent;
+    pthread_mutex_unlock(&op->shard->mtx);
+    int64_t until_ms = hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms;
+    if (silent) {
+        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
+        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, until_ms);
+    } else {
+        hfi_count(&op->core->counters.timed_out);
+        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, until_ms);
+    }
+}
+
 /* A copy of this owner's former command may still act: nothing is sent before that is over. */
 static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
-    hf_error error;
     int64_t now_ms = hfi_now_ms();
     if (now_ms >= until_ms)
         return false;
     if (now_ms >= op->deadline_ms) {
-        hfi_error_clear(&error);
-        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
-        hfi_op_complete_unsettled(op, HF_EUNREACH, &error,
-                                  now_ms + op->core->watchdog_ms + op->core->cmd_timeout_ms);
+        fail_unsettled(op);
         return true;
     }
     op->state = HFI_OP_QUEUED;
@@ -74,6 +97,7 @@ static void acquire_go(struct hf_op *op) {
         return;
     pthread_mutex_lock(&op->shard->mtx);
     bool lost = take_loss_locked(hold, &news);
+    bool again = !lost && hold->count > 0 && !op->call.kind->reentrant;
     bool line_up = !lost && must_line_up_locked(op);
     int64_t count = hold->count;
     pthread_mutex_unlock(&op->shard->mtx);
@@ -81,6 +105,10 @@ static void acquire_go(struct hf_op *op) {
         hfi_hold_report(hold, HFI_LOST);
     if (lost) {
         fail_lost(op);
+        return;
+    }
+    if (again) {
+        fail_again(op);
         return;
     }
     if (line_up) {
@@ -102,6 +130,7 @@ static void begin_possession_locked(struct hf_op *op) {
     hold->deadline_ms = 0;
     hold->watchdog = hold->warned = hold->orphaned = hold->lost = false;
     hold->reason = NULL;
+    hold->token = 0;
     hfi_self_unref(hold->self);
     hold->self = op->self;
     op->self = NULL;
@@ -117,7 +146,8 @@ static void acquired(struct hf_op *op) {
         begin_possession_locked(op);
     hold->leftover = false;
     hold->count = call->value;
-    hold->token = call->token;
+    if (call->token != 0) /* a nested acquire of a kind without tokens leaves the last one valid */
+        hold->token = call->token;
     if (call->valid_until_ms > hold->deadline_ms)
         hold->deadline_ms = call->valid_until_ms;
     if (call->lease_ms > hold->lease_ms)
@@ -131,7 +161,7 @@ static void acquired(struct hf_op *op) {
     hfi_watchdog_arm_locked(hold);
     watch = hold->self;
     op->result.count = hold->count;
-    op->result.token = hold->token;
+    op->result.token = call->token;
     int64_t deadline_ms = hold->deadline_ms;
     pthread_mutex_unlock(&op->shard->mtx);
 
@@ -164,9 +194,41 @@ static void found_lost(struct hf_op *op, const char *reason) {
     hfi_op_complete(op, HF_ELOST, &op->call.error);
 }
 
+/* The hold's deadline passed, and its end was told, while a command on it was under way: then its answer comes too
+ * late, and what the server still has of it is undone. True: the op is complete. */
+static bool ended_meanwhile(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool ended = call->count > 0 && op->hold->count == 0;
+    if (ended)
+        op->hold->lost = false;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (!ended)
+        return false;
+    hfi_fail(&call->error, HF_ELOST, "the lease ran out before the server answered");
+    call->count = 1;
+    call->settle_release = true;
+    hfi_op_complete_unsettled(op, HF_ELOST, &call->error,
+                              hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+    return true;
+}
+
+/* The lease was over before its grant arrived: a first acquire has nothing to show for it. */
+static bool came_too_late(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    if (call->count > 0 || call->valid_until_ms > hfi_now_ms())
+        return false;
+    hfi_count(&op->core->counters.timed_out);
+    hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");
+    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error, hfi_now_ms() + op->core->cmd_timeout_ms);
+    return true;
+}
+
 static void acquire_after(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     if (call->err == HF_OK) {
+        if (ended_meanwhile(op) || came_too_late(op))
+            return;
         acquired(op);
         return;
     }
@@ -177,10 +239,11 @@ static void acquire_after(struct hf_op *op) {
     int err = call->err;
     count_failure(op, err);
     pthread_mutex_lock(&op->shard->mtx);
-    bool leftover = op->hold->leftover && err != HF_EBUSY; /* busy: another's, so nothing of ours is there */
-    op->hold->leftover = false;
+    if (err == HF_EBUSY) /* another's, so nothing of ours is there */
+        op->hold->leftover = false;
+    bool leftover = op->hold->leftover;
     pthread_mutex_unlock(&op->shard->mtx);
-    if ((call->unsettled || leftover) && !atomic_load(&op->core->abandoning))
+    if (call->unsettled || leftover)
         hfi_op_complete_unsettled(op, err, &call->error,
                                   hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
     else
@@ -212,16 +275,20 @@ static void release_go(struct hf_op *op) {
         hfi_op_complete(op, HF_ENOTOWNER, NULL);
     else {
         op->call.count = count;
+        if (op->complete) /* left to the keeper: it has its own time */
+            op->call.deadline_ms = hfi_now_ms() + op->core->cmd_timeout_ms;
         hfi_op_call(op, op->core->engine->ops->release);
     }
 }
 
 static void set_count_after_release(struct hf_op *op, int64_t count) {
     pthread_mutex_lock(&op->shard->mtx);
-    if (count == 0)
+    if (count == 0) {
         hfi_hold_end_locked(op->hold);
-    else
+        op->hold->lost = false; /* it was there to be released */
+    } else {
         op->hold->count = count;
+    }
     pthread_mutex_unlock(&op->shard->mtx);
     op->result.count = count;
 }
@@ -240,19 +307,20 @@ static void release_after(struct hf_op *op) {
         return;
     }
     if (call->err == HF_OK) {
+        if (call->value > 0 && ended_meanwhile(op))
+            return;
         set_count_after_release(op, call->value);
         hfi_count(&op->core->counters.released);
         hfi_op_complete(op, HF_OK, NULL);
         return;
     }
     /* The caller is done with it, whether the server knows or not: never renewed again, released in the background. */
+    if (ended_meanwhile(op))
+        return;
     set_count_after_release(op, call->count - 1);
-    if (atomic_load(&op->core->abandoning))
-        hfi_op_complete(op, call->err, &call->error);
-    else {
-        call->settle_release = true;
-        hfi_op_complete_unsettled(op, call->err, &call->error, deadline_ms);
-    }
+    call->settle_release = true;
+    int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err; /* out of memory means: nothing has begun */
+    hfi_op_complete_unsettled(op, err, &call->error, deadline_ms);
 }
 
 const struct hfi_verb hfi_verb_release = {
@@ -287,6 +355,8 @@ static void extend_after(struct hf_op *op) {
         return;
     }
     if (call->err == HF_OK) {
+        if (ended_meanwhile(op))
+            return;
         pthread_mutex_lock(&op->shard->mtx);
         struct hfi_hold *hold = op->hold;
         if (hold->count > 0 && call->valid_until_ms > hold->deadline_ms) {
@@ -313,6 +383,13 @@ static void force_go(struct hf_op *op) {
     hfi_op_call(op, op->core->engine->ops->force);
 }
 
+/* One that began after the break was asked for may have come after it; one with a command under way will hear of it
+ * by that. */
+static bool was_broken_locked(const struct hf_op *op, const struct hfi_hold *hold) {
+    return hold->active == NULL && hold->since_us < op->start_us &&
+           hold->name_len == op->name_len && memcmp(hold->name, op->name, op->name_len) == 0;
+}
+
 /* Our own holds on the name need not wait for their next renewal to hear of it. */
 static void lose_own_holds(struct hf_op *op) {
     struct hfi_hold *hold, *next, *broken[16];
@@ -321,8 +398,7 @@ static void lose_own_holds(struct hf_op *op) {
     HASH_ITER(hh, op->shard->holds, hold, next) {
         if (len == sizeof broken / sizeof broken[0])
             break;
-        if (hold->name_len == op->name_len && memcmp(hold->name, op->name, op->name_len) == 0 &&
-            hfi_hold_lose_locked(hold, "the lock was broken")) {
+        if (was_broken_locked(op, hold) && hfi_hold_lose_locked(hold, "the lock was broken")) {
             hfi_hold_ref(hold);
             broken[len++] = hold;
         }

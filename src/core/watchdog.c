@@ -128,6 +128,9 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
             hold->warned = false;
             hold->renew_at_ms = now_ms + period_ms(core);
             hfi_count(&core->counters.renewals);
+        } else if (err == HF_OK && hold->active != NULL) {
+            /* Perhaps the command under way has just released it: that one finds out, or the next renewal. */
+            hold->renew_at_ms = now_ms + period_ms(core) / 8;
         } else if (err == HF_OK) {
             lost = hfi_hold_lose_locked(hold, answer == 0 ? "the lock is gone from the server"
                                                           : "something else is stored under its name");
@@ -136,9 +139,9 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
             hold->renew_at_ms = now_ms + (pause_ms > 10 ? pause_ms : 10);
             hfi_count(&core->counters.renew_failures);
         }
-        if (hold->count > 0 && hold->watchdog)
-            hfi_watchdog_arm_locked(hold);
     }
+    if (hold->count > 0 && hold->watchdog)
+        hfi_watchdog_arm_locked(hold); /* also a possession that began meanwhile */
     hfi_hold_tidy_locked(hold);
     pthread_mutex_unlock(&hold->shard->mtx);
     if (lost)

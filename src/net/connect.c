@@ -334,6 +334,8 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
             hfi_conn_suspect(conn, conn->ping_sent_ms);
             next_ms = now_ms + target->cmd_timeout_ms;
         }
+    } else if (now_ms >= next_ms && conn->seat == HFI_SEAT_DISPATCH) {
+        next_ms = now_ms + target->ping_ms; /* nobody may be there to read the answer; commands find out */
     } else if (now_ms >= next_ms) {
         static const char ping[] = "*1\r\n$4\r\nPING\r\n";
         struct hfi_req *req = NULL;

@@ -1,14 +1,15 @@
 /*
  * Lookups: a blocking resolver on a detached thread, and an owner that never waits for it.
  *
- * Called by connections (any driver of theirs). A lookup has two references, the owner's and the thread's; its
- * mutex guards everything below `mutex`, and whoever gives back the last reference frees it. Nothing of the
- * client is reachable from the thread except notify's argument, and that only under the mutex while the
- * owner has not dropped the lookup.
+ * Called by connections (any driver of theirs). A lookup has two references, the owner's and the
+ * thread's; its mutex guards everything below `mutex`, and whoever gives back the last reference
+ * frees it. Nothing of the client is reachable from the thread except notify's argument, and that
+ * only under the mutex while the owner has not dropped the lookup.
  *
- * Invariants: `finished` is set once, by the thread or by the deadline, and the result does not change after
- * it; notify runs at most once and never after hfi_lookup_drop() returned. In a forked child the thread does
- * not exist and may have left the mutex locked: a child must leave its parent's lookups alone.
+ * Invariants: `finished` is set once, by the thread or by the deadline, and the result does not
+ * change after it; notify runs at most once and never after hfi_lookup_drop() returned. In a forked
+ * child the thread does not exist and may have left the mutex locked: a child must leave its
+ * parent's lookups alone.
  */
 #include "net/lookup.h"
 
@@ -27,7 +28,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* Virtual memory, mostly untouched. Name service modules are other people's code, so not too small. */
+/* Virtual memory, mostly untouched. Name service modules are other people's code, so not too small.
+ */
 #define STACK_BYTES (512 * 1024)
 
 struct hfi_lookup {
@@ -160,7 +162,7 @@ void hfi_lookup_drop(struct hfi_lookup *lookup) {
     unlock_and_unref(lookup);
 }
 
-/* ---- Addresses --------------------------------------------------------------------------------- */
+/* ---- Addresses ------------------------------------------------------------------------------- */
 
 static bool ipv4_numeric(const char *host, uint16_t port, struct hfi_addr *ret) {
     struct sockaddr_in sin = {.sin_family = AF_INET, .sin_port = htons(port)};

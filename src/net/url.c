@@ -1,17 +1,19 @@
 /*
  * Connection urls, taken apart (the forms are in url.h).
  *
- * Called by the API when a client is opened, on the caller's thread; stateless. One pass from left to right
- * over the text, with the pieces as slices of it; only what the url owns in the end is copied, decoded.
+ * Called by the API when a client is opened, on the caller's thread; stateless. One pass from left
+ * to right over the text, with the pieces as slices of it; only what the url owns in the end is
+ * copied, decoded.
  *
- * Invariant: no message can contain a password. So no message quotes any of the text, except the name of an
- * unknown option, and that only when nothing behind the `?` looks like the end of a userinfo: people write
- * unescaped passwords, and `redis://:a?b@host` must not be answered with "unknown option 'b@host'".
- * For the same reason userinfo reaches to the *last* `@` in front of the options: no valid host or database
- * contains one, but a careless password may.
+ * Invariant: no message can contain a password. So no message quotes any of the text, except the
+ * name of an unknown option, and that only when nothing behind the `?` looks like the end of a
+ * userinfo: people write unescaped passwords, and `redis://:a?b@host` must not be answered with
+ * "unknown option 'b@host'". For the same reason userinfo reaches to the *last* `@` in front of the
+ * options: no valid host or database contains one, but a careless password may.
  */
 #include "net/url.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -63,7 +65,7 @@ static const char *find_text(struct slice s, const char *wanted) {
     return s.len > 0 ? memmem(s.at, s.len, wanted, strlen(wanted)) : NULL;
 }
 
-/* ---- Pieces ------------------------------------------------------------------------------------ */
+/* ---- Pieces ---------------------------------------------------------------------------------- */
 
 static int hex_digit(char c) {
     if (c >= '0' && c <= '9')
@@ -84,8 +86,8 @@ static int unescape(const char *at, size_t len) {
     return high == 0 && low == 0 ? -2 : high * 16 + low;
 }
 
-/* A decoded copy. `what` is the name of the part in messages. The copy may be a password, so it is wiped
- * when it is given up. */
+/* A decoded copy. `what` is the name of the part in messages. The copy may be a password, so it is
+ * wiped when it is given up. */
 static int decode(const struct parser *p, struct slice raw, const char *what, char **ret) {
     char *copy = hfi_alloc(p->mem, raw.len + 1);
     if (copy == NULL)
@@ -132,7 +134,7 @@ static bool parse_number(struct slice text, int64_t max, int64_t *ret) {
     return true;
 }
 
-/* ---- Userinfo ---------------------------------------------------------------------------------- */
+/* ---- Userinfo -------------------------------------------------------------------------------- */
 
 static int set_user(struct parser *p, struct slice text) {
     if (p->url.user != NULL)
@@ -158,7 +160,7 @@ static int parse_userinfo(struct parser *p, struct slice text) {
     return err == HF_OK ? set_password(p, password) : err;
 }
 
-/* ---- Options ----------------------------------------------------------------------------------- */
+/* ---- Options --------------------------------------------------------------------------------- */
 
 static int set_db(struct parser *p, struct slice text) {
     int64_t db;
@@ -247,7 +249,7 @@ static int parse_options(struct parser *p, struct slice text) {
     return HF_OK;
 }
 
-/* ---- redis://, valkey:// ----------------------------------------------------------------------- */
+/* ---- redis://, valkey:// --------------------------------------------------------------------- */
 
 static int set_host(struct parser *p, struct slice text, bool brackets) {
     if (text.len == 0)
@@ -328,7 +330,7 @@ static int parse_tcp(struct parser *p, struct slice text) {
     return db.len > 0 ? set_db(p, db) : HF_OK;
 }
 
-/* ---- unix://, local: --------------------------------------------------------------------------- */
+/* ---- unix://, local: ------------------------------------------------------------------------- */
 
 static int set_path(struct parser *p, struct slice text, const char *what, size_t max) {
     int err = decode(p, text, what, &p->url.path);
@@ -364,7 +366,7 @@ static int parse_local(struct parser *p, struct slice text) {
     return set_path(p, text, "the directory", HFI_URL_LOCAL_DIR_MAX);
 }
 
-/* ---- The whole --------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 struct scheme {
     const char *name;
@@ -426,6 +428,7 @@ static int parse_all(struct parser *p, struct slice text) {
     int err = parse_scheme(p, &text, &scheme);
     if (err != HF_OK)
         return err;
+    assert(scheme != NULL);
     p->url.kind = scheme->kind;
 
     const char *question = find(text, '?');

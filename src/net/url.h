@@ -1,18 +1,19 @@
 /* Connection urls, taken apart.
  *
- *   redis://[USERINFO@][HOST][:PORT][/DB][?OPTION=VALUE[&...]]      also valkey://
- *   unix://[USERINFO@]/abs/path[?OPTION=VALUE[&...]]                also redis+unix, redis+uds, valkey+uds,
- *                                                                   redis-socket
- *   local:[/abs/dir][?OPTION=VALUE[&...]]                           a private server of this user
+ *   redis://[USERINFO@][HOST][:PORT][/DB][?OPTION=VALUE[&...]]   or valkey://
+ *   unix://[USERINFO@]/abs/path[?OPTION=VALUE[&...]]             or redis+unix://, redis+uds://,
+ *                                                                valkey+uds://, redis-socket://
+ *   local:[/abs/dir][?OPTION=VALUE[&...]]                        a private server of this user
  *
- * USERINFO is `user:password`, `:password` (the default user) or `password` (no colon: a password, never a
- * user). Userinfo, host, path and option values are percent-decoded; a bad escape or %00 is refused. `+` is
- * a plus, not a space. Without a host it is localhost, without a port 6379, without a database 0.
+ * USERINFO is `user:password`, `:password` (the default user) or `password` (no colon: a password,
+ * never a user). Userinfo, host, path and option values are percent-decoded; a bad escape or %00 is
+ * refused. `+` is a plus, not a space. Without a host it is localhost, without a port 6379, without
+ * a database 0.
  *
- * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms, connect_timeout_ms,
- * watchdog_ms, ping_ms. An unknown option is refused by name. Whatever is given twice (also the database as
- * /DB and ?db=, or a user in front of the host and as an option) is refused: a url that says two things is
- * a mistake. */
+ * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
+ * connect_timeout_ms, watchdog_ms, ping_ms. An unknown option is refused by name. Whatever is given
+ * twice (also the database as /DB and ?db=, or a user in front of the host and as an option) is
+ * refused: a url that says two things is a mistake. */
 #ifndef HFI_NET_URL_H
 #define HFI_NET_URL_H
 
@@ -41,15 +42,15 @@ struct hfi_url {
     char *name_prefix;          /* NULL: not given */
 };
 
-/* Takes `text` apart. On success the caller owns `ret` and clears it with hfi_url_clear(); on failure `ret`
- * is untouched. Errors: HF_EINVAL with a sentence that names the bad part; HF_ENOTSUP for what a later
- * version will do (TLS, Sentinel, Cluster, several hosts); HF_ENOMEM. No message ever contains a password,
- * nor any text that could be a piece of one. `error` may be NULL. */
+/* Takes `text` apart. On success the caller owns `ret` and clears it with hfi_url_clear(); on
+ * failure `ret` is untouched. Errors: HF_EINVAL with a sentence that names the bad part; HF_ENOTSUP
+ * for what a later version will do (TLS, Sentinel, Cluster, several hosts); HF_ENOMEM. No message
+ * ever contains a password, nor any text that could be a piece of one. `error` may be NULL. */
 int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *ret,
                   hf_error *error);
 
-/* Frees what the url owns, overwriting the password first, and leaves it empty. NULL and an all-zero url
- * are fine. */
+/* Frees what the url owns, overwriting the password first, and leaves it empty. NULL and an
+ * all-zero url are fine. */
 void hfi_url_clear(const struct hfi_mem *mem, struct hfi_url *url);
 
 #endif

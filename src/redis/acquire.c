@@ -8,7 +8,7 @@
  * The second attempt comes after the confirmation, because a release between the first one and the
  * subscription is told to nobody. A wake-up is only ever a hint: a sleep also ends when the other's
  * lease does, and after POLL_MAX_MS at the latest. If the server does not let us listen, or takes
- * too long to say so, waiting goes on by polling.
+ * too long to say so, waiting goes on by polling; a kind may want that from the start.
  *
  * All of it runs on the thread of the call's executor; wake-ups come as events of its task.
  */
@@ -17,11 +17,12 @@
 #include "redis/kind.h"
 
 #define POLL_MAX_MS 10000
-#define DEAF_NAP_FIRST_MS 20
-#define DEAF_NAP_MAX_MS 1000
 #define FLOOD_AFTER 16 /* wake-ups in a row for nothing: from then on attempts keep a distance */
 #define FLOOD_GAP_MS 2 /* on a clock of whole milliseconds, at least one */
 #define CHANNEL_SMALL 512
+
+/* Of those who would listen, but are not heard. */
+static const struct hfi_backoff deaf = {.first_ms = 20, .max_ms = 1000, .factor = 2};
 
 static void attempt(struct hfi_call *call);
 
@@ -66,12 +67,18 @@ static void step_asleep(struct hfi_call *call, unsigned events) {
     }
 }
 
+static uint64_t throw_dice(const void *salt) {
+    uint64_t dice = (uint64_t)hfi_now_us() ^ (uint64_t)(uintptr_t)salt;
+    return ((dice ^ (dice >> 33)) * 0xff51afd7ed558ccdu) >> 33;
+}
+
 /* How long to sleep when nothing has happened. */
 static int64_t longest_nap_ms(struct hfi_call_state *state) {
     int64_t nap_ms = POLL_MAX_MS;
     if (!state->u.acquire.heard) {
-        nap_ms = state->u.acquire.nap_ms;
-        state->u.acquire.nap_ms = earlier(2 * nap_ms, DEAF_NAP_MAX_MS);
+        const struct hfi_backoff *backoff =
+            state->kind->backoff != NULL ? state->kind->backoff : &deaf;
+        nap_ms = hfi_backoff_ms(backoff, state->u.acquire.naps++, throw_dice(state));
     }
     if (state->u.acquire.ttl_ms >= 0)
         nap_ms = earlier(nap_ms, state->u.acquire.ttl_ms + 1);
@@ -125,9 +132,6 @@ static int join_channel(struct hfi_call *call) {
 /* The first time that another holds it. */
 static void subscribe(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    call->contended = true;
-    if (state->u.acquire.nap_ms == 0)
-        state->u.acquire.nap_ms = DEAF_NAP_FIRST_MS;
     if (join_channel(call) != HF_OK) {
         sleep_or_attempt(call); /* without memory for a subscription it can still poll */
         return;
@@ -149,12 +153,14 @@ static void subscribe(struct hfi_call *call) {
 
 static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
     struct hfi_call_state *state = hfi_state_of(call);
+    bool listens = state->kind->backoff == NULL;
     state->u.acquire.ttl_ms = ttl_ms;
+    call->contended = true;
     if (call->deadline_ms <= call->start_ms)
         hfi_call_fail(call, HF_EBUSY, "another owner holds the lock");
     else if (hfi_now_ms() >= call->deadline_ms)
         timed_out(call);
-    else if (!state->u.acquire.listening)
+    else if (listens && !state->u.acquire.listening)
         subscribe(call);
     else
         sleep_or_attempt(call);
@@ -209,7 +215,8 @@ static void attempt(struct hfi_call *call) {
         timed_out(call);
         return;
     }
-    int64_t exchange_end_ms = hfi_after_ms(now_ms, x->redis->cmd_timeout_ms);
+    bool once = call->deadline_ms <= call->start_ms; /* then it is one exchange from when the caller came */
+    int64_t exchange_end_ms = hfi_after_ms(once ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
     x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
     state->u.acquire.attempted_ms = now_ms;
     state->u.acquire.woken = false;

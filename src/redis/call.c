@@ -83,6 +83,17 @@ void hfi_call_finish(struct hfi_call *call, int err) {
     call->done(call);
 }
 
+void hfi_call_drop_ghost(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->ghost == NULL)
+        return;
+    if (atomic_load(&hfi_redis_of(call->engine)->stopped))
+        hfi_req_unref(state->ghost);
+    else
+        hfi_req_abandon(state->ghost);
+    state->ghost = NULL;
+}
+
 void hfi_call_fail(struct hfi_call *call, int err, const char *words) {
     const struct hfi_node *node = hfi_state_of(call)->exchange.node;
     hfi_error_clear(&call->error);
@@ -104,7 +115,10 @@ void hfi_call_step(struct hfi_call *call, unsigned events) {
 }
 
 void hfi_call_cancel(struct hfi_call *call, int err) {
-    if (hfi_state_of(call)->step == NULL)
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->step == NULL) { /* it has ended, and what it left behind will not be settled */
+        hfi_call_drop_ghost(call);
         return;
+    }
     hfi_call_fail(call, err, hf_strerror(err));
 }

@@ -20,6 +20,9 @@
 
 static const struct hfi_kind *const kinds[] = {
     [HF_PLAIN] = &hfi_kind_plain,
+    [HF_NONREENTRANT] = &hfi_kind_nonreentrant,
+    [HF_SPIN] = &hfi_kind_spin,
+    [HF_FENCED] = &hfi_kind_fenced,
 };
 
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {

@@ -5,11 +5,13 @@
  *   call.c      what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
  *   acquire.c   attempt, subscribe, attempt, sleep
+ *   backoff.c   how long to sleep between attempts when nobody tells of releases
  *   verbs.c     release, extend, force, questions, settlement
  *   inspect.c   who is on a lock
  *   renew.c     renewals in batches
  *   pubsub.c    channels and who listens on them
- *   plain.c     a kind: its scripts, their arguments and answers. One such file per kind
+ *   plain.c, nonreentrant.c, spin.c, fenced.c
+ *               a kind each: its scripts, their arguments and answers
  *   names.c, command.c, errors.c   names on the wire, commands as bytes, error replies as codes
  */
 #ifndef HFI_REDIS_INTERNAL_H
@@ -67,7 +69,7 @@ struct hfi_call_state {
             struct hfi_waiter waiter;
             int64_t ttl_ms;       /* what was left of the other's lease */
             int64_t attempted_ms; /* when the last attempt started */
-            int64_t nap_ms;       /* the next sleep while nobody tells us of releases */
+            unsigned naps;        /* sleeps so far while nobody told us of releases */
             unsigned fruitless;   /* wake-ups in a row that led to nothing */
             bool woken;           /* there was a message since the last attempt started */
             bool listening;       /* the waiter is registered */
@@ -111,6 +113,9 @@ void hfi_call_finish(struct hfi_call *call, int err);
 void hfi_call_fail(struct hfi_call *call, int err, const char *words);
 /* Ends a call because of what the server sent. */
 void hfi_call_fail_proto(struct hfi_call *call);
+
+/* Forgets what a cancelled acquire has on its way. */
+void hfi_call_drop_ghost(struct hfi_call *call);
 
 void hfi_call_step(struct hfi_call *call, unsigned events);
 void hfi_call_cancel(struct hfi_call *call, int err);

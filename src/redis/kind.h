@@ -4,6 +4,7 @@
 #ifndef HFI_REDIS_KIND_H
 #define HFI_REDIS_KIND_H
 
+#include "redis/backoff.h"
 #include "redis/internal.h"
 
 struct hfi_acquire_answer {
@@ -58,6 +59,10 @@ struct hfi_redis_kind {
      * length. */
     size_t (*channel)(const struct hfi_redis *redis, const struct hfi_call *call, char *to);
 
+    /* Waiters do not listen on the channel; they sleep so long between attempts. NULL: they
+     * listen. */
+    const struct hfi_backoff *backoff;
+
     const struct hfi_renewer *renewer;
 };
 
@@ -65,7 +70,7 @@ static inline const struct hfi_redis_kind *hfi_redis_kind_of(const struct hfi_ki
     return kind->engine_private;
 }
 
-extern const struct hfi_kind hfi_kind_plain;
+extern const struct hfi_kind hfi_kind_plain, hfi_kind_nonreentrant, hfi_kind_spin, hfi_kind_fenced;
 extern const struct hfi_renewer
     hfi_renewer_hash; /* renew.c: any lock that is one field of a hash */
 

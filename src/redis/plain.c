@@ -3,9 +3,10 @@
  *
  * On the server it is a hash under the lock's name, with one field: the owner, and how often it
  * holds the lock. What the scripts do is in plain_*.lua; here is only what they are given and what
- * they answer. Stateless; any thread.
+ * they answer. The non-reentrant, spin and fenced locks are the same hash, and share what they have
+ * in common with this one (plain.h). Stateless; any thread.
  */
-#include "redis/kind.h"
+#include "redis/plain.h"
 
 #include <stdlib.h>
 
@@ -20,16 +21,16 @@ enum {
     ANSWER_MISMATCH = -2
 };
 
-static size_t plain_channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
+size_t hfi_plain_channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
     return hfi_name_prefixed(&redis->names, CHANNEL, call->name, call->name_len, to);
 }
 
 static void add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
                         struct hfi_command *command) {
     hfi_command_bytes(command, "publish", 7);
-    char *room = hfi_command_room(command, plain_channel(redis, call, NULL));
+    char *room = hfi_command_room(command, hfi_plain_channel(redis, call, NULL));
     if (room != NULL)
-        plain_channel(redis, call, room);
+        hfi_plain_channel(redis, call, room);
 }
 
 static void add_key(const struct hfi_redis *redis, const struct hfi_call *call,
@@ -54,17 +55,22 @@ static bool read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_v
 
 /* ---- Acquire ---- */
 
-static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
-                          int64_t not_after_ms, struct hfi_command *command) {
-    add_key(redis, call, command);
+void hfi_plain_acquire_args(const struct hfi_call *call, int64_t not_after_ms,
+                            struct hfi_command *command) {
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, call->owner, call->owner_len);
     hfi_command_number(command, lease_of(call));
     hfi_command_number(command, call->count);
 }
 
-static int read_acquire(const struct hfi_call *call, const redisReply *reply,
-                        struct hfi_acquire_answer *ret) {
+void hfi_plain_write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
+                             int64_t not_after_ms, struct hfi_command *command) {
+    add_key(redis, call, command);
+    hfi_plain_acquire_args(call, not_after_ms, command);
+}
+
+int hfi_plain_read_acquire(const struct hfi_call *call, const redisReply *reply,
+                           struct hfi_acquire_answer *ret) {
     int64_t code, value;
     if (!read_pair(reply, &code, &value))
         return HF_EPROTO;
@@ -86,8 +92,8 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
 
 /* ---- Release ---- */
 
-static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
-                          int64_t not_after_ms, struct hfi_command *command) {
+void hfi_plain_write_release(const struct hfi_redis *redis, const struct hfi_call *call,
+                             int64_t count, int64_t not_after_ms, struct hfi_command *command) {
     add_key(redis, call, command);
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, call->owner, call->owner_len);
@@ -96,7 +102,7 @@ static void write_release(const struct hfi_redis *redis, const struct hfi_call *
     add_channel(redis, call, command);
 }
 
-static int read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+int hfi_plain_read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
     int64_t code, value;
     if (!read_pair(reply, &code, &value))
         return HF_EPROTO;
@@ -129,7 +135,7 @@ static bool is_count(const redisReply *reply) {
 
 /* A hash that is anything but owners and counts is no lock of this kind, and nothing of ours to
  * delete. */
-static int find_holder(const redisReply *fields, const redisReply **ret_owner) {
+int hfi_plain_find_holder(const redisReply *fields, const redisReply **ret_owner) {
     for (size_t i = 0; i + 1 < fields->elements; i += 2)
         if (fields->element[i]->type != REDIS_REPLY_STRING || !is_count(fields->element[i + 1]))
             return HF_EWRONGTYPE;
@@ -137,16 +143,16 @@ static int find_holder(const redisReply *fields, const redisReply **ret_owner) {
     return HF_OK;
 }
 
-static void write_force(const struct hfi_redis *redis, const struct hfi_call *call,
-                        const char *owner, size_t owner_len, int64_t not_after_ms,
-                        struct hfi_command *command) {
+void hfi_plain_write_force(const struct hfi_redis *redis, const struct hfi_call *call,
+                           const char *owner, size_t owner_len, int64_t not_after_ms,
+                           struct hfi_command *command) {
     add_key(redis, call, command);
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     add_channel(redis, call, command);
 }
 
-static int read_force(const redisReply *reply, struct hfi_force_answer *ret) {
+int hfi_plain_read_force(const redisReply *reply, struct hfi_force_answer *ret) {
     int64_t code, value;
     if (!read_pair(reply, &code, &value) || code < ANSWER_NO || code > ANSWER_NOT_NOTIFIED)
         return HF_EPROTO;
@@ -157,19 +163,19 @@ static int read_force(const redisReply *reply, struct hfi_force_answer *ret) {
 
 /* ---- The table ---- */
 
-static const struct hfi_redis_kind plain = {
+const struct hfi_redis_kind hfi_plain = {
     .field_suffix = "",
     .acquire = &hfi_script_plain_acquire,
     .release = &hfi_script_plain_release,
     .force = &hfi_script_plain_force,
-    .write_acquire = write_acquire,
-    .read_acquire = read_acquire,
-    .write_release = write_release,
-    .read_release = read_release,
-    .find_holder = find_holder,
-    .write_force = write_force,
-    .read_force = read_force,
-    .channel = plain_channel,
+    .write_acquire = hfi_plain_write_acquire,
+    .read_acquire = hfi_plain_read_acquire,
+    .write_release = hfi_plain_write_release,
+    .read_release = hfi_plain_read_release,
+    .find_holder = hfi_plain_find_holder,
+    .write_force = hfi_plain_write_force,
+    .read_force = hfi_plain_read_force,
+    .channel = hfi_plain_channel,
     .renewer = &hfi_renewer_hash,
 };
 
@@ -178,5 +184,5 @@ const struct hfi_kind hfi_kind_plain = {
     .reentrant = true,
     .exclusive = true,
     .token = false,
-    .engine_private = &plain,
+    .engine_private = &hfi_plain,
 };

@@ -16,6 +16,7 @@ struct hfi_script {
 extern const struct hfi_script hfi_script_plain_acquire;
 extern const struct hfi_script hfi_script_plain_release;
 extern const struct hfi_script hfi_script_plain_force;
+extern const struct hfi_script hfi_script_fenced_acquire;
 extern const struct hfi_script hfi_script_renew;
 
 #endif

@@ -309,27 +309,18 @@ static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
                                command);
 }
 
-static void drop_ghost(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    if (atomic_load(&state->exchange.redis->stopped))
-        hfi_req_unref(state->ghost);
-    else
-        hfi_req_abandon(state->ghost);
-    state->ghost = NULL;
-}
-
 /* What was cancelled has been answered after all, so there is nothing to wait for. */
 static void ghost_answered(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const redisReply *reply = state->ghost->reply;
     struct hfi_acquire_answer answer;
     if (state->ghost->err != HF_OK) {
-        drop_ghost(call); /* the connection was lost: the alarm is set to when no copy can act any more */
+        hfi_call_drop_ghost(call); /* the connection was lost: the alarm is set to when no copy can act any more */
         return;
     }
     bool nothing = hfi_is_refusal(reply) || (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
                                              answer.verdict != HFI_ACQUIRED);
-    drop_ghost(call);
+    hfi_call_drop_ghost(call);
     if (nothing)
         hfi_call_finish(call, HF_OK);
     else
@@ -342,7 +333,7 @@ static void step_settle_later(struct hfi_call *call, unsigned events) {
         atomic_load(&state->ghost->complete)) {
         ghost_answered(call);
     } else if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
-        drop_ghost(call);
+        hfi_call_drop_ghost(call);
         settle_now(call);
     }
 }
@@ -384,7 +375,7 @@ void hfi_settle(struct hfi_call *call) {
     memset(state, 0, sizeof *state);
     hfi_call_begin(call);
     state->settles = state->settling = true;
-    state->cleanup = drop_ghost;
+    state->cleanup = hfi_call_drop_ghost;
     state->exchange.retry = HFI_RETRY_PATIENTLY;
     state->ghost = ghost;
     state->ghost_event = ghost_event;

@@ -80,6 +80,24 @@ void plain_every_sort_of_name(void **state);
 void plain_name_prefix_meets_full_name(void **state);
 void plain_refuses_java_read_write_lock(void **state);
 
+/* rows_kinds.c; the state of all but the last is a struct interop_kind */
+struct interop_kind {
+    const char *name; /* Java's */
+    hf_kind kind;
+    bool reentrant, listens, token;
+    bool java_publishes; /* Redisson tells waiters of a release */
+};
+enum { INTEROP_KINDS = 3 };
+extern const struct interop_kind interop_kinds[INTEROP_KINDS];
+void kin_java_waits_for_c(void **state);
+void kin_c_waits_for_java(void **state);
+void kin_wakes_plain_waiters_of_the_other_side(void **state);
+void kin_nests_or_not_on_either_side(void **state);
+void kin_forced_and_not_owner_on_either_side(void **state);
+void kin_leases_end_for_the_other_side(void **state);
+void kin_watchdogs_seen_by_the_other_side(void **state);
+void fenced_tokens_are_one_row_of_numbers(void **state);
+
 /* rows_time.c */
 void plain_lease_of_c_ends_for_java(void **state);
 void plain_lease_of_java_ends_for_c(void **state);

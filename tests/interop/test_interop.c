@@ -187,6 +187,12 @@ static int build_java(void) {
 
 #define ROW(name) cmocka_unit_test_setup(name, clean_server)
 
+/* One row for each kind of rows_kinds.c. */
+#define KIND_ROW(row, index, kind)                                                                 \
+    { #row "." kind, row, clean_server, NULL, (void *)(uintptr_t)&interop_kinds[index] }
+#define KIND_ROWS(row)                                                                             \
+    KIND_ROW(row, 0, "nonreentrant"), KIND_ROW(row, 1, "spin"), KIND_ROW(row, 2, "fenced")
+
 int main(void) {
     const struct CMUnitTest rows[] = {
         ROW(plain_java_waits_for_c),
@@ -211,6 +217,14 @@ int main(void) {
         ROW(plain_closed_c_client),
         ROW(plain_shut_down_java_client),
         ROW(plain_leaves_the_same_state),
+        KIND_ROWS(kin_java_waits_for_c),
+        KIND_ROWS(kin_c_waits_for_java),
+        KIND_ROWS(kin_wakes_plain_waiters_of_the_other_side),
+        KIND_ROWS(kin_nests_or_not_on_either_side),
+        KIND_ROWS(kin_forced_and_not_owner_on_either_side),
+        KIND_ROWS(kin_leases_end_for_the_other_side),
+        KIND_ROWS(kin_watchdogs_seen_by_the_other_side),
+        ROW(fenced_tokens_are_one_row_of_numbers),
         ROW(plain_mixed_stress_wakes_by_message),
         ROW(plain_mixed_stress),
     };

@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char *const script_names[] = {"plain_acquire", "plain_release", "plain_force",
-                                           "renew"};
+                                           "fenced_acquire", "renew"};
 enum { SCRIPTS = sizeof script_names / sizeof *script_names };
 
 struct full_stage {
@@ -206,11 +206,11 @@ static void prepare(struct stage *stage, const char *commands) {
 }
 
 /* Looks at the keys the row names, and that there are no others. */
-static bool all_fits(struct stage *stage, const struct row *row, struct span span, char *why,
+static bool all_fits(struct stage *stage, const struct state wanted[3], struct span span, char *why,
                      size_t room) {
     int64_t keys = 0;
-    for (size_t i = 0; i < sizeof row->after / sizeof *row->after; i++) {
-        const struct state *state = &row->after[i];
+    for (size_t i = 0; i < 3; i++) {
+        const struct state *state = &wanted[i];
         if (state->key != NULL && !state_fits(stage->server, state, span, why, room))
             return false;
         keys += state->key != NULL && state->value != NULL;
@@ -221,14 +221,15 @@ static bool all_fits(struct stage *stage, const struct row *row, struct span spa
     return true;
 }
 
-/* The same call again, as after a lost reply, whatever it answers: nothing may change any more. */
-static bool resend_changes_nothing(struct stage *stage, redisContext *connection,
-                                   const struct row *row, struct span span, char *why,
-                                   size_t room) {
+/* The same call again, as after a lost reply, whatever it answers: nothing may change any more but
+ * what the row says. */
+static bool resend_is_harmless(struct stage *stage, redisContext *connection,
+                               const struct row *row, struct span span, char *why, size_t room) {
     char detail[256];
     freeReplyObject(
         script_call(connection, stage_sha(stage, row->script), row->call, span.call_ms));
-    if (!all_fits(stage, row, span, detail, sizeof detail))
+    const struct state *wanted = row->resent[0].key != NULL ? row->resent : row->after;
+    if (!all_fits(stage, wanted, span, detail, sizeof detail))
         return differs(why, room, "after a resend %s", detail);
     const char *heard = listener_heard(stage->listener);
     if (heard[0] != '\0')
@@ -248,12 +249,12 @@ bool row_plays(struct stage *stage, redisContext *connection, const struct row *
     span.end_ms = server_time_ms(stage->server);
     bool fits = reply_fits(reply, row->reply, span, why, room);
     freeReplyObject(reply);
-    if (!fits || !all_fits(stage, row, span, why, room))
+    if (!fits || !all_fits(stage, row->after, span, why, room))
         return false;
 
     const char *heard = listener_heard(stage->listener);
     const char *expected = row->heard != NULL ? row->heard : "";
     if (strcmp(heard, expected) != 0)
         return differs(why, room, "heard '%s' instead of '%s'", heard, expected);
-    return resend_changes_nothing(stage, connection, row, span, why, room);
+    return resend_is_harmless(stage, connection, row, span, why, room);
 }

@@ -32,6 +32,7 @@ struct row {
                            an error that starts with it */
     struct state after[3];
     const char *heard; /* as listener_heard() tells it; NULL for nothing */
+    struct state resent[3]; /* what a resend leaves, where that is not the same as `after` */
 };
 
 /* Where rows run: a server with every script loaded. */
@@ -44,8 +45,8 @@ struct stage *stage_open(const struct server_options *options);
 void stage_close(struct stage *stage);
 
 /* Empties the server and plays the row on `connection`. True when all came as it says, no other key
- * appeared, and the same call sent again changed and published nothing; else `why` tells what was
- * different, cut to `room`. */
+ * appeared, and the same call sent again changed no more than the row says and published nothing;
+ * else `why` tells what was different, cut to `room`. */
 bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char *why,
                size_t room);
 

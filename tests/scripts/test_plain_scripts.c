@@ -1,6 +1,6 @@
-/* The plain lock's scripts, each alone, on a real server.
+/* The scripts of the plain lock and its kin, each alone, on a real server.
  *
- * Every row of plain_rows.c is a test of its own, played as an ACL user that may touch one key and
+ * Every row of plain_rows.c and fenced_rows.c is a test of its own, played as an ACL user that may touch one key and
  * one channel and run the few commands that the script needs; so a script that reaches for
  * anything else fails here. The tests after the rows show that these rights are not more than
  * needed, what a right that is missing does, and what the scripts do when the server is out of
@@ -38,6 +38,7 @@ static const struct grant grants[] = {
     {"plain_release", "~thelock", "&" CHANNEL,
      "time hmget exists pttl pexpire hset del publish spublish"},
     {"plain_force", "~thelock", "&" CHANNEL, "time hmget del publish spublish"},
+    {"fenced_acquire", "~thelock ~thetoken", "", "time pttl hmget get incrby hset pexpire del"},
     {"renew", "~thelock ~second ~third", "", "time hexists pttl pexpire"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
@@ -49,6 +50,12 @@ struct group {
 };
 
 static struct group group;
+
+static const struct {
+    const struct row *rows;
+    const size_t *count;
+} tables[] = {{plain_rows, &plain_row_count}, {fenced_rows, &fenced_row_count}};
+enum { TABLES = sizeof tables / sizeof *tables };
 
 static size_t grant_of(const char *script) {
     for (size_t i = 0; i < GRANTS; i++)
@@ -138,12 +145,11 @@ static void assert_plays(redisContext *connection, const struct row *row) {
 
 static bool all_rows_play(redisContext *connection, const char *script) {
     char why[512];
-    for (size_t i = 0; i < plain_row_count; i++) {
-        const struct row *row = &plain_rows[i];
-        if (strcmp(row->script, script) == 0 && row_applies(row) &&
-            !row_plays(group.stage, connection, row, why, sizeof why))
-            return false;
-    }
+    for (size_t i = 0; i < TABLES; i++)
+        for (const struct row *row = tables[i].rows; row < tables[i].rows + *tables[i].count; row++)
+            if (strcmp(row->script, script) == 0 && row_applies(row) &&
+                !row_plays(group.stage, connection, row, why, sizeof why))
+                return false;
     return true;
 }
 
@@ -283,6 +289,51 @@ static void C005_partial_release_keeps_the_explicit_lease(void **state) {
     assert_true(ttl_ms >= 10000 - (server_time_ms(server) - begin_ms) - 1);
 }
 
+/* ---- Tokens --------------------------------------------------------------------------------- */
+
+static int64_t server_time_us(struct server *server) {
+    redisReply *reply = cmd(server, "TIME");
+    int64_t us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+                 strtoll(reply->element[1]->str, NULL, 10);
+    freeReplyObject(reply);
+    return us;
+}
+
+static int64_t draw_token(const char *call) {
+    redisReply *reply = script_call(group.user[grant_of("fenced_acquire")],
+                                    stage_sha(group.stage, "fenced_acquire"), call, 0);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->elements, 4);
+    assert_int_equal(reply->element[0]->integer, 1);
+    int64_t token = reply->element[2]->integer;
+    freeReplyObject(reply);
+    return token;
+}
+
+/* A counter that is not there starts from the server's time in microseconds, to the digit, and so
+ * ahead of all it has ever been; also while the lock is held. It never expires. */
+static void U75_lost_counter_goes_on_from_the_time(void **state) {
+    (void)state;
+    struct server *server = group.stage->server;
+    int64_t last = 0;
+    cmd_ok(server, "FLUSHALL");
+    for (int round = 0; round < 50; round++) {
+        int64_t begin_us = server_time_us(server);
+        int64_t first = draw_token("thelock thetoken , 0 me 30000 0");
+        assert_true(first >= begin_us && first <= server_time_us(server));
+        assert_true(first > last);
+        assert_true(cmd_int(server, "GET thetoken") == first);
+        assert_int_equal(pttl(server, "thetoken"), NO_TTL);
+        assert_true(draw_token("thelock thetoken , 0 me 30000 1") == first + 1);
+        last = first + 1;
+        cmd_ok(server, "DEL thetoken");
+        if (round % 2 == 0)
+            cmd_ok(server, "DEL thelock");
+        else
+            cmd_ok(server, "HSET thelock me 1");
+    }
+}
+
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
 static void assert_out_of_memory(struct server *server) {
@@ -305,6 +356,8 @@ static void U38_out_of_memory(void **state) {
     } steps[] = {
         {"plain_acquire", "thelock , 0 me 30000 2", "OOM", "2"},
         {"plain_acquire", "second , 0 me 30000 0", "OOM", "2"},
+        {"fenced_acquire", "thelock thetoken , 0 me 30000 2", "OOM", "2"},
+        {"fenced_acquire", "second thetoken , 0 me 30000 0", "OOM", "2"},
         {"renew", "thelock , 0 60000 me", "1", "2"},
         {"plain_release", "thelock , 0 me 30000 2 publish " CHANNEL, "0", "1"},
         {"plain_release", "thelock , 0 me 30000 1 publish " CHANNEL, "1", NULL},
@@ -380,22 +433,26 @@ int main(void) {
         cmocka_unit_test(renew_reports_other_errors_as_errors),
         cmocka_unit_test(not_after_includes_its_own_millisecond),
         cmocka_unit_test(C005_partial_release_keeps_the_explicit_lease),
+        cmocka_unit_test(U75_lost_counter_goes_on_from_the_time),
         cmocka_unit_test(U38_out_of_memory),
         cmocka_unit_test(U38_nested_release_with_a_longer_ttl),
     };
     size_t other_count = sizeof others / sizeof *others;
-    struct CMUnitTest *tests = calloc(plain_row_count + other_count, sizeof *tests);
+    size_t count = 0;
+    struct CMUnitTest *tests =
+        calloc(plain_row_count + fenced_row_count + other_count, sizeof *tests);
     if (tests == NULL)
         return 1;
-    for (size_t i = 0; i < plain_row_count; i++) {
-        tests[i].name = plain_rows[i].name;
-        tests[i].test_func = play_row;
-        tests[i].initial_state = (void *)(uintptr_t)&plain_rows[i];
-    }
-    memcpy(tests + plain_row_count, others, sizeof others);
+    for (size_t i = 0; i < TABLES; i++)
+        for (size_t j = 0; j < *tables[i].count; j++, count++) {
+            tests[count].name = tables[i].rows[j].name;
+            tests[count].test_func = play_row;
+            tests[count].initial_state = (void *)(uintptr_t)&tables[i].rows[j];
+        }
+    memcpy(tests + count, others, sizeof others);
 
-    int failed = _cmocka_run_group_tests("plain_scripts", tests, plain_row_count + other_count,
-                                         open_group, close_group);
+    int failed = _cmocka_run_group_tests("plain_scripts", tests, count + other_count, open_group,
+                                         close_group);
     free(tests);
     return failed;
 }

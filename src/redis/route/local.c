@@ -1,13 +1,13 @@
 /*
  * `local:`: finding the private server of this user, and having it started where there is none.
  *
- * hfi_resolve_local() is run by lookups, on their threads, in however many processes at once; it keeps no
- * state. What they agree through is the directory: the lock on it says whether a server lives, the socket in
- * it leads there. Starting is in local_start.c.
+ * hfi_resolve_local() is run by lookups, on their threads, in however many processes at once; it
+ * keeps no state. What they agree through is the directory: the lock on it says whether a server
+ * lives, the socket in it leads there. Starting is in local_start.c.
  *
- * Invariants: nothing is done in a directory before it was opened without following a link and found to be
- * ours alone, and everything is done through that descriptor. An address is returned only after a server of
- * our own uid has answered on it. No socket is removed here.
+ * Invariants: nothing is done in a directory before it was opened without following a link and
+ * found to be ours alone, and everything is done through that descriptor. An address is returned
+ * only after a server of our own uid has answered on it. No socket is removed here.
  */
 #include "redis/route/local.h"
 
@@ -35,7 +35,7 @@
 #define RENAME_BACK_MS                                                                             \
     1000 /* leaving takes some ten milliseconds; after this its monitor is dead */
 
-/* ---- The directory ------------------------------------------------------------------------------- */
+/* ---- The directory --------------------------------------------------------------------------- */
 
 static int directory_path(const char *wanted, char *ret, size_t size, hf_error *error) {
     if (*wanted == '\0') {
@@ -85,7 +85,7 @@ static int open_directory(const char *path, int *ret_fd, hf_error *error) {
     return HF_OK;
 }
 
-/* ---- Is somebody there? -------------------------------------------------------------------------- */
+/* ---- Is somebody there? ---------------------------------------------------------------------- */
 
 static int wait_readable(int fd, int64_t deadline_ms) {
     for (;;) {
@@ -99,8 +99,8 @@ static int wait_readable(int fd, int64_t deadline_ms) {
     }
 }
 
-/* A connection in the listening queue is no proof of life: a server that is leaving never takes it. So it
- * has to say something. What it says does not matter. */
+/* A connection in the listening queue is no proof of life: a server that is leaving never takes it.
+ * So it has to say something. What it says does not matter. */
 static int converse(int fd, int64_t deadline_ms, bool *ret_alive, hf_error *error) {
     struct ucred peer;
     socklen_t len = sizeof peer;
@@ -134,7 +134,7 @@ static int probe(const struct hfi_addr *addr, int64_t deadline_ms, bool *ret_ali
     return err;
 }
 
-/* ---- Waiting for one ------------------------------------------------------------------------------- */
+/* ---- Waiting for one ------------------------------------------------------------------------- */
 
 struct wait {
     struct local_start start;
@@ -155,10 +155,10 @@ static int make_address(const char *directory, const char *name, struct hfi_addr
     return HF_OK;
 }
 
-/* A monitor that died in the middle of leaving has hidden the socket for good. Whether the server stays is
- * decided by the server itself, so showing the socket again is safe at any time. */
+/* A monitor that died in the middle of leaving has hidden the socket for good. Whether the server
+ * stays is decided by the server itself, so showing the socket again is safe at any time. */
 static int show_hidden_socket(const struct wait *w, hf_error *error) {
-    bool alive;
+    bool alive = false;
     int err = probe(&w->idle_addr, w->deadline_ms, &alive, error);
     if (err == HF_OK && alive)
         renameat(w->start.dir_fd, LOCAL_SOCKET_IDLE, w->start.dir_fd, LOCAL_SOCKET);
@@ -166,7 +166,7 @@ static int show_hidden_socket(const struct wait *w, hf_error *error) {
 }
 
 static int start_again(struct wait *w, int64_t now_ms, hf_error *error) {
-    bool started;
+    bool started = false;
     int err = hfi_local_start(&w->start, &started, error);
     if (err != HF_OK)
         return err;
@@ -202,7 +202,7 @@ static int bring_up(struct wait *w, hf_error *error) {
 
 static int ensure_in(struct wait *w, hf_error *error) {
     for (;;) {
-        bool alive;
+        bool alive = false;
         int err = probe(&w->addr, w->deadline_ms, &alive, error);
         if (err != HF_OK || alive)
             return err;

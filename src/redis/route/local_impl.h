@@ -1,7 +1,8 @@
 /* What the files of local: share. Nobody else includes this.
  *
  *   local.c        the directory, finding out whether a server answers, waiting for one
- *   local_start.c  the programs, the script, and the processes that become a server and its monitor */
+ *   local_start.c  the programs, the script, and the processes that become a server and its monitor
+ */
 #ifndef HFI_REDIS_ROUTE_LOCAL_IMPL_H
 #define HFI_REDIS_ROUTE_LOCAL_IMPL_H
 
@@ -18,9 +19,9 @@ struct local_start {
     const char *search; /* see struct hfi_local_options */
 };
 
-/* Starts a server if none lives, that is if the lock is free: then *ret_started. Stale sockets are removed.
- * It does not wait for the server, which may still fail to come up. Errors: HF_EUNREACH there is no program
- * to start; HF_ESYS; HF_ENOMEM. */
+/* Starts a server if none lives, that is if the lock is free: then *ret_started. Stale sockets are
+ * removed. It does not wait for the server, which may still fail to come up. Errors: HF_EUNREACH
+ * there is no program to start; HF_ESYS; HF_ENOMEM. */
 int hfi_local_start(const struct local_start *start, bool *ret_started, hf_error *error);
 
 #endif

@@ -1,27 +1,30 @@
 /*
  * Starting the private server of `local:`: the programs, the script, and the processes in between.
  *
- * Called by local.c, on a lookup's thread of an application that may have many threads, signal handlers,
- * children and open files, and must not notice. Hence no fork(), no posix_spawn() and no exec from here:
+ * Called by local.c, on a lookup's thread of an application that may have many threads, signal
+ * handlers, children and open files, and must not notice. Hence no fork(), no posix_spawn() and no
+ * exec from here:
  *
  *   application --clone--> starter --clone--> sh, which starts the monitor and becomes redis-server
  *
- * Both are bare clones: no atfork handlers run, and the starter has no exit signal, so that neither a SIGCHLD
- * handler nor a wait for any child sees it; we reap it by pid with __WCLONE. They run with all signals blocked
- * and do nothing but system calls on what was prepared before.
+ * Both are bare clones: no atfork handlers run, and the starter has no exit signal, so that neither
+ * a SIGCHLD handler nor a wait for any child sees it; we reap it by pid with __WCLONE. They run
+ * with all signals blocked and do nothing but system calls on what was prepared before.
  *
- * Invariant: the description that carries the lock is opened by the starter and passed to the server; it is
- * never open in the application, whose forks could keep it, and with it the lock, for longer than the server
- * lives. Only a starter that got the lock removes sockets, and it removes both before it starts the server.
+ * Invariant: the description that carries the lock is opened by the starter and passed to the
+ * server; it is never open in the application, whose forks could keep it, and with it the lock, for
+ * longer than the server lives. Only a starter that got the lock removes sockets, and it removes
+ * both before it starts the server.
  *
- * When the server leaves. The monitor, a process of its own so that no application has to stay, looks at the
- * server every third of the idle time. After the fourth look in a row that found no other connection, none
- * having come and gone in between, and no key but fencing counters, it renames the socket, so that newcomers
- * wait, looks again, and sends in one write: EVALSHA of the same check, which opens a gate by pushing to a list
- * if all is still quiet; BLPOP on the gate; SHUTDOWN. A server runs what it has read of one connection
- * without running others' commands in between, so check and shutdown are one step for everybody else. If the
- * check fails, the BLPOP blocks, and the SHUTDOWN behind it is dropped with the connection. So whatever
- * happens to the monitor, and whoever renames the socket back meanwhile, no server leaves with a lock in it.
+ * When the server leaves. The monitor, a process of its own so that no application has to stay,
+ * looks at the server every third of the idle time. After the fourth look in a row that found no
+ * other connection, none having come and gone in between, and no key but fencing counters, it
+ * renames the socket, so that newcomers wait, looks again, and sends in one write: EVALSHA of the
+ * same check, which opens a gate by pushing to a list if all is still quiet; BLPOP on the gate;
+ * SHUTDOWN. A server runs what it has read of one connection without running others' commands in
+ * between, so check and shutdown are one step for everybody else. If the check fails, the BLPOP
+ * blocks, and the SHUTDOWN behind it is dropped with the connection. So whatever happens to the
+ * monitor, and whoever renames the socket back meanwhile, no server leaves with a lock in it.
  */
 #include "redis/route/local_impl.h"
 
@@ -47,8 +50,8 @@
 #define GATE "holdfast:leave" /* the key of the gate in front of SHUTDOWN */
 
 /* Answers -1 if this is not the server with process id ARGV[1], 0 if it is not idle, else how many
- * connections there have been; with ARGV[2] > 0 it is not idle either if that is another number. With a
- * third argument, the gate, it opens that. */
+ * connections there have been; with ARGV[2] > 0 it is not idle either if that is another number.
+ * With a third argument, the gate, it opens that. */
 static const char check_lua[] =
     "local function info(section, field)\n"
     "  return tonumber(string.match(redis.call('info', section), field .. ':(%d+)'))\n"
@@ -74,12 +77,13 @@ static const char check_lua[] =
     "if gate then redis.call('rpush', gate, 1) end\n"
     "return connections\n";
 
-/* Arguments: the server's program, the client's ("" if there is none), seconds between looks, check_lua.
- * The working directory is ours. $$ is the shell's pid, and so the server's. */
+/* Arguments: the server's program, the client's ("" if there is none), seconds between looks,
+ * check_lua. The working directory is ours. $$ is the shell's pid, and so the server's. */
 static const char shell_script[] =
     "cli=$2 pause=$3 check=$4 gate=" GATE "\n"
     "\n"
-    "look() { # socket, expected connections: prints what the check says; nothing if nobody answers\n"
+    "# look SOCKET CONNECTIONS: prints what the check says, and nothing if nobody answers.\n"
+    "look() {\n"
     "    \"$cli\" -s \"$1\" --raw eval \"$check\" 0 $$ \"$2\" 2>/dev/null\n"
     "}\n"
     "\n"
@@ -89,17 +93,22 @@ static const char shell_script[] =
     "    '' | -1 | 0 | *[!0-9]*) ;;\n"
     "    *)\n"
     "        sha=$(\"$cli\" -s " LOCAL_SOCKET_IDLE " --raw script load \"$check\")\n"
-    "        printf 'DEL %s\\r\\nEVALSHA %s 0 %s %s %s\\r\\nBLPOP %s 0\\r\\nSHUTDOWN NOSAVE\\r\\n' \\\n"
-    "            $gate \"$sha\" $$ $((seen + 3)) $gate $gate |\n"
+    "        printf '%s\\r\\n' \"DEL $gate\" \"EVALSHA $sha 0 $$ $((seen + 3)) $gate\" \\\n"
+    "            \"BLPOP $gate 0\" 'SHUTDOWN NOSAVE' |\n"
     "            \"$cli\" -s " LOCAL_SOCKET_IDLE " --pipe --pipe-timeout 1 >/dev/null 2>&1\n"
     "        ;;\n"
     "    esac\n"
     "    mv -f " LOCAL_SOCKET_IDLE " " LOCAL_SOCKET " 2>/dev/null\n"
     "}\n"
     "\n"
+    "# Whether our parent is still the server: unlike a pid, this can be nobody else.\n"
+    "lives() {\n"
+    "    read -r stat </proc/self/stat && set -- $stat && [ \"$4\" = $$ ]\n"
+    "}\n"
+    "\n"
     "monitor() {\n"
     "    seen=0 quiet=0 heard=0 deaf=0\n"
-    "    while sleep \"$pause\" || sleep 1 || return; kill -0 $$ 2>/dev/null; do\n"
+    "    while sleep \"$pause\" || sleep 1 || return; lives; do\n"
     "        now=$(look " LOCAL_SOCKET " 0)\n"
     "        status=$?\n"
     "        case $now in\n"
@@ -115,7 +124,7 @@ static const char shell_script[] =
     "            quiet=0\n"
     "        fi\n"
     "        # Somebody has removed the socket, and nobody new will ever find this server.\n"
-    "        if [ $deaf -gt 3 ] && [ $heard = 1 ]; then\n"
+    "        if [ $deaf -gt 3 ] && [ $heard = 1 ] && lives; then\n"
     "            kill $$\n"
     "            return\n"
     "        fi\n"
@@ -125,16 +134,17 @@ static const char shell_script[] =
     "if [ -n \"$cli\" ]; then\n"
     "    (exec 9<&- && monitor) & # with a plain redirection dash would keep a copy of 9\n"
     "else\n"
-    "    echo 'holdfast: neither redis-cli nor valkey-cli is installed: this server stays until it is stopped'\n"
+    "    echo 'holdfast: no redis-cli or valkey-cli: this server stays until it is stopped'\n"
     "fi\n"
     "exec \"$1\" --port 0 --unixsocket " LOCAL_SOCKET " --unixsocketperm 700 \\\n"
     "    --save '' --appendonly no --maxmemory 0 --maxmemory-policy noeviction \\\n"
     "    --daemonize no --set-proc-title no --dir .\n";
 
-/* ---- Before -------------------------------------------------------------------------------------- */
+/* ---- Before ---------------------------------------------------------------------------------- */
 
-/* The path of an executable file `name` in one of the directories of `search`; NULL if there is none or no
- * memory. Relative directories are passed over: where we happen to be is no place to take programs from. */
+/* The path of an executable file `name` in one of the directories of `search`; NULL if there is
+ * none or no memory. Relative directories are passed over: where we happen to be is no place to
+ * take programs from. */
 static char *find_in(const char *search, const char *name) {
     while (search != NULL && *search != '\0') {
         const char *end = strchrnul(search, ':');
@@ -227,7 +237,7 @@ static int plan_make(struct plan *plan, const struct local_start *start, hf_erro
     return HF_OK;
 }
 
-/* ---- In the new processes: system calls only ----------------------------------------------------- */
+/* ---- In the new processes: system calls only ------------------------------------------------- */
 
 /* Sanitizers keep books with locks that another thread may have held when we were cloned. */
 #define BARE __attribute__((no_sanitize("address", "thread", "undefined")))
@@ -237,8 +247,8 @@ BARE static void bare_exit(int status) {
         syscall(SYS_exit_group, status);
 }
 
-/* A copy of the descriptor above all those we are going to make, so that nothing is overwritten that is still
- * needed, whatever numbers the application has left free. */
+/* A copy of the descriptor above all those we are going to make, so that nothing is overwritten
+ * that is still needed, whatever numbers the application has left free. */
 BARE static int bare_lift(int fd) {
     return fd < 0 ? fd : (int)syscall(SYS_fcntl, fd, F_DUPFD, LOCK_FD + 1);
 }
@@ -300,7 +310,7 @@ BARE static void bare_starter(const struct plan *plan) {
     bare_exit(pid < 0 ? errno : 0);
 }
 
-/* ---- After ----------------------------------------------------------------------------------------- */
+/* ---- After ----------------------------------------------------------------------------------- */
 
 static int run_starter(const struct plan *plan, int *ret_status) {
     sigset_t all, old;

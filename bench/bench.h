@@ -1,0 +1,112 @@
+/* What the files of the benchmark share.
+ *
+ *   main.c      arguments, the order of the runs, tables and JSON lines
+ *   measure.c   time, processor time, medians, percentiles
+ *   raw.c       the same scripts over a bare socket: one at a time, and pipelined
+ *   hiredis.c   the same scripts with hiredis, one connection per thread
+ *   holdfast.c  the library: synchronous with threads, asynchronous with 64 in flight
+ *   contend.c   threads and processes that all want one lock
+ *   watchdog.c  ten thousand holds on one client
+ *   memory.c    bytes per handle, hold and waiter
+ */
+#ifndef HF_BENCH_H
+#define HF_BENCH_H
+
+#include <holdfast/holdfast.h>
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define BENCH_IN_FLIGHT 64
+#define BENCH_REPLY_LINES 4 /* both scripts answer with an array of three integers */
+
+struct bench {
+    const char *path; /* of the server's Unix socket, or NULL: then 127.0.0.1 and */
+    int port;
+    char url[160];
+    pid_t server_pid;
+    int64_t run_ms, warm_ms;
+    int runs;
+    const char *only; /* run the groups whose name contains this */
+    const char *row;  /* and of these, the rows whose name contains this */
+    FILE *json;
+};
+
+/* What one run of one row found. */
+struct sample {
+    double pairs, seconds;
+    double client_cpu_s, server_cpu_s;
+    double p50_us, p99_us; /* of a hand-over; 0: not measured */
+    double commands;       /* that the server has processed */
+};
+
+/* Starts, warms up, runs for run_ms and ends. `n` is the row's number of threads or processes. */
+typedef void (*row_fn)(const struct bench *bench, int n, struct sample *ret);
+
+void run_raw(const struct bench *bench, int n, struct sample *ret);
+void run_raw_pipelined(const struct bench *bench, int n, struct sample *ret);
+void run_hiredis(const struct bench *bench, int n, struct sample *ret);
+void run_holdfast(const struct bench *bench, int n, struct sample *ret);
+void run_holdfast_manual(const struct bench *bench, int n, struct sample *ret);
+void run_holdfast_thread(const struct bench *bench, int n, struct sample *ret);
+void run_contending_threads(const struct bench *bench, int n, struct sample *ret);
+void run_contending_processes(const struct bench *bench, int n, struct sample *ret);
+
+/* These print their own tables. */
+void report_watchdog(const struct bench *bench);
+void report_memory(const struct bench *bench);
+
+/* ---- measure.c ---- */
+
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void check(int err, const char *what); /* dies unless HF_OK, with the library's words */
+
+int64_t now_ns(void);
+void sleep_ms(int64_t ms);
+int connect_to(const struct bench *bench); /* a blocking socket */
+
+/* Around the measured part of a run. */
+struct meter {
+    int64_t start_ns;
+    double client_cpu_s, server_cpu_s, commands;
+};
+void meter_start(const struct bench *bench, struct meter *meter);
+void meter_stop(const struct bench *bench, const struct meter *meter, uint64_t pairs,
+                struct sample *ret);
+
+/* One number of INFO: the one behind a field, or behind a prefix of a line with a colon in it. */
+double server_info(const struct bench *bench, const char *section, const char *field);
+
+/* Runs `n` threads of `body`, which calls worker_ready() when it has warmed up, then counts pairs
+ * for as long as worker_goes_on(), and measures the part in which all of them work. */
+struct worker {
+    const struct bench *bench;
+    struct crew *crew;
+    int index;
+    _Atomic uint64_t pairs;
+    void *shared;
+};
+void run_workers(const struct bench *bench, int n, void (*body)(struct worker *worker),
+                 void *shared, struct sample *ret);
+void worker_ready(struct worker *worker);
+bool worker_goes_on(struct worker *worker);
+static inline void worker_count(struct worker *worker) {
+    uint64_t pairs = atomic_load_explicit(&worker->pairs, memory_order_relaxed);
+    atomic_store_explicit(&worker->pairs, pairs + 1, memory_order_relaxed);
+}
+
+double median(double *values, int len);
+double percentile(double *values, size_t len, double percent);
+
+/* ---- raw.c: commands as bytes, shared with the pipelined row ---- */
+
+/* The EVALSHA of an acquire (release) of `name` by `owner`, as the library would send it. */
+size_t format_acquire(char *to, size_t size, const char *name, const char *owner);
+size_t format_release(char *to, size_t size, const char *name, const char *owner);
+void load_scripts(const struct bench *bench);
+
+#endif

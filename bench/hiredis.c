@@ -1,0 +1,70 @@
+/*
+ * What a careful C program would do without the library: hiredis, one connection per thread,
+ * EVALSHA of the same scripts. Each thread owns its connection; nothing is shared.
+ */
+#include "bench.h"
+#include "redis/script.h"
+
+#include <hiredis/hiredis.h>
+#include <string.h>
+
+struct pair {
+    char name[64], owner[64], channel[128];
+    const char *acquire[8], *release[10];
+};
+
+static void fill(struct pair *pair, int index) {
+    snprintf(pair->name, sizeof pair->name, "bench-%d", index);
+    snprintf(pair->owner, sizeof pair->owner, "00000000-0000-4000-8000-000000000000:%d", index);
+    snprintf(pair->channel, sizeof pair->channel, "redisson_lock__channel:{%s}", pair->name);
+    const char *acquire[8] = {"EVALSHA",
+                              hfi_script_plain_acquire.sha1,
+                              "1",
+                              pair->name,
+                              "9999999999999",
+                              pair->owner,
+                              "30000",
+                              "0"};
+    const char *release[10] = {"EVALSHA",
+                               hfi_script_plain_release.sha1,
+                               "1",
+                               pair->name,
+                               "9999999999999",
+                               pair->owner,
+                               "30000",
+                               "1",
+                               "publish",
+                               pair->channel};
+    memcpy(pair->acquire, acquire, sizeof acquire);
+    memcpy(pair->release, release, sizeof release);
+}
+
+static void expect_yes(redisContext *context, int argc, const char **argv) {
+    redisReply *reply = redisCommandArgv(context, argc, argv, NULL);
+    if (reply == NULL)
+        die("hiredis: %s", context->errstr);
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || reply->element[0]->integer != 1)
+        die("hiredis: unexpected answer %s", reply->str != NULL ? reply->str : "");
+    freeReplyObject(reply);
+}
+
+static void work(struct worker *worker) {
+    const struct bench *bench = worker->bench;
+    struct pair pair;
+    fill(&pair, worker->index);
+    redisContext *context = bench->path != NULL ? redisConnectUnix(bench->path)
+                                                : redisConnect("127.0.0.1", bench->port);
+    if (context == NULL || context->err != 0)
+        die("hiredis: cannot connect");
+    worker_ready(worker);
+    while (worker_goes_on(worker)) {
+        expect_yes(context, 8, pair.acquire);
+        expect_yes(context, 10, pair.release);
+        worker_count(worker);
+    }
+    redisFree(context);
+}
+
+void run_hiredis(const struct bench *bench, int n, struct sample *ret) {
+    run_workers(bench, n, work, NULL, ret);
+}

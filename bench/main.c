@@ -1,0 +1,256 @@
+/*
+ * The benchmark: which rows there are, in which order they run, and what is printed.
+ *
+ * Started by bench/run, which starts the server first. The rows of a group are run in turn, A B C A
+ * B C ..., so that whatever else happens on the machine happens to all of them; a row's number is
+ * the median of its runs, and its ratio is the median against the median of the group's first row.
+ * "by time" is the same ratio from processor time, client's and server's together, which others on
+ * the machine disturb less.
+ * Single-threaded, apart from what a row starts and ends itself.
+ */
+#include "bench.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROWS_MAX 4
+#define RUNS_MAX 25
+
+struct row {
+    const char *name;
+    row_fn run;
+};
+
+struct group {
+    const char *name, *title;
+    bool one_core; /* client and server share one: nobody gains by working in parallel */
+    int n;
+    double target; /* of the last row against the first; 0: none */
+    struct row rows[ROWS_MAX];
+};
+
+static const struct group groups[] = {
+    {.name = "threads-1",
+     .title = "1 thread, client and server on one core",
+     .one_core = true,
+     .n = 1,
+     .target = 0.85,
+     .rows = {{"raw socket", run_raw}, {"hiredis", run_hiredis}, {"holdfast", run_holdfast}}},
+    {.name = "threads-2",
+     .title = "2 threads",
+     .n = 2,
+     .rows = {{"hiredis", run_hiredis}, {"holdfast", run_holdfast}}},
+    {.name = "threads-8",
+     .title = "8 threads",
+     .n = 8,
+     .rows = {{"hiredis", run_hiredis}, {"holdfast", run_holdfast}}},
+    {.name = "threads-64",
+     .title = "64 threads",
+     .n = 64,
+     .target = 1.6,
+     .rows = {{"hiredis", run_hiredis}, {"holdfast", run_holdfast}}},
+    {.name = "async-64",
+     .title = "64 in flight from one thread",
+     .n = 1,
+     .target = 0.85,
+     .rows = {{"raw pipelining", run_raw_pipelined},
+              {"holdfast, own dispatch thread", run_holdfast_thread},
+              {"holdfast, manual dispatch", run_holdfast_manual}}},
+    {.name = "contended-threads",
+     .title = "8 threads of one client want one lock",
+     .n = 8,
+     .rows = {{"holdfast", run_contending_threads}}},
+    {.name = "contended-processes",
+     .title = "8 processes want one lock",
+     .n = 8,
+     .rows = {{"holdfast", run_contending_processes}}},
+};
+
+static bool is_wanted(const struct bench *bench, const struct row *row) {
+    return row->run != NULL && strstr(row->name, bench->row) != NULL;
+}
+
+/* ---- Cores ---- */
+
+static void use_cores(const struct bench *bench, bool one_core) {
+    cpu_set_t all, set;
+    CPU_ZERO(&all);
+    CPU_ZERO(&set);
+    long cores = sysconf(_SC_NPROCESSORS_CONF);
+    for (int i = 0; i < cores && i < CPU_SETSIZE; i++)
+        CPU_SET(i, &all);
+    if (one_core)
+        CPU_SET((int)cores - 1, &set);
+    else
+        set = all;
+    if (sched_setaffinity(0, sizeof set, &set) != 0 ||
+        sched_setaffinity(bench->server_pid, sizeof set, &set) != 0)
+        die("cannot choose cores: %s", strerror(errno));
+}
+
+/* ---- Printing ---- */
+
+static void write_json(const struct bench *bench, const struct group *group, const struct row *row,
+                       int run, const struct sample *sample) {
+    if (bench->json == NULL)
+        return;
+    fprintf(bench->json,
+            "{\"group\":\"%s\",\"row\":\"%s\",\"n\":%d,\"run\":%d,\"pairs\":%.0f,\"seconds\":%.3f,"
+            "\"pairs_per_s\":%.0f,\"client_cpu_us_per_pair\":%.3f,\"server_cpu_us_per_pair\":%.3f,"
+            "\"commands\":%.0f,\"handover_p50_us\":%.1f,\"handover_p99_us\":%.1f}\n",
+            group->name, row->name, group->n, run, sample->pairs, sample->seconds,
+            sample->pairs / sample->seconds, sample->client_cpu_s / sample->pairs * 1e6,
+            sample->server_cpu_s / sample->pairs * 1e6, sample->commands, sample->p50_us,
+            sample->p99_us);
+    fflush(bench->json);
+}
+
+struct summary {
+    double rate, client_us, server_us, p50_us, p99_us;
+};
+
+/* Processor time of a pair, both sides. On one core its inverse is the rate of an idle machine. */
+static double time_of(const struct summary *s) {
+    return s->client_us + s->server_us;
+}
+
+static struct summary summarize(const struct sample *samples, int runs) {
+    double values[5][RUNS_MAX];
+    for (int i = 0; i < runs; i++) {
+        const struct sample *s = &samples[i];
+        values[0][i] = s->pairs / s->seconds;
+        values[1][i] = s->client_cpu_s / s->pairs * 1e6;
+        values[2][i] = s->server_cpu_s / s->pairs * 1e6;
+        values[3][i] = s->p50_us;
+        values[4][i] = s->p99_us;
+    }
+    return (struct summary){median(values[0], runs), median(values[1], runs),
+                            median(values[2], runs), median(values[3], runs),
+                            median(values[4], runs)};
+}
+
+static void print_group(const struct bench *bench, const struct group *group,
+                        struct sample samples[][RUNS_MAX]) {
+    struct summary first = {0}, last = {0};
+    bool handover = samples[0][0].p50_us > 0;
+    printf("\n%s: lock+unlock pairs\n\n", group->title);
+    printf("| %-29s | pairs/s |  ratio | client us | server us | by time |%s\n", group->name,
+           handover ? " hand-over p50 us |  p99 us |" : "");
+    printf(
+        "|-------------------------------|--------:|-------:|----------:|----------:|--------:|%s\n",
+        handover ? "-----------------:|--------:|" : "");
+    for (int i = 0; i < ROWS_MAX; i++) {
+        if (!is_wanted(bench, &group->rows[i]))
+            continue;
+        struct summary s = last = summarize(samples[i], bench->runs);
+        if (first.rate == 0)
+            first = s;
+        printf("| %-29s | %7.0f | %6.2f | %9.2f | %9.2f | %7.2f |", group->rows[i].name, s.rate,
+               s.rate / first.rate, s.client_us, s.server_us, time_of(&first) / time_of(&s));
+        if (handover)
+            printf(" %16.1f | %7.1f |", s.p50_us, s.p99_us);
+        printf("\n");
+    }
+    if (group->target > 0)
+        printf("\nwanted: at least %.2f; reached: %.2f%s\n", group->target, last.rate / first.rate,
+               last.rate / first.rate >= group->target ? "" : " (NOT REACHED in this run)");
+    fflush(stdout);
+}
+
+static void run_group(const struct bench *bench, const struct group *group) {
+    static struct sample samples[ROWS_MAX][RUNS_MAX];
+    memset(samples, 0, sizeof samples);
+    use_cores(bench, group->one_core);
+    for (int run = 0; run < bench->runs; run++)
+        for (int i = 0; i < ROWS_MAX; i++) {
+            if (!is_wanted(bench, &group->rows[i]))
+                continue;
+            group->rows[i].run(bench, group->n, &samples[i][run]);
+            write_json(bench, group, &group->rows[i], run, &samples[i][run]);
+        }
+    use_cores(bench, false);
+    print_group(bench, group, samples);
+}
+
+/* ---- Arguments ---- */
+
+static void usage(void) {
+    fprintf(stderr, "usage: hf_bench --server-pid PID (--port PORT | --unix PATH) [--run-ms MS] "
+                    "[--runs N] [--only GROUP] [--row ROW] [--json FILE]\n");
+    exit(2);
+}
+
+static struct bench parse(int argc, char **argv) {
+    static const struct option options[] = {{"server-pid", required_argument, NULL, 's'},
+                                            {"port", required_argument, NULL, 'p'},
+                                            {"unix", required_argument, NULL, 'u'},
+                                            {"run-ms", required_argument, NULL, 'm'},
+                                            {"runs", required_argument, NULL, 'n'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"row", required_argument, NULL, 'r'},
+                                            {NULL, 0, NULL, 0}};
+    struct bench bench = {.run_ms = 1000, .warm_ms = 100, .runs = 5, .only = "", .row = ""};
+    int option;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 's':
+            bench.server_pid = (pid_t)atol(optarg);
+            break;
+        case 'p':
+            bench.port = atoi(optarg);
+            break;
+        case 'u':
+            bench.path = optarg;
+            break;
+        case 'm':
+            bench.run_ms = atol(optarg);
+            break;
+        case 'n':
+            bench.runs = atoi(optarg);
+            break;
+        case 'o':
+            bench.only = optarg;
+            break;
+        case 'r':
+            bench.row = optarg;
+            break;
+        case 'j':
+            bench.json = fopen(optarg, "ae");
+            if (bench.json == NULL)
+                die("cannot write %s: %s", optarg, strerror(errno));
+            break;
+        default:
+            usage();
+        }
+    }
+    if (bench.server_pid <= 0 || (bench.port == 0) == (bench.path == NULL) || bench.runs < 1 ||
+        bench.runs > RUNS_MAX || bench.run_ms < 1)
+        usage();
+    if (bench.path != NULL)
+        snprintf(bench.url, sizeof bench.url, "unix://%s", bench.path);
+    else
+        snprintf(bench.url, sizeof bench.url, "redis://127.0.0.1:%d", bench.port);
+    return bench;
+}
+
+int main(int argc, char **argv) {
+    struct bench bench = parse(argc, argv);
+    signal(SIGPIPE, SIG_IGN); /* hiredis raises it */
+    load_scripts(&bench);
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (strstr(groups[i].name, bench.only) != NULL)
+            run_group(&bench, &groups[i]);
+    if (strstr("watchdog", bench.only) != NULL)
+        report_watchdog(&bench);
+    if (strstr("memory", bench.only) != NULL)
+        report_memory(&bench);
+    if (bench.json != NULL)
+        fclose(bench.json);
+    return 0;
+}

@@ -1,0 +1,169 @@
+/* What every part of the tool shares: exit statuses, messages, values, options, the connection, and the
+ * table of subcommands. The tool is a user of the library like any other: of holdfast it sees only
+ * <holdfast/holdfast.h>. */
+#ifndef CLI_H
+#define CLI_H
+
+#include <holdfast/holdfast.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The statuses of the manual. 128 + n is added where a signal was the reason. */
+enum status {
+    STATUS_OK = 0,
+    STATUS_NO = 1,           /* a question was answered with no */
+    STATUS_USAGE = 64,       /* the command line is wrong */
+    STATUS_DATA = 65,        /* the name is in use for something that is no such lock */
+    STATUS_UNAVAILABLE = 69, /* the server cannot be reached, or cannot serve */
+    STATUS_INTERNAL = 70,    /* our bug */
+    STATUS_OS = 71,          /* the operating system refused */
+    STATUS_BUSY = 75,        /* not acquired; -E overrides it */
+    STATUS_DENIED = 77,      /* password, user or access list */
+    STATUS_LOST = 79,        /* the lock was lost while it was needed */
+    STATUS_TIMED_OUT = 124,  /* the command exceeded its time */
+    STATUS_NOT_RUNNABLE = 126,
+    STATUS_NOT_FOUND = 127,
+    STATUS_SIGNAL = 128
+};
+
+/* ---- message.c: what the tool says, always on stderr ---------------------------------------------- */
+
+enum level { LEVEL_ERROR, LEVEL_NOTICE, LEVEL_INFO, LEVEL_DEBUG };
+
+/* -1 with --quiet (errors only), 0, and one more for each --verbose. */
+void message_setup(int verbosity, bool json);
+bool message_wanted(enum level level);
+void say(enum level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says what is wrong with the command line, and where help is. Returns STATUS_USAGE. */
+int usage_error(const char *subcommand, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Says that the library could not do something, and returns the exit status for it. `error` may be NULL. */
+int library_error(int code, const hf_error *error, const char *doing, const char *name);
+
+/* A name as it may be shown on a terminal: no control characters. Into `buffer`; cut if it is long. */
+#define SHOWN_NAME_SIZE 128
+const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
+
+/* Prints a JSON object on stdout, in one line, and frees it. Returns STATUS_OK or STATUS_OS. */
+struct json_t;
+int print_json(struct json_t *object);
+/* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
+struct json_t *json_text(const char *text);
+
+/* ---- values.c: the values of options -------------------------------------------------------------- */
+
+/* These return false for what is no such value. */
+bool parse_duration(const char *text,
+                    int64_t *ret_ms); /* float[ms|s|m|h|d]; seconds without a unit */
+bool parse_number(const char *text, long low, long high, long *ret);
+bool parse_signal(const char *text, int *ret_signal); /* TERM, SIGTERM or 15 */
+bool parse_switch(const char *text,
+                  bool *ret); /* of an environment variable: 1, yes, true, on, ... */
+
+int64_t now_ms(void); /* CLOCK_BOOTTIME: it goes on while the machine sleeps, as leases do */
+
+/* ---- options.c: the command line and the environment ---------------------------------------------- */
+
+enum option_kind {
+    OPTION_END = 0, /* ends a table */
+    OPTION_FLAG,
+    OPTION_VALUE,
+    OPTION_LATER,      /* part of the plan, not of this version: refused by name */
+    OPTION_LATER_VALUE /* the same, and takes a value */
+};
+
+struct option_spec {
+    enum option_kind kind;
+    int id;           /* what the callback gets */
+    char letter;      /* 0: has none */
+    const char *name; /* long name; NULL: has none */
+    bool no_env;      /* makes no sense in the environment */
+};
+
+/* Takes one option. `shown` is how the user wrote it. The value is part of argv or of the environment and
+ * may be overwritten. Returns 0, or an exit status when it has said what is wrong. */
+typedef int (*option_fn)(void *user, int id, char *value, const char *shown);
+
+/* Reads options up to the first operand or past `--`. Returns the index of the first operand, or minus an
+ * exit status. `subcommand` is NULL for the options before it. */
+int options_parse(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
+                  option_fn take, void *user);
+
+/* Reads HOLDFAST_<NAME> for each option that has a long name. Returns 0 or an exit status. */
+int options_environment(const struct option_spec *specs, const char *subcommand, option_fn take,
+                        void *user);
+
+/* ---- connect.c: which server, and as whom ---------------------------------------------------------- */
+
+struct setting {
+    char *value; /* owned; NULL: not given */
+    bool flag;   /* given on the command line, not by the environment */
+};
+
+struct connection {
+    struct setting url, host, port, socket, db, user, password, password_file;
+    struct setting limit; /* -t */
+    bool askpass;
+    bool quiet;
+    bool json;
+    int verbosity;
+    bool from_flags; /* while options are read: are these flags? */
+
+    /* Set by connection_resolve(). */
+    char *target; /* the url, without a password that came from elsewhere */
+    bool by_default;
+};
+
+extern const struct option_spec connection_options[];
+int connection_option(void *user, int id, char *value, const char *shown);
+
+/* Options that may also be given after the subcommand: --quiet, --verbose, --json. */
+enum {
+    OPTION_ID_QUIET = 1000,
+    OPTION_ID_VERBOSE,
+    OPTION_ID_JSON,
+    OPTION_ID_HELP,
+    OPTION_ID_VERSION
+};
+#define COMMON_OPTIONS                                                                             \
+    {OPTION_FLAG, OPTION_ID_QUIET, 'q', "quiet", false},                                           \
+        {OPTION_FLAG, OPTION_ID_VERBOSE, 'v', "verbose", false},                                   \
+        {OPTION_FLAG, OPTION_ID_JSON, 0, "json", false}, {                                         \
+        OPTION_FLAG, OPTION_ID_HELP, 0, "help", true                                               \
+    }
+
+/* True when it was one of the common options. */
+bool common_option(struct connection *connection, int id);
+
+/* Decides on the url and finds the password; may ask for it. Returns 0 or an exit status. */
+int connection_resolve(struct connection *connection);
+
+/* Opens the client; `options` may be preset, `user` and the like are filled in. Returns 0 or an exit status. */
+int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
+void connection_free(struct connection *connection);
+
+/* ---- The subcommands ------------------------------------------------------------------------------- */
+
+struct command {
+    const char *name;
+    const char *summary; /* one line */
+    const char *usage;   /* what follows the name, then the options, one in a line */
+    /* argv[0] is the subcommand. Returns the exit status. */
+    int (*run)(struct connection *connection, int argc, char **argv);
+};
+
+extern const struct command command_run, command_hold, command_unlock, command_show,
+    command_version, command_help;
+
+const struct command *command_find(const char *name);
+void print_help(const struct command *command); /* on stdout; NULL: of the tool */
+
+/* Parses the options of a subcommand, environment first. Returns the index of the first operand, or minus
+ * an exit status; 0 after --help, which it has printed. */
+int command_options(const struct command *command, const struct option_spec *specs, int argc,
+                    char **argv, option_fn take, void *user);
+
+#endif

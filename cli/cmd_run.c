@@ -1,0 +1,305 @@
+/*
+ * holdfast run NAME [--] COMMAND: runs a command while the lock is held; what flock(1) is for files.
+ *
+ * This file reads the options and starts the two processes of run.h. It forks before there is any thread:
+ * the holder opens the library, the guard never does.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <paths.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SHORTEST_TTL_MS 1000 /* below this there is no time left for TERM, KILL and a renewal */
+
+enum {
+    ID_NONBLOCK = 1,
+    ID_WAIT,
+    ID_BUSY_STATUS,
+    ID_COMMAND,
+    ID_EXCLUSIVE,
+    ID_LEASE,
+    ID_TTL,
+    ID_TIMEOUT,
+    ID_KILL_AFTER,
+    ID_SIGNAL,
+    ID_FOREGROUND,
+    ID_PRESERVE,
+    ID_ON_LOST,
+    ID_HOLD_FOR,
+    ID_NO_STDIN,
+    ID_CLOSE_FDS,
+    ID_ENV,
+    ID_READY_FD
+};
+
+static const struct option_spec specs[] = {
+    {OPTION_FLAG, ID_NONBLOCK, 'n', "nonblock", false},
+    {OPTION_FLAG, ID_NONBLOCK, 0, "nb", true},
+    {OPTION_VALUE, ID_WAIT, 'w', "wait", false},
+    {OPTION_VALUE, ID_BUSY_STATUS, 'E', "conflict-exit-code", false},
+    {OPTION_VALUE, ID_COMMAND, 'c', "command", true},
+    {OPTION_FLAG, ID_EXCLUSIVE, 'x', "exclusive", true},
+    {OPTION_FLAG, ID_EXCLUSIVE, 'e', NULL, true},
+    {OPTION_VALUE, ID_LEASE, 0, "lease", false},
+    {OPTION_VALUE, ID_TTL, 0, "ttl", false},
+    {OPTION_VALUE, ID_TIMEOUT, 't', "timeout", false},
+    {OPTION_VALUE, ID_KILL_AFTER, 'k', "kill-after", false},
+    {OPTION_VALUE, ID_SIGNAL, 0, "signal", false},
+    {OPTION_FLAG, ID_FOREGROUND, 0, "foreground", false},
+    {OPTION_FLAG, ID_PRESERVE, 0, "preserve-status", false},
+    {OPTION_VALUE, ID_ON_LOST, 0, "on-lost", false},
+    {OPTION_VALUE, ID_HOLD_FOR, 0, "hold-for", false},
+    {OPTION_FLAG, ID_NO_STDIN, 0, "no-stdin", false},
+    {OPTION_FLAG, ID_CLOSE_FDS, 0, "close-fds", false},
+    {OPTION_VALUE, ID_ENV, 0, "env", false},
+    {OPTION_VALUE, ID_READY_FD, 0, "ready-fd", true},
+    COMMON_OPTIONS,
+    {OPTION_LATER, 0, 's', "shared", false},
+    {OPTION_LATER_VALUE, 0, 'N', "slots", false},
+    {OPTION_LATER_VALUE, 0, 0, "permits", false},
+    {OPTION_LATER, 0, 'm', "multi", false},
+    {OPTION_LATER, 0, 0, "fair", false},
+    {OPTION_LATER, 0, 0, "spin", false},
+    {OPTION_LATER, 0, 0, "fenced", false},
+    {OPTION_LATER, 0, 0, "no-reentry", false},
+    {OPTION_LATER, 0, 0, "redlock", false},
+    {OPTION_LATER_VALUE, 0, 0, "sync-replicas", false},
+    {OPTION_LATER_VALUE, 0, 0, "sync-timeout", false},
+    {OPTION_LATER_VALUE, 0, 0, "metrics-file", false},
+    {OPTION_END, 0, 0, NULL, false},
+};
+
+struct parser {
+    struct connection *connection;
+    struct run_options *options;
+};
+
+static int take_duration(const char *value, const char *shown, int64_t at_least_ms, int64_t *ret) {
+    int64_t ms;
+    if (!parse_duration(value, &ms))
+        return usage_error("run", "%s: '%s' is no duration", shown, value);
+    if (ms < at_least_ms)
+        return usage_error("run", "%s: '%s' is too short, the least is %d ms", shown, value,
+                           (int)at_least_ms);
+    *ret = ms;
+    return 0;
+}
+
+static int take_on_lost(const char *value, const char *shown, enum on_lost *ret) {
+    static const char *const names[] = {"kill", "signal", "ignore"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *ret = (enum on_lost)i;
+            return 0;
+        }
+    }
+    return usage_error("run", "%s: '%s' is none of kill, signal and ignore", shown, value);
+}
+
+static int take_ready_fd(const char *value, const char *shown, int *ret) {
+    long fd;
+    if (!parse_number(value, 1, 1000000, &fd) || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
+        return usage_error("run", "%s: '%s' is no open descriptor", shown, value);
+    *ret = (int)fd;
+    return 0;
+}
+
+static int take_env(char *value, const char *shown, const char **ret) {
+    if (*value == '\0' || strchr(value, '=') != NULL)
+        return usage_error("run", "%s: '%s' is no prefix of a variable", shown, value);
+    *ret = value;
+    return 0;
+}
+
+static int take_value(struct run_options *options, int id, char *value, const char *shown) {
+    long number;
+    switch (id) {
+    case ID_WAIT:
+        return take_duration(value, shown, 0, &options->wait_ms);
+    case ID_LEASE:
+        return take_duration(value, shown, SHORTEST_TTL_MS, &options->lease_ms);
+    case ID_TTL:
+        return take_duration(value, shown, SHORTEST_TTL_MS, &options->ttl_ms);
+    case ID_TIMEOUT:
+        return take_duration(value, shown, 0, &options->timeout_ms);
+    case ID_KILL_AFTER:
+        return take_duration(value, shown, 0, &options->kill_after_ms);
+    case ID_HOLD_FOR:
+        return take_duration(value, shown, 0, &options->hold_for_ms);
+    case ID_BUSY_STATUS:
+        if (!parse_number(value, 0, 255, &number))
+            return usage_error("run", "%s: '%s' is no exit status", shown, value);
+        options->busy_status = (int)number;
+        return 0;
+    case ID_SIGNAL:
+        if (!parse_signal(value, &options->signal))
+            return usage_error("run", "%s: '%s' is no signal", shown, value);
+        return 0;
+    case ID_ON_LOST:
+        return take_on_lost(value, shown, &options->on_lost);
+    case ID_ENV:
+        return take_env(value, shown, &options->env_prefix);
+    case ID_READY_FD:
+        return take_ready_fd(value, shown, &options->ready_fd);
+    default:
+        options->shell_command = value;
+        return 0;
+    }
+}
+
+static int take(void *user, int id, char *value, const char *shown) {
+    struct parser *parser = user;
+    struct run_options *options = parser->options;
+    if (value != NULL)
+        return take_value(options, id, value, shown);
+    if (id == ID_NONBLOCK)
+        options->wait_ms = 0;
+    else if (id == ID_FOREGROUND)
+        options->foreground = true;
+    else if (id == ID_PRESERVE)
+        options->preserve_status = true;
+    else if (id == ID_NO_STDIN)
+        options->no_stdin = true;
+    else if (id == ID_CLOSE_FDS)
+        options->close_fds = true;
+    else
+        common_option(parser->connection, id);
+    return 0;
+}
+
+/* The command to run: the rest of the line, or a string for the shell. `NAME -c STRING` is flock's way to
+ * write it. */
+static int take_command(struct run_options *options, int argc, char **argv, char *ret_shell[4]) {
+    if (argc < 1 || argv[0][0] == '\0')
+        return usage_error("run", "a NAME is needed");
+    options->name = argv[0];
+    argc--;
+    argv++;
+    if (argc > 0 && (strcmp(argv[0], "-c") == 0 || strcmp(argv[0], "--command") == 0)) {
+        if (argc != 2 || options->shell_command != NULL)
+            return usage_error("run", "-c takes one string, and there can be only one");
+        options->shell_command = argv[1];
+        argc = 0;
+    } else if (argc > 0 && strcmp(argv[0], "--") == 0) {
+        argc--;
+        argv++;
+    } else if (argc > 0 && argv[0][0] == '-') {
+        return usage_error("run", "options go before the NAME; a command that begins with '-' "
+                                  "goes after '--'");
+    }
+
+    if (options->shell_command == NULL) {
+        options->argv = argv;
+        return argc > 0 ? 0 : usage_error("run", "a COMMAND is needed");
+    }
+    if (argc > 0)
+        return usage_error("run", "give a COMMAND or -c, not both");
+    const char *shell = getenv("SHELL");
+    ret_shell[0] = strdup(shell != NULL && *shell != '\0' ? shell : _PATH_BSHELL);
+    ret_shell[1] = strdup("-c");
+    ret_shell[2] = strdup(options->shell_command);
+    ret_shell[3] = NULL;
+    options->argv = ret_shell;
+    return ret_shell[0] != NULL && ret_shell[1] != NULL && ret_shell[2] != NULL ? 0 : STATUS_OS;
+}
+
+/* Whether we are part of a pipeline in the foreground. Its other members are in our process group and want
+ * the terminal too (`holdfast run ... | less`), so the command must stay in that group with them. */
+static bool in_pipeline(const struct terminal *terminal) {
+    if (!terminal_is_ours(terminal))
+        return false;
+    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++) {
+        struct stat status;
+        if (fstat(fd, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)))
+            return true;
+    }
+    return false;
+}
+
+static int run_pair(struct run *run) {
+    int sockets[2];
+    terminal_open(&run->terminal);
+    run->own_group = !run->options->foreground && !in_pipeline(&run->terminal);
+    int status = pair_prepare(run, sockets);
+    if (status != 0)
+        return status;
+
+    pid_t holder = fork();
+    if (holder < 0) {
+        say(LEVEL_ERROR, "cannot fork: %s", strerror(errno));
+        return STATUS_OS;
+    }
+    if (holder == 0) {
+        close(sockets[0]);
+        holder_run(run, sockets[1]);
+        exit(0);
+    }
+    close(sockets[1]);
+    if (run->options->ready_fd >= 0)
+        close(run->options->ready_fd);
+    return guard_run(run, sockets[0], holder);
+}
+
+static int run(struct connection *connection, int argc, char **argv) {
+    struct run_options options = {.wait_ms = HF_FOREVER,
+                                  .ttl_ms = 30000,
+                                  .kill_after_ms = 5000,
+                                  .busy_status = STATUS_BUSY,
+                                  .signal = SIGTERM,
+                                  .env_prefix = "HOLDFAST_",
+                                  .ready_fd = -1};
+    struct parser parser = {.connection = connection, .options = &options};
+    char *shell[4] = {0};
+    int first = command_options(&command_run, specs, argc, argv, take, &parser);
+    if (first <= 0)
+        return -first;
+    int status = take_command(&options, argc - first, argv + first, shell);
+    if (status == 0)
+        status = connection_resolve(connection);
+    if (status == 0) {
+        struct run run = {.options = &options, .connection = connection};
+        tree_filter_setup(&run.filter, connection->target);
+        status = run_pair(&run);
+        tree_filter_free(&run.filter);
+    }
+    for (int i = 0; i < 3; i++)
+        free(shell[i]);
+    return status;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .summary = "run a command while holding a lock",
+    .usage =
+        "[OPTIONS] NAME [--] COMMAND [ARGUMENTS]\n"
+        "       holdfast [CONNECTION OPTIONS] run [OPTIONS] NAME -c STRING\n"
+        "Runs COMMAND while the lock NAME is held, and exits with its status.\n\n"
+        "Getting the lock:\n"
+        "  -n, --nonblock              do not wait for the lock\n"
+        "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"
+        "  -E, --conflict-exit-code N  exit with this when the lock was not free (75)\n"
+        "      --ttl DUR               lease, renewed for as long as the command runs (30s)\n"
+        "      --lease DUR             fixed lease, not renewed: the command ends before it does\n"
+        "      --hold-for DUR          keep the lock for at least this long\n"
+        "Running the command:\n"
+        "  -c, --command STRING        run STRING with the shell\n"
+        "  -t, --timeout DUR           end the command after this time, exit with 124\n"
+        "      --signal SIGNAL         with this signal (TERM)\n"
+        "  -k, --kill-after DUR        and with KILL if it still runs after this (5s; 0: never)\n"
+        "      --on-lost WHAT          when the lock is lost: kill, signal (TERM only) or ignore\n"
+        "      --preserve-status       exit with the command's status also when the lock was lost\n"
+        "      --foreground            no process group of its own for the command\n"
+        "      --no-stdin              standard input from /dev/null\n"
+        "      --close-fds             close descriptors above 2\n"
+        "      --env PREFIX            of the variables for the command (HOLDFAST_)\n"
+        "      --ready-fd N            write a newline to descriptor N when the lock is held\n"
+        "  -q, --quiet   -v, --verbose   --json\n"
+        "\nExit status: the command's; 128+n signal n; 75 not acquired; 79 lock lost; 124 timed out;\n"
+        "126 not executable; 127 not found; 64 usage; 65 no lock; 69 unreachable; 77 denied.\n",
+    .run = run,
+};

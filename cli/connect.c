@@ -1,0 +1,278 @@
+/*
+ * Which server, and as whom: the options before the subcommand, the environment, and what they add up to.
+ *
+ * A flag beats HOLDFAST_*, which beats REDIS_URL; a password in the url beats REDISCLI_AUTH. With nothing
+ * at all it is `local:`, and a notice says so. A url and a host are never mixed: what is given on the
+ * command line replaces the other kind from the environment, and both at once is an error.
+ *
+ * main() fills the connection, each subcommand resolves it (which may ask for a password, so before it
+ * forks) and opens it. All of it happens before there is any other thread.
+ */
+#include "cli.h"
+#include "password.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CMD_TIMEOUT_MS 3000 /* of one exchange, unless -t asks for less */
+
+enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
+enum { ID_ASKPASS = 20, ID_LIMIT };
+
+const struct option_spec connection_options[] = {
+    {OPTION_VALUE, ID_HOST, 'h', "host", false},
+    {OPTION_VALUE, ID_PORT, 'p', "port", false},
+    {OPTION_VALUE, ID_SOCKET, 's', "socket", false},
+    {OPTION_VALUE, ID_URL, 'u', "url", false},
+    {OPTION_VALUE, ID_DB, 'n', "db", false},
+    {OPTION_VALUE, ID_USER, 0, "user", false},
+    {OPTION_VALUE, ID_PASSWORD, 'a', "password", false},
+    {OPTION_VALUE, ID_PASSWORD, 0, "pass", false},
+    {OPTION_VALUE, ID_PASSWORD_FILE, 0, "password-file", false},
+    {OPTION_FLAG, ID_ASKPASS, 0, "askpass", false},
+    {OPTION_VALUE, ID_LIMIT, 't', "connect-timeout", false},
+    COMMON_OPTIONS,
+    {OPTION_FLAG, OPTION_ID_VERSION, 0, "version", true},
+    {OPTION_LATER, 0, 'c', "cluster", false},
+    {OPTION_LATER, 0, '4', "ipv4", false},
+    {OPTION_LATER, 0, '6', "ipv6", false},
+    {OPTION_LATER, 0, 0, "tls", false},
+    {OPTION_LATER, 0, 0, "insecure", false},
+    {OPTION_LATER_VALUE, 0, 0, "cacert", false},
+    {OPTION_LATER_VALUE, 0, 0, "cacertdir", false},
+    {OPTION_LATER_VALUE, 0, 0, "cert", false},
+    {OPTION_LATER_VALUE, 0, 0, "key", false},
+    {OPTION_LATER_VALUE, 0, 0, "sni", false},
+    {OPTION_LATER_VALUE, 0, 0, "sentinel", false},
+    {OPTION_LATER_VALUE, 0, 0, "profile", false},
+    {OPTION_END, 0, 0, NULL, false},
+};
+
+static struct setting *setting_of(struct connection *connection, int id) {
+    switch (id) {
+    case ID_URL:
+        return &connection->url;
+    case ID_HOST:
+        return &connection->host;
+    case ID_PORT:
+        return &connection->port;
+    case ID_SOCKET:
+        return &connection->socket;
+    case ID_DB:
+        return &connection->db;
+    case ID_USER:
+        return &connection->user;
+    case ID_PASSWORD:
+        return &connection->password;
+    case ID_PASSWORD_FILE:
+        return &connection->password_file;
+    default:
+        return &connection->limit;
+    }
+}
+
+bool common_option(struct connection *connection, int id) {
+    switch (id) {
+    case OPTION_ID_QUIET:
+        connection->quiet = true;
+        return true;
+    case OPTION_ID_VERBOSE:
+        connection->verbosity++;
+        return true;
+    case OPTION_ID_JSON:
+        connection->json = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+int connection_option(void *user, int id, char *value, const char *shown) {
+    struct connection *connection = user;
+    if (common_option(connection, id))
+        return 0;
+    if (id == ID_ASKPASS) {
+        connection->askpass = true;
+        return 0;
+    }
+
+    long number;
+    int64_t limit_ms;
+    if (id == ID_PORT && !parse_number(value, 1, 65535, &number))
+        return usage_error(NULL, "%s: '%s' is no port", shown, value);
+    if (id == ID_DB && !parse_number(value, 0, 1000000, &number))
+        return usage_error(NULL, "%s: '%s' is no database number", shown, value);
+    if (id == ID_LIMIT && (!parse_duration(value, &limit_ms) || limit_ms == 0))
+        return usage_error(NULL, "%s: '%s' is no duration", shown, value);
+    if (id == ID_USER || id == ID_HOST || id == ID_SOCKET || id == ID_URL) {
+        if (*value == '\0')
+            return usage_error(NULL, "%s: the value is empty", shown);
+    }
+
+    struct setting *setting = setting_of(connection, id);
+    free(setting->value);
+    setting->value = strdup(value);
+    setting->flag = connection->from_flags;
+    if (connection->from_flags && id == ID_PASSWORD)
+        password_hide(value);
+    if (connection->from_flags && id == ID_URL)
+        password_hide_in_url(value);
+    return setting->value != NULL ? 0 : STATUS_OS;
+}
+
+/* Appends, with what a url cannot hold as it is in percent-encoding. */
+static void append_encoded(FILE *out, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (isalnum((unsigned char)*text) || strchr("-._~/", *text) != NULL)
+            fputc(*text, out);
+        else
+            fprintf(out, "%%%02X", (unsigned char)*text);
+    }
+}
+
+/* The url for -h, -p, -s and -n. */
+static char *url_of_parts(const struct connection *connection) {
+    char *url = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&url, &size);
+    if (out == NULL)
+        return NULL;
+    const char *host = connection->host.value != NULL ? connection->host.value : "127.0.0.1";
+    const char *port = connection->port.value != NULL ? connection->port.value : "6379";
+    const char *db = connection->db.value != NULL ? connection->db.value : "0";
+    if (connection->socket.value != NULL) {
+        fputs("unix://", out);
+        append_encoded(out, connection->socket.value);
+        fprintf(out, "?db=%s", db);
+    } else {
+        fputs(strchr(host, ':') != NULL ? "redis://[" : "redis://", out);
+        if (strchr(host, ':') != NULL)
+            fputs(host, out);
+        else
+            append_encoded(out, host);
+        fprintf(out, "%s:%s/%s", strchr(host, ':') != NULL ? "]" : "", port, db);
+    }
+    return fclose(out) == 0 ? url : NULL;
+}
+
+static bool given(const struct setting *setting, bool flag) {
+    return setting->value != NULL && setting->flag == flag;
+}
+
+/* Decides between a url and host, port and socket; see above. */
+static int choose_target(struct connection *connection) {
+    bool parts = false;
+    for (int flag = 1; flag >= 0 && !parts; flag--) {
+        bool url = given(&connection->url, flag);
+        parts = given(&connection->host, flag) || given(&connection->port, flag) ||
+                given(&connection->socket, flag);
+        if (url && parts)
+            return usage_error(NULL, "give a url, or a host, port or socket; not both");
+        if (url)
+            break;
+    }
+    if (parts) {
+        connection->target = url_of_parts(connection);
+        return connection->target != NULL ? 0 : STATUS_OS;
+    }
+
+    const char *url = connection->url.value;
+    if (url == NULL)
+        url = getenv("REDIS_URL");
+    bool configured = url != NULL && *url != '\0';
+    if (connection->db.value != NULL) {
+        if (configured)
+            return usage_error(NULL, "give the number of the database in the url");
+        connection->target = url_of_parts(connection);
+    } else {
+        connection->by_default = !configured;
+        connection->target = strdup(configured ? url : "local:");
+    }
+    return connection->target != NULL ? 0 : STATUS_OS;
+}
+
+/* A password from the environment that only counts when nothing else says who we are. */
+static int borrow_password(struct connection *connection) {
+    size_t start, len;
+    const char *borrowed = password_of_redis_cli();
+    if (borrowed == NULL || strncmp(connection->target, "local:", 6) == 0 ||
+        password_in_url(connection->target, &start, &len))
+        return 0;
+    connection->password.value = strdup(borrowed);
+    const char *user = getenv("VALKEYCLI_USER");
+    if (connection->user.value == NULL && user != NULL && *user != '\0')
+        connection->user.value = strdup(user);
+    return connection->password.value != NULL ? 0 : STATUS_OS;
+}
+
+static int find_password(struct connection *connection) {
+    struct setting *password = &connection->password;
+    size_t start, len;
+    if (given(password, true) ||
+        (given(&connection->url, true) && password_in_url(connection->url.value, &start, &len)))
+        say(LEVEL_NOTICE, "a password on the command line can be seen by others; "
+                          "use --password-file or HOLDFAST_PASSWORD");
+    if (given(password, true))
+        return 0;
+    if (connection->askpass) {
+        free(password->value);
+        password->value = NULL;
+        return password_from_terminal(&password->value);
+    }
+    if (connection->password_file.value != NULL &&
+        (password->value == NULL || connection->password_file.flag)) {
+        free(password->value);
+        password->value = NULL;
+        return password_from_file(connection->password_file.value, &password->value);
+    }
+    return password->value != NULL ? 0 : borrow_password(connection);
+}
+
+int connection_resolve(struct connection *connection) {
+    message_setup(connection->quiet ? -1 : connection->verbosity, connection->json);
+    int status = choose_target(connection);
+    if (status == 0)
+        status = find_password(connection);
+    if (status == 0 && connection->by_default)
+        say(LEVEL_NOTICE, "no server is configured: using local:, a private one on this machine");
+    return status;
+}
+
+static void pass_on_log(hf_log_level level, const char *message, void *user) {
+    (void)user;
+    say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
+}
+
+int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client) {
+    int64_t limit_ms;
+    options->user = connection->user.value;
+    options->password = connection->password.value;
+    options->log = pass_on_log;
+    options->cmd_timeout_ms = CMD_TIMEOUT_MS;
+    if (connection->limit.value != NULL && parse_duration(connection->limit.value, &limit_ms)) {
+        options->connect_timeout_ms = limit_ms;
+        if (limit_ms < CMD_TIMEOUT_MS)
+            options->cmd_timeout_ms = limit_ms;
+    }
+
+    int code = hf_open(connection->target, options, ret_client);
+    if (code == HF_EINVAL || code == HF_ENOTSUP)
+        return usage_error(NULL, "%s", hf_last_error()->text);
+    if (code != HF_OK)
+        return library_error(code, hf_last_error(), "open a connection", NULL);
+    return 0;
+}
+
+void connection_free(struct connection *connection) {
+    struct setting *all[] = {
+        &connection->url,    &connection->host,     &connection->port,
+        &connection->socket, &connection->db,       &connection->user,
+        &connection->limit,  &connection->password, &connection->password_file};
+    if (connection->password.value != NULL)
+        explicit_bzero(connection->password.value, strlen(connection->password.value));
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]->value);
+    free(connection->target);
+}

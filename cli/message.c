@@ -1,0 +1,187 @@
+/*
+ * What the tool says: its own messages on stderr, its data as JSON on stdout, and the translation of the
+ * library's errors into sentences and exit statuses.
+ *
+ * Called from everywhere in the tool, also from the library's threads (the log hook), but never between
+ * fork and exec. The verbosity is set once, before the first thread or process is started, and only read
+ * afterwards. A message is one write(2), so that lines of several processes do not mix.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    int verbosity;
+    bool json;
+} how;
+
+void message_setup(int verbosity, bool json) {
+    how.verbosity = verbosity;
+    how.json = json;
+}
+
+bool message_wanted(enum level level) {
+    return level == LEVEL_ERROR || (int)level <= how.verbosity + 1;
+}
+
+static void write_all(const char *text, size_t len) {
+    while (len > 0) {
+        ssize_t n = write(STDERR_FILENO, text, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* Nobody is left to hear it. */
+        text += n;
+        len -= (size_t)n;
+    }
+}
+
+static void say_json(enum level level, const char *text) {
+    static const char *const names[] = {"error", "notice", "info", "debug"};
+    json_t *object = json_object();
+    json_object_set_new(object, "program", json_string("holdfast"));
+    json_object_set_new(object, "level", json_string(names[level]));
+    json_object_set_new(object, "message", json_text(text));
+    char *line = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    if (line == NULL)
+        return;
+
+    size_t len = strlen(line);
+    line[len] = '\n'; /* in place of the NUL: this is not a string any more */
+    write_all(line, len + 1);
+    free(line);
+}
+
+void say(enum level level, const char *format, ...) {
+    if (!message_wanted(level))
+        return;
+    char line[1024] = "holdfast: ";
+    size_t prefix = strlen(line);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
+    va_end(args);
+    if (n < 0)
+        return;
+
+    if (how.json) {
+        say_json(level, line + prefix);
+        return;
+    }
+    size_t len = strlen(line);
+    line[len] = '\n';
+    write_all(line, len + 1);
+}
+
+int usage_error(const char *subcommand, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    say(LEVEL_ERROR, "%s", text);
+    if (subcommand == NULL)
+        say(LEVEL_ERROR, "see 'holdfast help'");
+    else
+        say(LEVEL_ERROR, "see 'holdfast help %s'", subcommand);
+    return STATUS_USAGE;
+}
+
+const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]) {
+    size_t i = 0;
+    for (; name[i] != '\0' && i < SHOWN_NAME_SIZE - 4; i++) {
+        unsigned char c = (unsigned char)name[i];
+        buffer[i] = (c < 0x20 || c == 0x7f) ? '?' : name[i];
+    }
+    strcpy(buffer + i, name[i] != '\0' ? "..." : "");
+    return buffer;
+}
+
+static enum status status_of(int code) {
+    switch (code) {
+    case HF_OK:
+        return STATUS_OK;
+    case HF_EBUSY:
+    case HF_ETIMEDOUT:
+        return STATUS_BUSY;
+    case HF_ELOST:
+        return STATUS_LOST;
+    case HF_EWRONGTYPE:
+        return STATUS_DATA;
+    case HF_EPERM:
+        return STATUS_DENIED;
+    case HF_ENOTOWNER:
+        return STATUS_NO;
+    case HF_EINVAL:
+        return STATUS_USAGE;
+    case HF_ENOMEM:
+    case HF_ESYS:
+        return STATUS_OS;
+    case HF_EUNREACH:
+    case HF_EUNKNOWN:
+    case HF_ENOQUORUM:
+    case HF_ENOREPLICA:
+    case HF_EREFUSED:
+    case HF_EOOM:
+    case HF_ENOTSUP: /* By a server that is too old; a url is looked at before. */
+        return STATUS_UNAVAILABLE;
+    default:
+        return STATUS_INTERNAL;
+    }
+}
+
+int library_error(int code, const hf_error *error, const char *doing, const char *name) {
+    char buffer[SHOWN_NAME_SIZE];
+    const char *quote = name != NULL ? " '" : "";
+    const char *shown = name != NULL ? shown_name(name, buffer) : "";
+    const char *end = name != NULL ? "'" : "";
+    bool detailed = error != NULL && error->code == code;
+    const char *node = detailed ? error->node : "";
+    const char *text = detailed && strcmp(error->text, hf_strerror(code)) != 0 ? error->text : "";
+
+    say(LEVEL_ERROR, "cannot %s%s%s%s: %s%s%s%s%s%s", doing, quote, shown, end, hf_strerror(code),
+        *node || *text ? " (" : "", node, *node && *text ? ": " : "", text,
+        *node || *text ? ")" : "");
+    return status_of(code);
+}
+
+json_t *json_text(const char *text) {
+    json_t *string = json_string(text);
+    if (string != NULL)
+        return string;
+
+    /* Not UTF-8: keep what is ASCII, and show that there was something else. */
+    char *safe = malloc(strlen(text) * 3 + 1);
+    if (safe == NULL)
+        return NULL;
+    char *out = safe;
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x80) {
+            *out++ = *text;
+        } else {
+            memcpy(out, "\xef\xbf\xbd", 3);
+            out += 3;
+        }
+    }
+    *out = '\0';
+    string = json_string(safe);
+    free(safe);
+    return string;
+}
+
+int print_json(json_t *object) {
+    int failed = object == NULL || json_dumpf(object, stdout, JSON_COMPACT) != 0 ||
+                 putchar('\n') == EOF || fflush(stdout) != 0;
+    json_decref(object);
+    if (!failed)
+        return STATUS_OK;
+    say(LEVEL_ERROR, "cannot write to the standard output: %s", strerror(errno));
+    return STATUS_OS;
+}

@@ -1,0 +1,149 @@
+/*
+ * Reads options from the command line and from the environment, by table.
+ *
+ * Not getopt_long: that one accepts abbreviations, which turn into something else when an option is added,
+ * and it cannot say "this letter belongs in front of the subcommand". What is accepted is the same as
+ * everywhere: -n, -nq, -w5, -w 5, --wait=5, --wait 5, and -- as the end. Scanning stops at the first
+ * operand, so the options of a command that is run are never ours.
+ *
+ * Called before there is any other thread or process. Errors have been said when a function returns one.
+ */
+#include "cli.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool takes_value(const struct option_spec *spec) {
+    return spec->kind == OPTION_VALUE || spec->kind == OPTION_LATER_VALUE;
+}
+
+static const struct option_spec *find(const struct option_spec *specs, char letter,
+                                      const char *name, size_t name_len) {
+    for (const struct option_spec *spec = specs; spec->kind != OPTION_END; spec++) {
+        if (name == NULL ? spec->letter == letter
+                         : spec->name != NULL && strlen(spec->name) == name_len &&
+                               strncmp(spec->name, name, name_len) == 0)
+            return spec;
+    }
+    return NULL;
+}
+
+static int unknown(const char *subcommand, char letter, const char *name, size_t name_len,
+                   const char *shown) {
+    if (subcommand != NULL && find(connection_options, letter, name, name_len) != NULL)
+        return usage_error(subcommand, "%s is a connection option: put it before '%s'", shown,
+                           subcommand);
+    return usage_error(subcommand, "unknown option %s", shown);
+}
+
+static int take_one(const struct option_spec *spec, const char *subcommand, char *value,
+                    const char *shown, option_fn take, void *user) {
+    if (spec->kind == OPTION_LATER || spec->kind == OPTION_LATER_VALUE)
+        return usage_error(subcommand, "%s is not supported by this version", shown);
+    return take(user, spec->id, value, shown);
+}
+
+/* One argument that begins with two dashes. Advances *index over a value in an argument of its own. */
+static int take_long(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
+                     int *index, option_fn take, void *user) {
+    char *name = argv[*index] + 2;
+    char *equals = strchr(name, '=');
+    size_t len = equals != NULL ? (size_t)(equals - name) : strlen(name);
+    char shown[64];
+    snprintf(shown, sizeof shown, "--%.*s", (int)len, name);
+
+    const struct option_spec *spec = find(specs, 0, name, len);
+    if (spec == NULL)
+        return unknown(subcommand, 0, name, len, shown);
+    char *value = equals != NULL ? equals + 1 : NULL;
+    if (value != NULL && !takes_value(spec))
+        return usage_error(subcommand, "%s takes no value", shown);
+    if (value == NULL && takes_value(spec)) {
+        if (*index + 1 >= argc)
+            return usage_error(subcommand, "%s needs a value", shown);
+        value = argv[++*index];
+    }
+    return take_one(spec, subcommand, value, shown, take, user);
+}
+
+/* One argument of letters: flags, of which the last may take the rest or the next argument as its value. */
+static int take_letters(const struct option_spec *specs, const char *subcommand, int argc,
+                        char **argv, int *index, option_fn take, void *user) {
+    for (char *letter = argv[*index] + 1; *letter != '\0'; letter++) {
+        char shown[] = {'-', *letter, '\0'};
+        const struct option_spec *spec = find(specs, *letter, NULL, 0);
+        if (spec == NULL)
+            return unknown(subcommand, *letter, NULL, 0, shown);
+        if (!takes_value(spec)) {
+            int status = take_one(spec, subcommand, NULL, shown, take, user);
+            if (status != 0)
+                return status;
+            continue;
+        }
+
+        char *value = letter + 1;
+        if (*value == '\0') {
+            if (*index + 1 >= argc)
+                return usage_error(subcommand, "%s needs a value", shown);
+            value = argv[++*index];
+        }
+        return take_one(spec, subcommand, value, shown, take, user);
+    }
+    return 0;
+}
+
+int options_parse(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
+                  option_fn take, void *user) {
+    int index = 1;
+    for (; index < argc; index++) {
+        const char *word = argv[index];
+        if (word[0] != '-' || word[1] == '\0')
+            break;
+        if (strcmp(word, "--") == 0)
+            return index + 1;
+        int status = word[1] == '-'
+                         ? take_long(specs, subcommand, argc, argv, &index, take, user)
+                         : take_letters(specs, subcommand, argc, argv, &index, take, user);
+        if (status != 0)
+            return -status;
+    }
+    return index;
+}
+
+/* "HOLDFAST_" and the long name in capitals; false if it does not fit. */
+static bool variable_name(const char *name, char *buffer, size_t size) {
+    int n = snprintf(buffer, size, "HOLDFAST_%s", name);
+    if (n < 0 || (size_t)n >= size)
+        return false;
+    for (char *c = buffer; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    return true;
+}
+
+int options_environment(const struct option_spec *specs, const char *subcommand, option_fn take,
+                        void *user) {
+    for (const struct option_spec *spec = specs; spec->kind != OPTION_END; spec++) {
+        char variable[64];
+        if (spec->name == NULL || spec->no_env ||
+            !variable_name(spec->name, variable, sizeof variable))
+            continue;
+        char *value = getenv(variable);
+        if (value == NULL || *value == '\0')
+            continue;
+
+        if (!takes_value(spec)) {
+            bool on;
+            if (!parse_switch(value, &on))
+                return usage_error(subcommand, "%s is neither yes nor no", variable);
+            if (!on)
+                continue;
+            value = NULL;
+        }
+        int status = take_one(spec, subcommand, value, variable, take, user);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}

@@ -1,0 +1,117 @@
+/* The parts of `holdfast run`.
+ *
+ * Two processes look after the command:
+ *
+ *     guard    the process that the user started: it forwards signals, owns the terminal's job control
+ *       |      and the exit status
+ *     holder   forked before there is any thread: it has the library's client, acquires, renews and
+ *       |      releases, and starts the command
+ *     command  ... and everything that comes of it
+ *
+ * Whichever of the two dies, what was below it is reparented to the other one or has been below it all the
+ * time, since both are subreapers; so each can kill and wait for all that came of the command, alone. The
+ * holder is the lower one, so that the guard can be stopped by job control (Ctrl-Z) as a shell expects it,
+ * while the holder goes on renewing.
+ *
+ * They talk in notes over a socket pair, whose end is also how one learns of the other's death; and they
+ * share a page with the deadline, so that the guard can act when the holder cannot. */
+#ifndef CLI_RUN_H
+#define CLI_RUN_H
+
+#include "cli.h"
+#include "terminal.h"
+#include "tree.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+enum on_lost { ON_LOST_KILL, ON_LOST_SIGNAL, ON_LOST_IGNORE };
+
+struct run_options {
+    const char *name;
+    char **argv;               /* of the command; NULL at its end */
+    const char *shell_command; /* -c */
+    int64_t wait_ms;           /* HF_FOREVER, 0: one attempt */
+    int64_t lease_ms;          /* 0: the watchdog's */
+    int64_t ttl_ms;            /* the watchdog's lease */
+    int64_t timeout_ms;        /* 0: none */
+    int64_t kill_after_ms;     /* 0: never */
+    int64_t hold_for_ms;
+    int busy_status;
+    int signal; /* of --timeout */
+    enum on_lost on_lost;
+    bool foreground, preserve_status, no_stdin, close_fds;
+    const char *env_prefix;
+    int ready_fd; /* -1: none */
+};
+
+/* The page both processes see. Each field has one writer. */
+struct shared {
+    _Atomic int64_t deadline_ms; /* holder: of the hold, CLOCK_BOOTTIME; 0: nothing runs under it */
+    _Atomic pid_t command; /* holder: its pid, 0 before it runs and once it is about to be reaped */
+    _Atomic pid_t group;   /* holder: the command's process group, for good */
+    atomic_bool parked;    /* guard: stops itself on purpose */
+    atomic_bool warned;    /* either: the command has been sent TERM for its deadline */
+};
+
+struct run {
+    const struct run_options *options;
+    struct connection *connection;
+    struct shared *shared;
+    struct terminal terminal;
+    struct tree_filter filter;
+    bool own_group; /* the command gets a process group of its own */
+    pid_t guard, guard_group;
+    sigset_t watched;       /* what the two read from signalfds */
+    sigset_t original_mask; /* what the command gets back */
+    bool ignored_children;  /* SIGCHLD was ignored when we started */
+};
+
+/* ---- pair.c ---------------------------------------------------------------------------------------- */
+
+enum note_kind {
+    NOTE_ACQUIRED = 1, /* holder: may I start the command? */
+    NOTE_START,        /* guard: yes. value: hand it the terminal */
+    NOTE_SIGNAL,       /* guard: for the command; before NOTE_START: give up. value: which */
+    NOTE_STOPPED,      /* holder: the command has stopped. value: by which signal */
+    NOTE_ENDED, /* holder: nothing is left of the command. value: status, signal: what killed it */
+    NOTE_DONE   /* holder: the lock is released, exit. value, signal: likewise */
+};
+
+struct note {
+    enum note_kind kind;
+    int value;
+    int signal;
+};
+
+/* Makes the page, the socket pair and the signal set, and blocks the set. Returns 0 or an exit status. */
+int pair_prepare(struct run *run, int ret_sockets[2]);
+int pair_signalfd(const struct run *run);
+void note_send(int socket, enum note_kind kind, int value, int signal);
+/* 1: there is one; 0: none now; -1: the other side is gone. */
+int note_receive(int socket, struct note *ret);
+
+/* When the command must be warned and when it must be dead, for a hold that ends at `deadline_ms`. */
+int64_t hold_ttl(const struct run_options *options);
+int64_t warn_time(const struct run_options *options, int64_t deadline_ms);
+int64_t kill_time(const struct run_options *options, int64_t deadline_ms);
+/* For how long one of the two may be stopped before the other acts. */
+int64_t stall_limit(const struct run_options *options);
+
+/* ---- child.c --------------------------------------------------------------------------------------- */
+
+/* Starts the command. Returns its pid; or minus an errno value if it cannot be run. */
+pid_t child_start(const struct run *run, char *const envp[], bool give_terminal);
+/* The environment of the command, owned by the caller; NULL: out of memory. */
+char **child_environment(const struct run *run, const char *owner, int64_t token);
+void child_environment_free(char **envp);
+
+/* ---- holder.c, guard.c ------------------------------------------------------------------------------ */
+
+/* The whole life of the holder process; returns when it may exit. */
+void holder_run(struct run *run, int socket);
+/* The whole life of the guard; returns the exit status, or does not return. */
+int guard_run(struct run *run, int socket, pid_t holder);
+
+#endif

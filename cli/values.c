@@ -1,0 +1,85 @@
+/*
+ * The values of options: durations, numbers, signals and switches, and the clock they are held against.
+ *
+ * Called while options are read, before there is any other thread; pure but for the clock. The parsers
+ * take the whole text or nothing: "5x", "-1", "nan" and "" are no durations, whatever strtod() thinks.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+bool parse_duration(const char *text, int64_t *ret_ms) {
+    static const struct {
+        const char *name;
+        double ms;
+    } units[] = {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 36e5}, {"d", 864e5}};
+
+    size_t digits = strspn(text, "0123456789.");
+    if (digits == 0 || digits > 30 || strspn(text, ".") == digits ||
+        memchr(text, '.', digits) != memrchr(text, '.', digits))
+        return false;
+    double ms = -1;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(text + digits, units[i].name) == 0)
+            ms = strtod(text, NULL) * units[i].ms;
+    }
+    if (ms < 0 || ms > (double)HF_LEASE_MAX_MS)
+        return false;
+
+    /* Rounded up, since 0 means something else than very little; but 0.29 s is 290 ms. */
+    int64_t whole = (int64_t)ms;
+    *ret_ms = ms - (double)whole > 1e-6 ? whole + 1 : whole;
+    return true;
+}
+
+bool parse_number(const char *text, long low, long high, long *ret) {
+    if (*text == '\0' || strspn(text, "0123456789") != strlen(text))
+        return false;
+    errno = 0;
+    long value = strtol(text, NULL, 10);
+    if (errno != 0 || value < low || value > high)
+        return false;
+    *ret = value;
+    return true;
+}
+
+bool parse_signal(const char *text, int *ret_signal) {
+    long number;
+    if (parse_number(text, 1, SIGRTMAX, &number)) {
+        *ret_signal = (int)number;
+        return true;
+    }
+    if (strncasecmp(text, "SIG", 3) == 0)
+        text += 3;
+    for (int signal = 1; signal < SIGRTMIN; signal++) {
+        const char *name = sigabbrev_np(signal);
+        if (name != NULL && strcasecmp(text, name) == 0) {
+            *ret_signal = signal;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool parse_switch(const char *text, bool *ret) {
+    static const char *const on[] = {"1", "yes", "true", "on"};
+    static const char *const off[] = {"0", "no", "false", "off"};
+    for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
+        if (strcasecmp(text, on[i]) == 0 || strcasecmp(text, off[i]) == 0) {
+            *ret = strcasecmp(text, on[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t now_ms(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}

@@ -1,0 +1,17 @@
+/* How long to sleep between attempts when nobody tells of releases: longer each time, with a little
+ * chance in it so that waiters do not come back in step. */
+#ifndef HFI_REDIS_BACKOFF_H
+#define HFI_REDIS_BACKOFF_H
+
+#include <stdint.h>
+
+struct hfi_backoff {
+    int64_t first_ms, max_ms;
+    int64_t factor; /* at least 2 */
+};
+
+/* The sleep after `naps` earlier ones: first * factor^naps, plus up to `naps` ms as the `dice` say,
+ * and never more than max. */
+int64_t hfi_backoff_ms(const struct hfi_backoff *backoff, unsigned naps, uint64_t dice);
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * The fenced lock: as the plain one, and every acquire is given a token, larger than all before it;
+ * Redisson's RFencedLock.
+ *
+ * The token is a counter beside the lock's hash, in a key of its own that never expires. Only the
+ * acquire is different: its script takes the counter as a second key and answers the token as a
+ * third number. An answer without one is never taken for "acquired". Stateless; any thread.
+ */
+#include "redis/plain.h"
+
+#define COUNTER "redisson_lock_token"
+#define TOKEN_MAX ((int64_t)1 << 53) /* beyond it the script could not count exactly */
+
+static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_names *names = &redis->names;
+    hfi_command_bytes(command, "2", 1);
+    hfi_name_key(names, call->name, call->name_len, command);
+    size_t len = hfi_name_prefixed(names, COUNTER, call->name, call->name_len, NULL);
+    char *room = hfi_command_room(command, len);
+    if (room != NULL)
+        hfi_name_prefixed(names, COUNTER, call->name, call->name_len, room);
+    hfi_plain_acquire_args(call, not_after_ms, command);
+}
+
+/* Acquired: one, the count, the token and the time. All else is answered as by the plain lock. */
+static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+                        struct hfi_acquire_answer *ret) {
+    if (reply->elements != 4) {
+        int err = hfi_plain_read_acquire(call, reply, ret);
+        return err == HF_OK && ret->verdict == HFI_ACQUIRED ? HF_EPROTO : err;
+    }
+    int64_t count = reply->element[1]->integer, token = reply->element[2]->integer;
+    if (reply->element[0]->integer != 1 || count != call->count + 1 || token < 1 ||
+        token >= TOKEN_MAX)
+        return HF_EPROTO;
+    *ret = (struct hfi_acquire_answer){.verdict = HFI_ACQUIRED, .count = count, .token = token};
+    return HF_OK;
+}
+
+static const struct hfi_redis_kind fenced = {
+    .field_suffix = "",
+    .acquire = &hfi_script_fenced_acquire,
+    .release = &hfi_script_plain_release,
+    .force = &hfi_script_plain_force,
+    .write_acquire = write_acquire,
+    .read_acquire = read_acquire,
+    .write_release = hfi_plain_write_release,
+    .read_release = hfi_plain_read_release,
+    .find_holder = hfi_plain_find_holder,
+    .write_force = hfi_plain_write_force,
+    .read_force = hfi_plain_read_force,
+    .channel = hfi_plain_channel,
+    .renewer = &hfi_renewer_hash,
+};
+
+const struct hfi_kind hfi_kind_fenced = {
+    .name = "fenced",
+    .reentrant = true,
+    .exclusive = true,
+    .token = true,
+    .engine_private = &fenced,
+};

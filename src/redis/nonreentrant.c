@@ -1,0 +1,18 @@
+/*
+ * The non-reentrant lock: as the plain one, but whoever holds it cannot acquire it again;
+ * Redisson's getNonReentrantLock().
+ *
+ * On the server nothing is different. That an owner holds the lock is known here, whichever handle
+ * it used, so the core refuses a second acquire before anything is sent. The script must not: to
+ * find one's own hold there is what a resend finds, and no mistake of the caller's (Redisson's
+ * script, sent twice, calls it one). Stateless; any thread.
+ */
+#include "redis/plain.h"
+
+const struct hfi_kind hfi_kind_nonreentrant = {
+    .name = "non-reentrant",
+    .reentrant = false,
+    .exclusive = true,
+    .token = false,
+    .engine_private = &hfi_plain,
+};

@@ -1,0 +1,180 @@
+# What the tests of the tool share. Sourced by each tests/cli/*.sh, which then defines test_... functions
+# and ends with `run_tests`.
+#
+# Each file has a private directory and, if it asks for one, a private redis-server on a Unix socket in it.
+# The server dies with the test, whatever happens to the test; and everything that holds a lock of a dead
+# server ends its command. Nothing here looks at, or signals, processes it did not start.
+
+set -u
+: "${HOLDFAST:?the tool under test}"
+LIMIT=30 # seconds after which something that should happen counts as not happening
+unset -v HOLDFAST_URL REDIS_URL REDISCLI_AUTH VALKEYCLI_AUTH VALKEYCLI_USER
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-test.XXXXXX")
+socket=$dir/redis.sock
+server=
+started=()  # pids of what `start` started
+main=$BASHPID
+
+clean_up() {
+    [ "$BASHPID" = "$main" ] || return
+    local pid
+    for pid in "${started[@]:-}"; do
+        [ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null
+    done
+    server_kill
+    wait
+    rm -rf "$dir"
+}
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+
+# ---- Servers ------------------------------------------------------------------------------------------
+
+# server_start [redis-server option...]
+server_start() {
+    rm -f "$socket"
+    setpriv --pdeathsig KILL redis-server --port 0 --unixsocket "$socket" --save '' --appendonly no \
+        --dir "$dir" --logfile "$dir/server.log" --daemonize no "$@" </dev/null >/dev/null 2>&1 &
+    server=$!
+    wait_until server_answers
+}
+server_answers() {
+    case $(redis-cli -s "$socket" ping 2>/dev/null) in PONG | *NOAUTH*) ;; *) return 1 ;; esac
+}
+server_kill() {
+    [ -n "$server" ] || return 0
+    kill -KILL "$server" 2>/dev/null
+    wait "$server" 2>/dev/null
+    server=
+}
+redis() { redis-cli -s "$socket" "$@"; }
+
+# hf: the tool, on the private server. A program, so that it can be run by others too.
+mkdir "$dir/bin"
+printf '#!/bin/sh\nexec "$TOOL" -s "$socket" "$@"\n' >"$dir/bin/hf"
+chmod +x "$dir/bin/hf"
+PATH=$PATH:$dir/bin
+export TOOL=$HOLDFAST socket
+locked() { [ "$(redis exists "$1")" = 1 ]; }
+free() { [ "$(redis exists "$1")" = 0 ]; }
+# Somebody waits for the lock: it listens for the release.
+awaited() { [ -n "$(redis pubsub channels "*{$1}*")" ]; }
+
+# ---- Processes ----------------------------------------------------------------------------------------
+
+# start COMMAND...: in the background; its pid is in $pid. Signals are as a shell at a terminal starts it:
+# bash would have INT and QUIT ignored.
+start() {
+    env --default-signal=INT,QUIT "$@" &
+    pid=$!
+    started+=("$pid")
+    # While it still is a copy of this shell, bash may swallow a signal that is meant for the program.
+    while [ "/proc/$pid/exe" -ef "/proc/$BASHPID/exe" ]; do :; done
+}
+# finish PID: waits for its end; the status is in $status.
+finish() {
+    ended_in_time "$1"
+    wait "$1" 2>/dev/null
+    status=$?
+}
+ended_in_time() {
+    wait_until ended "$1"
+}
+# No such process, or only its exit status is left of it.
+ended() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+    stat=${stat##*) }
+    [ "${stat%% *}" = Z ]
+}
+alive() { ! ended "$1"; }
+state_of() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    stat=${stat##*) }
+    echo "${stat%% *}"
+}
+in_state() { [ "$(state_of "$1")" = "$2" ]; }
+# The pids of a process's children.
+children_of() {
+    local file stat rest
+    for file in /proc/[0-9]*/stat; do
+        stat=$(cat "$file" 2>/dev/null) || continue
+        rest=${stat##*) }
+        rest=${rest#* }
+        [ "${rest%% *}" = "$1" ] && echo "${stat%% *}"
+    done
+    return 0
+}
+# The holder of the `run` whose first process is PID.
+holder_of() { children_of "$1" | head -n 1; }
+
+# wait_until COMMAND...: looks again until it succeeds; the test fails if it does not.
+wait_until() {
+    local end=$((SECONDS + LIMIT))
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || fail "in $LIMIT seconds it did not come to: $*"
+        sleep 0.01
+    done
+}
+file_there() { [ -e "$1" ]; }
+file_filled() { [ -s "$1" ]; }
+
+now_ms() {
+    local uptime
+    read -r uptime _ </proc/uptime
+    echo $((10#${uptime/./} * 10))
+}
+
+# ---- Verdicts -----------------------------------------------------------------------------------------
+
+fail() {
+    echo "    failed at line ${BASH_LINENO[0]}${BASH_LINENO[1]:+, called from ${BASH_LINENO[1]}}: $*" >&2
+    [ ! -s "$dir/err" ] || sed 's/^/    stderr: /' "$dir/err" >&2
+    exit 1
+}
+# same GOT WANTED [WHAT]
+same() { [ "$1" = "$2" ] || fail "${3:-value}: got '$1', wanted '$2'"; }
+# expect STATUS COMMAND...: runs it; its output is in $out and $err.
+expect() {
+    local wanted=$1
+    shift
+    "$@" >"$dir/out" 2>"$dir/err" </dev/null
+    status=$?
+    out=$(cat "$dir/out")
+    err=$(cat "$dir/err")
+    [ "$status" = "$wanted" ] || fail "status $status instead of $wanted: $*"
+}
+# says PATTERN: the last `expect` said so on stderr.
+says() {
+    case $err in *$1*) ;; *) fail "stderr does not say '$1': $err" ;; esac
+}
+
+# Runs every test_... function, each in a shell of its own, and tells.
+run_tests() {
+    local name failed=0 count=0
+    for name in $(compgen -A function test_); do
+        # shellcheck disable=SC2254
+        case $name in ${ONLY:-*}) ;; *) continue ;; esac # ONLY='test_prompt*' runs some
+        count=$((count + 1))
+        if (
+            main=$BASHPID
+            trap 'leave_test' EXIT
+            "$name"
+        ); then
+            echo "ok      ${name#test_}"
+        else
+            echo "FAILED  ${name#test_}"
+            failed=$((failed + 1))
+        fi
+    done
+    echo "$count tests, $failed failed"
+    [ "$failed" = 0 ] && [ "$count" -gt 0 ]
+}
+leave_test() {
+    local pid
+    for pid in "${started[@]:-}"; do
+        [ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null
+    done
+}

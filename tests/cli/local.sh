@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# The tool with a private server of its own: `local:`, in a directory of this test; and with nothing
+# configured at all, in a namespace where /tmp and all processes are this test's.
+. "$(dirname "$0")/lib.sh"
+
+# The pid of the server in a directory; it is killed when the test ends.
+server_of() { redis-cli -s "$1/redis.sock" info server 2>/dev/null | tr -d '\r' | sed -n 's/^process_id://p'; }
+answers() { [ -n "$(server_of "$1")" ]; }
+stop_server_of() {
+    local server
+    server=$(server_of "$1")
+    [ -z "$server" ] || kill -KILL "$server"
+}
+# Each test has a directory of its own, in $home; its server goes with the test.
+new_home() {
+    home=$dir/$1.home
+    mkdir -m 700 "$home"
+    trap 'leave_test; stop_server_of "$home"' EXIT
+}
+lf() { "$HOLDFAST" -u "local:$home" "$@"; }
+
+test_starts_and_is_shared() {
+    new_home shared
+    expect 0 lf run a echo hello
+    same "$out" hello
+    same "$err" "" "a server that was asked for is no news"
+    local server
+    server=$(server_of "$home")
+    [ -n "$server" ] || fail "no server lives on"
+    expect 0 lf run a true
+    same "$(server_of "$home")" "$server" "the same server"
+    expect 1 lf show --held a
+}
+
+# The server is neither the command nor what is left of it.
+test_output_ends_with_the_command() {
+    new_home output
+    same "$(lf run a echo hello 2>&1)" hello
+    answers "$home" || fail "the server has been killed"
+}
+
+test_many_start_it_at_once() {
+    new_home many
+    local i pids=()
+    for i in 1 2 3 4 5 6; do
+        start "$HOLDFAST" -u "local:$home" run a sh -c 'echo >>"$0"' "$dir/many.log"
+        pids+=("$pid")
+    done
+    for i in "${pids[@]}"; do
+        finish "$i"
+        same "$status" 0
+    done
+    same "$(wc -l <"$dir/many.log")" 6
+}
+
+# The library starts a new server while the command still runs. That server becomes a child of ours, and
+# must be left alone when the command is killed: others use it.
+test_server_killed_while_running() {
+    new_home killed
+    start "$HOLDFAST" -u "local:$home" run --ttl 3s a sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/killed.pid"
+    wait_until file_filled "$dir/killed.pid"
+    kill -KILL "$(server_of "$home")"
+    finish "$pid"
+    same "$status" 79
+    ended "$(cat "$dir/killed.pid")" || fail "the command still runs"
+    wait_until new_server_serves
+}
+new_server_serves() {
+    lf run b true 2>/dev/null
+}
+
+# The same, and the new server is there before the command is ended, for sure.
+test_new_server_survives_the_loss() {
+    new_home survives
+    start "$HOLDFAST" -u "local:$home" run --ttl 6s --on-lost=ignore a bash -c 'trap "" TERM; echo $$ >"$0"
+        while [ ! -e "$0.end" ]; do sleep 0.01; done' "$dir/survives"
+    wait_until file_filled "$dir/survives"
+    local before server
+    before=$(server_of "$home")
+    kill -KILL "$before"
+    wait_until another_server "$before"
+    server=$(server_of "$home")
+    touch "$dir/survives.end"
+    finish "$pid" # It does not wait for the server, whoever has started it.
+    same "$status" 79
+    alive "$server" || fail "the new server has been killed"
+}
+another_server() {
+    local server
+    server=$(server_of "$home")
+    [ -n "$server" ] && [ "$server" != "$1" ]
+}
+
+# And when the other process takes over: the command gets a TERM, the new server does not.
+test_new_server_survives_a_killed_holder() {
+    new_home orphan
+    start "$HOLDFAST" -u "local:$home" run --ttl 6s --on-lost=signal a bash -c '
+        trap "echo >>\"$0.term\"" TERM; touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.01; done' "$dir/orphan"
+    wait_until file_there "$dir/orphan"
+    local before server
+    before=$(server_of "$home")
+    kill -KILL "$before"
+    wait_until another_server "$before"
+    server=$(server_of "$home")
+    wait_until file_there "$dir/orphan.term"
+    rm "$dir/orphan.term"
+    kill -KILL "$(holder_of "$pid")"
+    wait_until file_there "$dir/orphan.term"
+    touch "$dir/orphan.end"
+    finish "$pid"
+    same "$status" 79
+    same "$(server_of "$home")" "$server" "the server that serves"
+}
+
+test_nothing_configured() {
+    local isolate=(unshare --user --map-root-user --mount --pid --fork --kill-child --mount-proc)
+    if ! "${isolate[@]}" mount -t tmpfs tmpfs /tmp 2>/dev/null; then
+        echo "[  SKIPPED ] nothing_configured" # no namespaces here
+        return
+    fi
+    cp "$HOLDFAST" "$dir/bin/holdfast"
+    # The tool is under /tmp perhaps: keep a way to it.
+    expect 0 env -i PATH="$PATH" "${isolate[@]}" bash -c '
+        exec 8<"$0"
+        mount -t tmpfs tmpfs /tmp && cp /proc/self/fd/8 /tmp/holdfast && chmod +x /tmp/holdfast
+        exec 8<&-
+        /tmp/holdfast run a sh -c "echo \$HOLDFAST_NAME" && [ -S /tmp/holdfast-0/redis.sock ] || exit 9
+        /tmp/holdfast -q run a true 2>/tmp/quiet && [ ! -s /tmp/quiet ] || exit 10
+        /tmp/holdfast run -q a true 2>/tmp/quiet && [ ! -s /tmp/quiet ] || exit 11
+    ' "$HOLDFAST"
+    same "$out" a
+    same "$err" "holdfast: no server is configured: using local:, a private one on this machine"
+}
+
+test_hostile_directory() {
+    mkdir -m 777 "$dir/open"
+    expect 77 "$HOLDFAST" -u "local:$dir/open" run a true
+    ln -s "$dir" "$dir/link"
+    expect 77 "$HOLDFAST" -u "local:$dir/link" run a true
+}
+
+run_tests

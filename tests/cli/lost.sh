@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# The lock is lost while the command runs: status 79, and nothing of the command lives on past the deadline.
+. "$(dirname "$0")/lib.sh"
+server_start
+
+# start_guarded NAME [run option...]: runs a command that says it is there and never ends. Its pid is in
+# $command, and that of a background process of it in $other.
+start_guarded() {
+    local name=$1 file=$dir/$1.pids
+    shift
+    rm -f "$file"
+    start hf run --ttl 2s "$@" "$name" sh -c 'sleep 1000 & echo $$ $! >"$0.new"; mv "$0.new" "$0"; wait' \
+        "$file"
+    wait_until file_filled "$file"
+    read -r command other <"$file"
+}
+all_dead() { ended "$command" && ended "$other" || fail "the command still runs"; }
+
+test_key_deleted() {
+    start_guarded del
+    redis del del >/dev/null
+    finish "$pid"
+    same "$status" 79
+    all_dead
+}
+
+test_taken_over_by_another() {
+    start_guarded taken
+    redis del taken >/dev/null
+    redis hset taken thief 1 >/dev/null
+    finish "$pid"
+    same "$status" 79
+    all_dead
+    same "$(redis hkeys taken)" thief "the new holder"
+    redis del taken >/dev/null
+}
+
+test_broken_with_unlock_force() {
+    start_guarded broken
+    expect 0 hf unlock --force broken
+    finish "$pid"
+    same "$status" 79
+    all_dead
+    expect 1 hf unlock --force broken
+}
+
+test_exit_0_of_the_command_does_not_hide_it() {
+    start hf run --ttl 2s hide sh -c 'redis-cli -s "$0" del hide >/dev/null; exit 0' "$socket"
+    finish "$pid"
+    same "$status" 79
+}
+
+test_preserve_status() {
+    start_guarded keep --preserve-status
+    redis del keep >/dev/null
+    finish "$pid"
+    same "$status" 137
+    all_dead
+}
+
+test_on_lost_signal() {
+    start hf run --ttl 2s --on-lost=signal sig bash -c 'trap "touch $0.term; exit 0" TERM; touch "$0"
+        while :; do sleep 0.01; done' "$dir/sig"
+    wait_until file_there "$dir/sig"
+    redis del sig >/dev/null
+    finish "$pid"
+    same "$status" 79
+    file_there "$dir/sig.term" || fail "no TERM came"
+}
+
+test_on_lost_ignore() {
+    start hf run --ttl 2s --on-lost=ignore ign bash -c 'trap "touch $0.term" TERM; touch "$0"
+        while [ ! -e "$0.end" ]; do sleep 0.01; done' "$dir/ign"
+    wait_until file_there "$dir/ign"
+    redis del ign >/dev/null
+    sleep 3 # longer than the lease: nothing must happen, which no event can tell
+    alive "$pid" || fail "it has ended"
+    touch "$dir/ign.end"
+    finish "$pid"
+    same "$status" 79
+    [ ! -e "$dir/ign.term" ] || fail "it got a TERM"
+}
+
+# A fixed lease: TERM, then KILL before it ends.
+test_lease_ends() {
+    local before after
+    before=$(now_ms)
+    start hf run --lease 2s lease bash -c 'trap "touch $0.term" TERM; echo $$ >"$0"
+        while :; do sleep 0.01; done' "$dir/lease"
+    wait_until file_filled "$dir/lease"
+    finish "$pid"
+    after=$(now_ms)
+    same "$status" 79
+    file_there "$dir/lease.term" || fail "there was no warning"
+    [ $((after - before)) -ge 1700 ] || fail "killed after $((after - before)) ms"
+    ended "$(cat "$dir/lease")" || fail "the command still runs"
+}
+
+test_command_that_heeds_the_warning() {
+    start hf run --lease 3s heed bash -c 'trap "exit 5" TERM; touch "$0"; while :; do sleep 0.01; done' \
+        "$dir/heed"
+    finish "$pid"
+    same "$status" 79
+    start hf run --lease 3s --preserve-status heed bash -c 'trap "exit 5" TERM
+        while :; do sleep 0.01; done'
+    finish "$pid"
+    same "$status" 5
+    wait_until free heed
+}
+
+# The server stops answering. When the lease ends on the server, the command has been dead for a while:
+# nobody else can have got the lock before.
+test_server_frozen() {
+    start_guarded frozen
+    local before after
+    before=$(now_ms)
+    kill -STOP "$server"
+    finish "$pid"
+    after=$(now_ms)
+    kill -CONT "$server"
+    same "$status" 79
+    all_dead
+    # At least what was left of the lease after the last renewal, less the margins of 250 and 667 ms.
+    [ $((after - before)) -ge 400 ] || fail "killed after $((after - before)) ms"
+}
+
+test_server_frozen_only_shortly() {
+    start_guarded short --ttl 6s
+    kill -STOP "$server"
+    sleep 1 # less than anything that matters
+    kill -CONT "$server"
+    sleep 6 # longer than the lease: it must have been renewed
+    alive "$command" || fail "it was killed"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    free short || fail "still locked"
+}
+
+test_server_killed() {
+    socket=$dir/second.sock
+    server_start
+    start_guarded killed
+    server_kill
+    finish "$pid"
+    same "$status" 79
+    all_dead
+}
+
+run_tests

@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# Signals to `holdfast run` at every moment of its life: the right status, nothing left running, and the
+# lock free afterwards.
+. "$(dirname "$0")/lib.sh"
+server_start
+
+test_while_waiting() {
+    redis hset a somebody 1 >/dev/null
+    local signal number
+    for signal in TERM:143 INT:130 HUP:129 QUIT:131 USR1:138 ALRM:142; do
+        number=${signal#*:}
+        start hf run a touch "$dir/ran"
+        wait_until awaited a
+        kill "-${signal%:*}" "$pid"
+        finish "$pid"
+        same "$status" "$number" "status after ${signal%:*}"
+        wait_until not_awaited a
+    done
+    [ ! -e "$dir/ran" ] || fail "it ran"
+    same "$(redis hkeys a)" somebody "holder"
+    redis del a >/dev/null
+}
+not_awaited() { ! awaited "$1"; }
+
+test_to_the_holder_while_waiting() {
+    redis hset a somebody 1 >/dev/null
+    start hf run a true
+    wait_until awaited a
+    kill -TERM "$(holder_of "$pid")"
+    finish "$pid"
+    same "$status" 143
+    redis del a >/dev/null
+}
+
+# Sweeps over the first moments: starting, connecting, acquiring, acquired, starting the command.
+test_in_the_first_moments() {
+    local delay i=0
+    for delay in 0 0.0005 0.001 0.0015 0.002 0.003 0.004 0.005 0.006 0.007 0.008 0.010 0.012 0.015 0.02 \
+        0.03; do
+        for _ in 1 2 3; do
+            i=$((i + 1))
+            start hf run first sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/command.$i"
+            sleep "$delay"
+            kill -TERM "$pid"
+            finish "$pid"
+            # 143 by holdfast, or by the signal itself if it came before holdfast could look.
+            same "$status" 143 "after $delay s"
+            wait_until free first
+            if file_filled "$dir/command.$i"; then
+                ended "$(cat "$dir/command.$i")" || fail "the command still runs"
+            fi
+        done
+    done
+}
+
+test_just_acquired() {
+    mkfifo "$dir/just"
+    exec 9<>"$dir/just"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        start hf run --ready-fd 9 just sleep 1000
+        read -r -t "$LIMIT" _ <&9 || fail "not ready"
+        kill -TERM "$pid"
+        finish "$pid"
+        same "$status" 143
+        free just || fail "still locked"
+    done
+}
+
+test_while_running() {
+    local signal
+    for signal in TERM INT HUP QUIT USR1 USR2 ALRM; do
+        rm -f "$dir/up"
+        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while :; do sleep 0.01; done' \
+            "$dir/up"
+        wait_until file_there "$dir/up"
+        kill "-$signal" "$pid"
+        finish "$pid"
+        same "$status" 11 "the command's answer to $signal"
+        free run || fail "still locked"
+    done
+}
+
+test_harmless_signals_are_passed_on() {
+    start hf run run bash -c 'trap "touch $0.winch" WINCH; trap "touch $0.cont" CONT; touch $0.up
+        while [ ! -e $0.winch ] || [ ! -e $0.cont ]; do sleep 0.01; done' "$dir/harmless"
+    wait_until file_there "$dir/harmless.up"
+    kill -WINCH "$pid"
+    kill -CONT "$pid"
+    finish "$pid"
+    same "$status" 0
+}
+
+test_uncaught_signal_kills_the_command() {
+    start hf run run sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/uncaught"
+    wait_until file_filled "$dir/uncaught"
+    kill -HUP "$pid"
+    finish "$pid"
+    same "$status" 129
+    ended "$(cat "$dir/uncaught")" || fail "the command still runs"
+    free run || fail "still locked"
+}
+
+test_whole_group_gets_it() {
+    start hf run run sh -c 'sleep 1000 & echo $! >"$0"; wait' "$dir/group"
+    wait_until file_filled "$dir/group"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    ended "$(cat "$dir/group")" || fail "the background process still runs"
+}
+
+test_ignored_signals_stay_ignored() {
+    start sh -c 'trap "" HUP; exec "$0" run run sh -c "echo \$\$ >\"\$0\"; exec sleep 1000" "$1"' hf \
+        "$dir/nohup"
+    wait_until file_filled "$dir/nohup"
+    kill -HUP "$pid"
+    # Had it been passed on, it would have arrived before this one, which is.
+    kill -USR1 "$pid"
+    finish "$pid"
+    same "$status" 138
+}
+
+test_command_may_ignore_and_go_on() {
+    start hf run run bash -c 'trap "" TERM; touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.01; done
+        exit 3' "$dir/stubborn"
+    wait_until file_there "$dir/stubborn"
+    kill -TERM "$pid"
+    touch "$dir/stubborn.end"
+    finish "$pid"
+    same "$status" 3
+}
+
+# The server does not answer the release, and then it does.
+test_while_releasing() {
+    start hf run rel sh -c 'kill -STOP "$0"; touch "$1"' "$server" "$dir/releasing"
+    wait_until file_there "$dir/releasing"
+    local holder
+    holder=$(holder_of "$pid")
+    wait_until no_children "$holder"
+    kill -TERM "$pid"
+    kill -INT "$pid"
+    kill -CONT "$server"
+    finish "$pid"
+    same "$status" 0 "the command had ended well"
+    wait_until free rel
+}
+no_children() { [ -z "$(children_of "$1")" ]; }
+
+test_to_the_holder_while_running() {
+    start hf run run sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/relay"
+    wait_until file_filled "$dir/relay"
+    kill -TERM "$(holder_of "$pid")"
+    finish "$pid"
+    same "$status" 143
+    free run || fail "still locked"
+}
+
+# Waiting ends with a signal even though the server does not answer at all.
+test_while_the_server_hangs() {
+    kill -STOP "$server"
+    start hf run hang touch "$dir/hang"
+    wait_until has_child "$pid"
+    kill -TERM "$pid"
+    finish "$pid"
+    kill -CONT "$server"
+    same "$status" 143
+    [ ! -e "$dir/hang" ] || fail "it ran"
+    wait_until free hang
+}
+has_child() { [ -n "$(children_of "$1")" ]; }
+
+run_tests

@@ -1,0 +1,53 @@
+/* The kinds that are made of the plain lock's parts, as a table for tests, and a world whose locks
+ * are of one of them.
+ *
+ * Included by test_kinds*.c alone. */
+#ifndef HF_TEST_LOCK_KINDS_H
+#define HF_TEST_LOCK_KINDS_H
+
+#include "lock/world.h"
+
+#include <string.h>
+
+#define COUNTER "redisson_lock_token:{" WORLD_NAME "}"
+
+struct kind_case {
+    const char *name;
+    hf_kind kind;
+    bool reentrant, listens, token;
+    const struct hfi_script *acquire; /* which the proxy looks for */
+};
+
+static const struct kind_case kind_cases[] = {
+    {"plain", HF_PLAIN, true, true, false, &hfi_script_plain_acquire},
+    {"nonreentrant", HF_NONREENTRANT, false, true, false, &hfi_script_plain_acquire},
+    {"spin", HF_SPIN, true, false, false, &hfi_script_plain_acquire},
+    {"fenced", HF_FENCED, true, true, true, &hfi_script_fenced_acquire},
+};
+enum { KIND_CASES = sizeof kind_cases / sizeof *kind_cases };
+
+static inline hf_lock *new_handle(hf_client *client, hf_kind kind) {
+    hf_lock *lock;
+    assert_int_equal(hf_lock_new_kind(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    return lock;
+}
+
+/* As world_begin, with handles of the kind; its scripts are known to the server, and there is no
+ * counter. */
+static inline void kind_begin_on(struct world *w, struct server *server, hf_kind kind,
+                                 const hf_options *options) {
+    world_begin_on(w, server, options);
+    hf_lock_free(w->lock);
+    hf_lock_free(w->rival_lock);
+    w->lock = new_handle(w->client, kind);
+    w->rival_lock = new_handle(w->rival, kind);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    cmd_ok(server, "FLUSHALL");
+}
+
+static inline void kind_begin(struct world *w, hf_kind kind, const hf_options *options) {
+    kind_begin_on(w, world_server(), kind, options);
+}
+
+#endif

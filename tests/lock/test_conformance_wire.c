@@ -1,0 +1,482 @@
+/*
+ * What each verb leaves on the server, read with plain commands: section 2 of the wire contract,
+ * and the rows about names, types and databases.
+ *
+ * One hash with the owner's count and a lease, one message `0` on the channel for each full release
+ * and none otherwise, and no other key, whatever the name looks like. A foreign owner is written
+ * here by hand, as a Java client would leave it.
+ */
+#include "lock/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOREIGN_OWNER "959df523-2140-467b-adfa-61ac37c187c5:1"
+
+/* A name as bytes, with the key and channel it must lead to. */
+struct named {
+    const char *name;
+    size_t name_len;
+    const char *key;
+    size_t key_len;
+    const char *channel;
+    size_t channel_len;
+};
+
+static long long field_count(struct server *server, const struct named *n, const char *owner) {
+    redisReply *reply = cmd(server, "HGET %b %s", n->key, n->key_len, owner);
+    assert_non_null(reply);
+    long long count = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
+    assert_true(reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_NIL);
+    freeReplyObject(reply);
+    return count;
+}
+
+/* The state while it is held: exactly this key, this field, and a lease. */
+static void expect_held(struct server *server, const struct named *n, const char *owner,
+                        long long count, long long lease_ms) {
+    assert_int_equal(cmd_int(server, "DBSIZE"), 1);
+    assert_int_equal(cmd_int(server, "HLEN %b", n->key, n->key_len), 1);
+    assert_int_equal(field_count(server, n, owner), count);
+    long long ttl_ms = cmd_int(server, "PTTL %b", n->key, n->key_len);
+    assert_true(ttl_ms > 0 && ttl_ms <= lease_ms);
+}
+
+static redisContext *listen_on(struct server *server, const struct named *n) {
+    redisContext *listener = server_connect(server);
+    assert_non_null(listener);
+    redisReply *reply = redisCommand(listener, "SUBSCRIBE %b mark", n->channel, n->channel_len);
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    void *any = NULL;
+    assert_int_equal(redisGetReply(listener, &any), REDIS_OK);
+    freeReplyObject(any);
+    return listener;
+}
+
+/* How many messages came on the channel until now; each must be `0`. */
+static int messages(struct server *server, redisContext *listener, const struct named *n) {
+    cmd_ok(server, "PUBLISH mark now");
+    for (int count = 0;; count++) {
+        void *any = NULL;
+        assert_int_equal(redisGetReply(listener, &any), REDIS_OK);
+        redisReply *reply = any;
+        assert_int_equal(reply->elements, 3);
+        bool mark = strcmp(reply->element[1]->str, "mark") == 0;
+        if (!mark) {
+            assert_int_equal(reply->element[1]->len, n->channel_len);
+            assert_memory_equal(reply->element[1]->str, n->channel, n->channel_len);
+            assert_string_equal(reply->element[2]->str, "0");
+        }
+        freeReplyObject(reply);
+        if (mark)
+            return count;
+    }
+}
+
+/* The whole life of a lock, with every step's state. */
+static void live_through(struct world *w, hf_client *client, const struct named *n) {
+    struct server *server = w->server;
+    char owner[64];
+    world_owner_text(client, hf_owner_self(), owner);
+    redisContext *listener = listen_on(server, n);
+    hf_lock *lock;
+    assert_int_equal(hf_lock_new_kind(client, HF_PLAIN, n->name, n->name_len, &lock), HF_OK);
+    size_t len = 0;
+    assert_memory_equal(hf_lock_name(lock, &len), n->name, n->name_len);
+    assert_int_equal(len, n->name_len);
+
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    expect_held(server, n, owner, 1, 60000);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    expect_held(server, n, owner, 2, 60000);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    expect_held(server, n, owner, 1, 60000);
+    assert_int_equal(messages(server, listener, n), 0);
+    assert_int_equal(hf_lock_extend(lock, 90000), HF_OK);
+    assert_true(cmd_int(server, "PTTL %b", n->key, n->key_len) > 60000);
+    expect_held(server, n, owner, 1, 90000);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(world_keys(server), 0);
+    assert_int_equal(messages(server, listener, n), 1);
+
+    assert_int_equal(hf_lock_release(lock), HF_ENOTOWNER);
+    assert_int_equal(messages(server, listener, n), 0);
+    bool broken = false;
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_break(lock, &broken), HF_OK);
+    assert_true(broken);
+    assert_int_equal(world_keys(server), 0);
+    assert_int_equal(messages(server, listener, n), 1);
+    assert_int_equal(hf_lock_break(lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    assert_int_equal(messages(server, listener, n), 0);
+    assert_int_equal(world_keys(server), 0);
+    hf_lock_free(lock);
+    redisFree(listener);
+}
+
+static bool somebody_listens(void *server) {
+    return world_channels(server) > 0;
+}
+
+#define LITERAL(text) text, sizeof text - 1
+
+static void wire_state_after_every_verb(void **state) {
+    (void)state;
+    static const struct named names[] = {
+        {LITERAL("job"), LITERAL("job"), LITERAL("redisson_lock__channel:{job}")},
+        {LITERAL("{t}job"), LITERAL("{t}job"), LITERAL("redisson_lock__channel:{t}job")},
+        {LITERAL("a{b}c"), LITERAL("a{b}c"), LITERAL("redisson_lock__channel:a{b}c")},
+        {LITERAL("odd{"), LITERAL("odd{"), LITERAL("redisson_lock__channel:odd{")},
+        {LITERAL("odd}"), LITERAL("odd}"), LITERAL("redisson_lock__channel:{odd}}")},
+        {LITERAL("grün %s %b"), LITERAL("grün %s %b"),
+         LITERAL("redisson_lock__channel:{grün %s %b}")},
+    };
+    struct world w;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        live_through(&w, w.client, &names[i]);
+    world_end(&w);
+}
+
+static void U07_binary_names(void **state) {
+    (void)state;
+    static const struct named names[] = {
+        {LITERAL("a\0b"), LITERAL("a\0b"), LITERAL("redisson_lock__channel:{a\0b}")},
+        {LITERAL("\0"), LITERAL("\0"), LITERAL("redisson_lock__channel:{\0}")},
+        {LITERAL("x\r\nFLUSHALL\r\n"), LITERAL("x\r\nFLUSHALL\r\n"),
+         LITERAL("redisson_lock__channel:{x\r\nFLUSHALL\r\n}")},
+        {LITERAL("$3\r\nfoo\r\n"), LITERAL("$3\r\nfoo\r\n"),
+         LITERAL("redisson_lock__channel:{$3\r\nfoo\r\n}")},
+        {LITERAL("\xff\xfe\xc0\x80"), LITERAL("\xff\xfe\xc0\x80"),
+         LITERAL("redisson_lock__channel:{\xff\xfe\xc0\x80}")},
+    };
+    struct world w;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        live_through(&w, w.client, &names[i]);
+    world_end(&w);
+}
+
+/* Names that differ only behind a NUL are different locks, in the process and at the server. */
+static void U07_nothing_ends_at_a_nul(void **state) {
+    (void)state;
+    struct world w;
+    hf_lock *one, *two;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, "n\0one", 5, &one), HF_OK);
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, "n\0two", 5, &two), HF_OK);
+    assert_int_equal(hf_lock_acquire(one), HF_OK);
+    assert_int_equal(hf_lock_release(two), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_remaining_ms(two, 0), 0);
+    assert_int_equal(hf_lock_try(two), HF_OK);
+    assert_int_equal(world_keys(w.server), 2);
+    assert_int_equal(hf_lock_release(one), HF_OK);
+    assert_int_equal(hf_lock_release(two), HF_OK);
+    hf_lock_free(one);
+    hf_lock_free(two);
+    world_end(&w);
+}
+
+static void name_prefix_goes_before_key_and_channel(void **state) {
+    (void)state;
+    static const struct {
+        const char *prefix;
+        struct named named;
+    } rows[] = {
+        {"app:", {LITERAL("job"), LITERAL("app:job"), LITERAL("redisson_lock__channel:{app:job}")}},
+        {"{app}:",
+         {LITERAL("job"), LITERAL("{app}:job"), LITERAL("redisson_lock__channel:{app}:job")}},
+        {"app:", {LITERAL("{j}"), LITERAL("app:{j}"), LITERAL("redisson_lock__channel:app:{j}")}},
+    };
+    struct world w;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        hf_options options = world_options();
+        hf_client *client;
+        options.name_prefix = rows[i].prefix;
+        assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+        live_through(&w, client, &rows[i].named);
+        assert_int_equal(hf_close(client), HF_OK);
+    }
+    world_end(&w);
+}
+
+static void U04_no_name_is_refused(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_lock *lock = w.lock;
+    uint64_t commands = world_stats(w.client).commands;
+    assert_int_equal(hf_lock_new(w.client, NULL, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new(w.client, "", &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, NULL, 5, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, "x", 0, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new(NULL, "x", &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new(w.client, "x", NULL), HF_EINVAL);
+    assert_ptr_equal(lock, w.lock);
+    assert_int_equal(world_stats(w.client).commands, commands);
+    world_end(&w);
+}
+
+static void U08_huge_names(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    const size_t longest = 65535;
+    char *name = malloc(1 << 20);
+    assert_non_null(name);
+    memset(name, 'n', 1 << 20);
+    struct named n = {.name = name, .name_len = longest, .key = name, .key_len = longest};
+    char *channel = malloc(longest + 64);
+    assert_non_null(channel);
+    n.channel = channel;
+    n.channel_len = (size_t)sprintf(channel, "redisson_lock__channel:{");
+    memcpy(channel + n.channel_len, name, longest);
+    n.channel_len += longest;
+    channel[n.channel_len++] = '}';
+    live_through(&w, w.client, &n);
+
+    /* Contended too: waiting makes names of its own. */
+    hf_lock *mine, *theirs;
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, name, longest, &mine), HF_OK);
+    assert_int_equal(hf_lock_new_kind(w.rival, HF_PLAIN, name, longest, &theirs), HF_OK);
+    assert_int_equal(hf_lock_acquire(theirs), HF_OK);
+    struct world_caller waiter;
+    world_call_acquire(&waiter, mine, world_wait_for(5000, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_int_equal(hf_lock_release(theirs), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_release_as(mine, waiter.owner), HF_OK);
+    hf_lock_free(mine);
+    hf_lock_free(theirs);
+
+    hf_lock *lock = NULL;
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, name, longest + 1, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, name, 1 << 20, &lock), HF_EINVAL);
+    assert_null(lock);
+    free(channel);
+    free(name);
+    world_end(&w);
+}
+
+/* ---- Leases ---- */
+
+static void acquire_lease(hf_lock *lock, int64_t lease_ms) {
+    hf_acquire_options options = world_wait_for(0, lease_ms);
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+}
+
+static void reentry_never_shortens(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    acquire_lease(w.lock, 60000);
+    acquire_lease(w.lock, 500);
+    assert_true(pttl(w.server, WORLD_NAME) > 30000);
+    assert_true(hf_lock_remaining_ms(w.lock, 0) > 30000);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(pttl(w.server, WORLD_NAME) > 30000);
+    assert_int_equal(hf_lock_extend(w.lock, 100), HF_OK);
+    assert_true(pttl(w.server, WORLD_NAME) > 30000);
+    assert_true(hf_lock_remaining_ms(w.lock, 0) > 30000);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+
+    acquire_lease(w.lock, 5000);
+    acquire_lease(w.lock, 90000);
+    assert_true(pttl(w.server, WORLD_NAME) > 60000);
+    assert_true(hf_lock_remaining_ms(w.lock, 0) > 60000);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
+static bool renewed(void *client) {
+    return world_stats(client).renewals > 0;
+}
+
+/* The rule: renewed from the first acquire that asks for the watchdog, until the full release. */
+static void U74_watchdog_then_lease_through_two_handles(void **state) {
+    (void)state;
+    for (int watchdog_first = 0; watchdog_first <= 1; watchdog_first++) {
+        struct world w;
+        hf_options options = world_options();
+        options.watchdog_ms = 900;
+        world_begin(&w, &options);
+        hf_lock *again;
+        assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &again), HF_OK);
+        acquire_lease(w.lock, watchdog_first ? HF_WATCHDOG : 700);
+        acquire_lease(again, watchdog_first ? 700 : HF_WATCHDOG);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK); /* the inner one, by whichever handle */
+        sleep_ms(1500);                                   /* longer than both leases */
+        assert_int_equal(world_count(&w, w.owner), 1);
+        assert_true(hf_lock_remaining_ms(w.lock, 0) > 0);
+        assert_true(renewed(w.client));
+        assert_int_equal(hf_lock_release(again), HF_OK);
+        assert_true(world_free(&w));
+        hf_lock_free(again);
+        world_end(&w);
+    }
+}
+
+static void U74_fixed_leases_are_never_renewed(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 300;
+    world_begin(&w, &options);
+    int64_t start_ms = now_ms();
+    acquire_lease(w.lock, 700);
+    acquire_lease(w.lock, 100);
+    assert_true(world_wait_free(&w, HANG_MS));
+    assert_true(now_ms() - start_ms >= 700);
+    assert_int_equal(world_stats(w.client).renewals, 0);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    world_end(&w);
+}
+
+/* ---- Others at the same name ---- */
+
+static void foreign_owner_is_respected(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    cmd_ok(w.server, "HINCRBY %s %s 1", WORLD_NAME, FOREIGN_OWNER);
+    cmd_ok(w.server, "PEXPIRE %s 50000", WORLD_NAME);
+    bool locked = false, mine = true;
+    int64_t count = -1;
+    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_extend(w.lock, 90000), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_is_locked(w.lock, &locked), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w.lock, &mine), HF_OK);
+    assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_OK);
+    assert_true(locked && !mine && count == 0);
+    assert_int_equal(world_count(&w, FOREIGN_OWNER), 1);
+    assert_true(pttl(w.server, WORLD_NAME) <= 50000);
+
+    hf_lock_info *info = NULL;
+    assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
+    assert_string_equal(info->kind, "plain");
+    assert_int_equal(info->holders_len, 1);
+    assert_string_equal(info->holders[0].owner, FOREIGN_OWNER);
+    assert_int_equal(info->holders[0].count, 1);
+    assert_null(info->holders[0].connection);
+    hf_lock_info_free(info);
+
+    /* It unlocks as Redisson does: DEL and a message. */
+    struct world_caller waiter;
+    world_call_acquire(&waiter, w.lock, world_wait_for(5000, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    cmd_ok(w.server, "DEL %s", WORLD_NAME);
+    cmd_ok(w.server, "PUBLISH %s 0", WORLD_CHANNEL);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    world_end(&w);
+}
+
+/* Every verb on something that is no lock: its own error, and nothing is changed. */
+static void expect_wrong_type(struct world *w) {
+    bool broken = true;
+    redisReply *before = cmd(w->server, "DUMP %s", WORLD_NAME);
+    assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 5000), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_break(w->lock, &broken), HF_EWRONGTYPE);
+    assert_true(broken);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
+    redisReply *after = cmd(w->server, "DUMP %s", WORLD_NAME);
+    assert_int_equal(before->len, after->len);
+    assert_memory_equal(before->str, after->str, before->len);
+    freeReplyObject(before);
+    freeReplyObject(after);
+}
+
+static void U67_U68_what_is_no_plain_lock_is_refused(void **state) {
+    (void)state;
+    static const char *const makers[] = {
+        "SET guarded text",
+        "RPUSH guarded item",
+        "SADD guarded item",
+        "ZADD guarded 1 item",
+        "HSET guarded mode read " FOREIGN_OWNER " 1",
+        "HSET guarded mode write " FOREIGN_OWNER ":write 1",
+    };
+    struct world w;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++) {
+        cmd_ok(w.server, makers[i]);
+        expect_wrong_type(&w);
+        cmd_ok(w.server, "DEL %s", WORLD_NAME);
+    }
+    assert_int_equal(hf_lock_try(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
+static void U67_text_where_the_count_should_be(void **state) {
+    (void)state;
+    struct world w;
+    int64_t count = -1;
+    world_begin(&w, NULL);
+    cmd_ok(w.server, "HSET %s %s text", WORLD_NAME, w.owner);
+    assert_int_equal(hf_lock_try(w.lock), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_EWRONGTYPE);
+    assert_int_equal(count, -1);
+    world_end(&w);
+}
+
+static void U66_two_databases(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    char url[256];
+    hf_client *client;
+    hf_lock *lock;
+    hf_options options = world_options();
+    snprintf(url, sizeof url, "%s?db=1", server_url(w.server));
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_try(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+
+    /* The channel is shared: a release over there wakes a waiter here, who must go on waiting. */
+    struct world_caller waiter;
+    world_call_acquire(&waiter, w.rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(hf_lock_try(lock), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+    }
+    assert_false(atomic_load(&waiter.done));
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wire_state_after_every_verb),
+        cmocka_unit_test(U07_binary_names),
+        cmocka_unit_test(U07_nothing_ends_at_a_nul),
+        cmocka_unit_test(name_prefix_goes_before_key_and_channel),
+        cmocka_unit_test(U04_no_name_is_refused),
+        cmocka_unit_test(U08_huge_names),
+        cmocka_unit_test(reentry_never_shortens),
+        cmocka_unit_test(U74_watchdog_then_lease_through_two_handles),
+        cmocka_unit_test(U74_fixed_leases_are_never_renewed),
+        cmocka_unit_test(foreign_owner_is_respected),
+        cmocka_unit_test(U67_U68_what_is_no_plain_lock_is_refused),
+        cmocka_unit_test(U67_text_where_the_count_should_be),
+        cmocka_unit_test(U66_two_databases),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

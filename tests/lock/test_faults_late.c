@@ -1,0 +1,253 @@
+/*
+ * Rules 2, 4 and 9: a command that is held up on the way, and arrives when the client has given it
+ * up.
+ *
+ * The proxy keeps exactly one command back (`hold` cuts the client's connection, `stall` leaves it
+ * open) and delivers it on its old connection when the test says so: after the client has moved
+ * on, when it must do nothing at all, or at once, when it must count for one. Leases are 60 s, so
+ * nothing here ends by itself.
+ */
+#include "lock/faults_forms.h"
+
+#include <stdlib.h>
+
+/* ---- The command is held up, and arrives late ---- */
+
+/* The copy arrives when the client has acquired by a second one, released, and gone. */
+static void rule2_late_acquire_leaves_no_ghost(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        world_begin(&w, NULL);
+        hold(&w, form, 0);
+        proxy_hold_request(w.proxy, WORLD_ACQUIRE);
+        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
+        assert_int_equal(proxy_held(w.proxy), 1);
+        release_exactly(&w, form, 1);
+        assert_true(proxy_release_held(w.proxy) >= 1);
+        assert_true(world_free(&w));
+        world_end(&w);
+    }
+}
+
+/* The caller was told it timed out: the copy must not make it a holder afterwards. */
+static void rule4_late_acquire_after_timeout_leaves_no_ghost(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        for (int held = 0; held <= 1; held++) {
+            struct world w;
+            begin_briefly(&w);
+            hold(&w, form, held);
+            proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+            int err = form->acquire(&w, 0);
+            assert_int_equal(err, HF_ETIMEDOUT);
+            assert_true(proxy_release_held(w.proxy) >= 1);
+            assert_true(world_wait_count(&w, w.owner, held, HANG_MS));
+            if (held > 0)
+                release_exactly(&w, form, held);
+            assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
+            assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+            world_end(&w);
+        }
+    }
+}
+
+/* The copy arrives while a successor holds: another owner, or the same one again. */
+static void rule2_late_release_does_not_free_a_successor(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        world_begin(&w, NULL);
+        hold(&w, form, 1);
+        proxy_hold_request(w.proxy, WORLD_RELEASE);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_int_equal(proxy_held(w.proxy), 1);
+        assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
+        assert_true(proxy_release_held(w.proxy) >= 1);
+        assert_int_equal(world_count(&w, w.rival_owner), 1);
+        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        world_end(&w);
+    }
+}
+
+static void rule2_late_release_does_not_free_our_own_next_hold(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        world_begin(&w, NULL);
+        hold(&w, form, 1);
+        proxy_hold_request(w.proxy, WORLD_RELEASE);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_int_equal(form->acquire(&w, 0), HF_OK); /* the same field of the same hash */
+        assert_true(proxy_release_held(w.proxy) >= 1);
+        release_exactly(&w, form, 1);
+        world_end(&w);
+    }
+}
+
+/* Nested: the copy would set a count that was true once. */
+static void rule2_late_nested_copies_do_not_set_old_counts(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        world_begin(&w, NULL);
+        hold(&w, form, 3);
+        proxy_hold_request(w.proxy, WORLD_RELEASE); /* 3 to 2 */
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_true(proxy_release_held(w.proxy) >= 1);
+        assert_int_equal(world_count(&w, w.owner), 1);
+        proxy_hold_request(w.proxy, WORLD_ACQUIRE); /* 1 to 2 */
+        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_true(proxy_release_held(w.proxy) >= 1);
+        release_exactly(&w, form, 1);
+        world_end(&w);
+    }
+}
+
+/* Delivered while the client still waits to send it again: it runs, and once. */
+struct early {
+    struct proxy *proxy;
+    pthread_t thread;
+    int delivered;
+};
+
+static void *deliver_when_held(void *arg) {
+    struct early *early = arg;
+    early->delivered =
+        proxy_wait_held(early->proxy, HANG_MS) ? proxy_release_held(early->proxy) : -2;
+    return NULL;
+}
+
+static void deliver_early(struct early *early, struct proxy *proxy, const char *matcher) {
+    *early = (struct early){.proxy = proxy};
+    proxy_hold_request(proxy, matcher);
+    assert_int_equal(pthread_create(&early->thread, NULL, deliver_when_held, early), 0);
+}
+
+static void assert_delivered(struct early *early) {
+    assert_int_equal(pthread_join(early->thread, NULL), 0);
+    assert_true(early->delivered >= 1);
+}
+
+static void U18_cut_after_send_runs_once(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        struct early early;
+        world_begin(&w, NULL);
+        hold(&w, form, 0);
+        deliver_early(&early, w.proxy, WORLD_ACQUIRE);
+        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
+        assert_delivered(&early);
+        deliver_early(&early, w.proxy, WORLD_ACQUIRE);
+        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
+        assert_delivered(&early);
+        assert_int_equal(world_count(&w, w.owner), 2);
+        deliver_early(&early, w.proxy, WORLD_RELEASE);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_delivered(&early);
+        assert_int_equal(world_count(&w, w.owner), 1);
+        deliver_early(&early, w.proxy, WORLD_RELEASE);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_delivered(&early);
+        assert_true(world_free(&w));
+        assert_int_equal(form->release(&w), HF_ENOTOWNER);
+        world_end(&w);
+    }
+}
+
+static void U18_cut_before_it_ran_is_sent_again(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        world_begin(&w, NULL);
+        hold(&w, form, 0);
+        proxy_hold_request(w.proxy, WORLD_ACQUIRE);
+        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
+        assert_int_equal(world_count(&w, w.owner), 1);
+        proxy_hold_request(w.proxy, WORLD_RELEASE);
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_true(world_free(&w));
+        world_end(&w); /* what was held never arrives */
+    }
+}
+
+/* ---- Cancelled while the command is on its way ---- */
+
+struct canceller {
+    struct world *world;
+    hf_cancel *cancel;
+};
+
+static void *cancel_when_held(void *arg) {
+    struct canceller *canceller = arg;
+    if (!proxy_wait_held(canceller->world->proxy, HANG_MS))
+        abort();
+    hf_cancel_fire(canceller->cancel);
+    return NULL;
+}
+
+static void cancelled_on_the_wire(int held) {
+    struct world w;
+    pthread_t thread;
+    struct canceller canceller = {.world = &w};
+    world_begin(&w, NULL);
+    hold(&w, &forms[0], held);
+    assert_int_equal(hf_cancel_new(&canceller.cancel), HF_OK);
+    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    options.cancel = canceller.cancel;
+    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_when_held, &canceller), 0);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_ECANCELED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(proxy_release_held(w.proxy) >= 1); /* in time: it acquires */
+    assert_true(world_wait_count(&w, w.owner, held, HANG_MS));
+    if (held > 0)
+        release_exactly(&w, &forms[0], held);
+    assert_true(world_free(&w));
+    assert_int_equal(world_stats(w.client).cancelled, 1);
+    hf_cancel_free(canceller.cancel);
+    world_end(&w);
+}
+
+static void U22_cancelled_acquire_that_wins_is_undone(void **state) {
+    (void)state;
+    cancelled_on_the_wire(0);
+    cancelled_on_the_wire(1);
+}
+
+static void U22_cancelled_async_acquire_that_wins_is_undone(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *op;
+    hf_result result = HF_RESULT_INIT;
+    world_begin(&w, NULL);
+    hold(&w, &forms[1], 0);
+    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &op), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    hf_op_cancel(op);
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ECANCELED);
+    assert_true(proxy_release_held(w.proxy) >= 1);
+    assert_true(world_wait_free(&w, HANG_MS));
+    assert_int_equal(world_stats(w.client).holds, 0);
+    hf_op_free(op);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rule2_late_acquire_leaves_no_ghost),
+        cmocka_unit_test(rule4_late_acquire_after_timeout_leaves_no_ghost),
+        cmocka_unit_test(rule2_late_release_does_not_free_a_successor),
+        cmocka_unit_test(rule2_late_release_does_not_free_our_own_next_hold),
+        cmocka_unit_test(rule2_late_nested_copies_do_not_set_old_counts),
+        cmocka_unit_test(U18_cut_after_send_runs_once),
+        cmocka_unit_test(U18_cut_before_it_ran_is_sent_again),
+        cmocka_unit_test(U22_cancelled_acquire_that_wins_is_undone),
+        cmocka_unit_test(U22_cancelled_async_acquire_that_wins_is_undone),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

@@ -1,0 +1,131 @@
+/*
+ * Rules 2, 3 and 4: a reply that is lost after the command ran.
+ *
+ * The proxy loses exactly one reply: `drop` cuts the connection, `mute` leaves it open and silent.
+ * What counts is the hash on the server: counts exact, nothing freed twice, nothing held that
+ * nobody owns. Leases are 60 s, so nothing here ends by itself.
+ */
+#include "lock/faults_forms.h"
+
+/* ---- The reply is lost, with the connection ---- */
+
+static void acquire_reply_lost(const struct form *form, int held, int64_t wait_ms) {
+    struct world w;
+    world_begin(&w, NULL);
+    hold(&w, form, held);
+    proxy_drop_replies_after(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(form->acquire(&w, wait_ms), HF_OK);
+    assert_int_equal(proxy_fired(w.proxy), 1);
+    assert_int_equal(world_stats(w.client).unknowns, 1);
+    release_exactly(&w, form, held + 1);
+    world_end(&w);
+}
+
+static void U14_acquire_reply_lost(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        acquire_reply_lost(form, 0, HANG_MS);
+        acquire_reply_lost(form, 0, 0);
+    }
+}
+
+static void U14_nested_acquire_reply_lost(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        acquire_reply_lost(form, 1, HANG_MS);
+        acquire_reply_lost(form, 2, 0);
+    }
+}
+
+static void release_reply_lost(const struct form *form, int held) {
+    struct world w;
+    world_begin(&w, NULL);
+    hold(&w, form, held);
+    struct monitor *monitor = monitor_start(w.server);
+    proxy_drop_replies_after(w.proxy, WORLD_RELEASE);
+    assert_int_equal(form->release(&w), HF_OK);
+    assert_int_equal(proxy_fired(w.proxy), 1);
+    assert_int_equal(proxy_seen(w.proxy, WORLD_RELEASE) >= 2, 1);
+    assert_int_equal(world_count(&w, w.owner), held - 1);
+    if (held > 1)
+        release_exactly(&w, form, held - 1);
+    assert_true(world_free(&w));
+    assert_int_equal(form->release(&w), HF_ENOTOWNER);
+    assert_int_equal(monitor_count(monitor, "lua] \"publish\""), 1);
+    monitor_stop(monitor);
+    world_end(&w);
+}
+
+static void U15_release_reply_lost(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form)
+    release_reply_lost(form, 1);
+}
+
+static void U15_nested_release_reply_lost_counts_exactly(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        release_reply_lost(form, 2);
+        release_reply_lost(form, 3);
+    }
+}
+
+/* Every copy of the release loses its reply, with the last one at the end of the exchange. */
+static void U16_release_never_answered_is_unknown_and_settled(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct world w;
+        begin_briefly(&w);
+        hold(&w, form, 2);
+        proxy_mute_replies_after(w.proxy, WORLD_RELEASE);
+        int64_t start_ms = now_ms();
+        assert_int_equal(form->release(&w), HF_EUNKNOWN);
+        assert_true(now_ms() - start_ms >= BRIEF_MS);
+        assert_int_equal(world_count(&w, w.owner), 1);
+        /* The next one waits for the settlement, and is exact. */
+        assert_int_equal(form->release(&w), HF_OK);
+        assert_true(world_free(&w));
+        assert_int_equal(form->release(&w), HF_ENOTOWNER);
+        world_end(&w);
+    }
+}
+
+/* ---- No answer until the deadline: unknown, settled behind the caller's back ---- */
+
+static void acquire_never_answered(const struct form *form, int held) {
+    struct world w;
+    begin_briefly(&w);
+    hold(&w, form, held);
+    proxy_mute_replies_after(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(form->acquire(&w, 0), HF_ETIMEDOUT);
+    assert_int_equal(proxy_fired(w.proxy), 1); /* so it had run */
+    assert_true(world_wait_count(&w, w.owner, held, HANG_MS));
+    if (held == 0) {
+        assert_true(world_free(&w));
+        assert_int_equal(form->release(&w), HF_ENOTOWNER);
+    } else {
+        release_exactly(&w, form, held);
+    }
+    assert_int_equal(world_stats(w.client).holds, 0);
+    world_end(&w);
+}
+
+static void rule4_acquire_never_answered_is_undone(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        acquire_never_answered(form, 0);
+        acquire_never_answered(form, 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U14_acquire_reply_lost),
+        cmocka_unit_test(U14_nested_acquire_reply_lost),
+        cmocka_unit_test(U15_release_reply_lost),
+        cmocka_unit_test(U15_nested_release_reply_lost_counts_exactly),
+        cmocka_unit_test(U16_release_never_answered_is_unknown_and_settled),
+        cmocka_unit_test(rule4_acquire_never_answered_is_undone),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

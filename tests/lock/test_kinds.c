@@ -1,0 +1,473 @@
+/*
+ * What the plain lock's kin have in common with it: rows C029 to C048 of the catalogue (there about
+ * the spin lock), lost replies, cancelled waits and wrong types, for every kind in turn.
+ *
+ * Each row is played once for each kind but the plain one, which has tests of its own, as a test
+ * "row.kind". What only one kind does is in test_kinds_*.c.
+ */
+#include "lock/kinds.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+typedef void row_fn(const struct kind_case *kind);
+
+static int64_t ask_count(hf_lock *lock) {
+    int64_t count = -1;
+    assert_int_equal(hf_lock_hold_count(lock, 0, &count), HF_OK);
+    return count;
+}
+
+static bool ask_locked(hf_lock *lock) {
+    bool locked = false;
+    assert_int_equal(hf_lock_is_locked(lock, &locked), HF_OK);
+    return locked;
+}
+
+static bool ask_mine(hf_lock *lock) {
+    bool mine = false;
+    assert_int_equal(hf_lock_is_mine(lock, &mine), HF_OK);
+    return mine;
+}
+
+/* ---- Holding and asking ---- */
+
+static void C036_hold_count(const struct kind_case *kind) {
+    struct world w;
+    kind_begin(&w, kind->kind, NULL);
+    const int64_t deepest = kind->reentrant ? 2 : 1;
+    for (int64_t depth = 1; depth <= deepest; depth++) {
+        assert_int_equal(ask_count(w.lock), 0);
+        for (int64_t held = 1; held <= depth; held++) {
+            assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+            assert_int_equal(ask_count(w.lock), held);
+            assert_int_equal(world_count(&w, w.owner), held);
+        }
+        for (int64_t held = depth; held > 0; held--) {
+            assert_int_equal(ask_count(w.lock), held);
+            assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        }
+    }
+    assert_int_equal(ask_count(w.lock), 0);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+struct elsewhere {
+    hf_lock *lock;
+    int err, release_err;
+    bool mine, locked;
+};
+
+static void *ask_and_release(void *arg) {
+    struct elsewhere *e = arg;
+    e->err = hf_lock_is_mine(e->lock, &e->mine);
+    if (e->err == HF_OK)
+        e->err = hf_lock_is_locked(e->lock, &e->locked);
+    e->release_err = hf_lock_release(e->lock);
+    return NULL;
+}
+
+static struct elsewhere on_another_thread(hf_lock *lock) {
+    struct elsewhere e = {.lock = lock, .err = HF_EINVAL};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ask_and_release, &e), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(e.err, HF_OK);
+    return e;
+}
+
+static void C037_C039_C041_asked_and_released_by_another(const struct kind_case *kind) {
+    struct world w;
+    kind_begin(&w, kind->kind, NULL);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    struct elsewhere during = on_another_thread(w.lock);
+    assert_false(during.mine);
+    assert_true(during.locked);
+    assert_int_equal(during.release_err, HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_ENOTOWNER);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    struct elsewhere after = on_another_thread(w.lock);
+    assert_false(after.mine);
+    assert_false(after.locked);
+    world_end(&w);
+}
+
+static void C040_C042_before_during_after_twice(const struct kind_case *kind) {
+    struct world w;
+    kind_begin(&w, kind->kind, NULL);
+    for (int round = 0; round < 2; round++) {
+        assert_false(ask_locked(w.lock));
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_true(ask_locked(w.lock));
+        assert_true(ask_mine(w.lock));
+        assert_false(ask_mine(w.rival_lock));
+        assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    }
+    assert_false(ask_locked(w.lock));
+    assert_int_equal(world_keys(w.server), kind->token ? 1 : 0);
+    world_end(&w);
+}
+
+static void C043_reentrancy(const struct kind_case *kind) {
+    struct world w;
+    struct world_caller other;
+    kind_begin(&w, kind->kind, NULL);
+    assert_int_equal(hf_lock_try(w.lock), HF_OK);
+    assert_int_equal(hf_lock_try(w.lock), kind->reentrant ? HF_OK : HF_EDEADLK);
+    if (kind->reentrant)
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_call_acquire(&other, w.lock, world_wait_for(0, HF_WATCHDOG));
+    assert_int_equal(world_join(&other), HF_EBUSY);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* Also by a handle of another kind; and a break tells waiters of every kind. */
+static void C032_break_from_two_handles(const struct kind_case *kind) {
+    struct world w;
+    bool broken = false;
+    kind_begin(&w, kind->kind, NULL);
+    hf_lock *plain = new_handle(w.rival, HF_PLAIN);
+    struct monitor *monitor = monitor_start(w.server);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
+    assert_true(broken);
+    assert_false(ask_locked(w.lock));
+    assert_false(ask_locked(plain));
+    assert_int_equal(monitor_count(monitor, "lua] \"publish\""), 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_break(plain, &broken), HF_OK);
+    assert_true(broken);
+    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_false(broken);
+    monitor_stop(monitor);
+    hf_lock_free(plain);
+    world_end(&w);
+}
+
+/* ---- Time ---- */
+
+static void C033_waiter_enters_when_the_lease_ends(const struct kind_case *kind) {
+    struct world w;
+    struct world_caller waiter;
+    kind_begin(&w, kind->kind, NULL);
+    hf_acquire_options brief = world_wait_for(0, 400);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_with(w.lock, &brief, NULL), HF_OK);
+    world_call_acquire(&waiter, w.rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_true(now_ms() - start_ms >= 400);
+    assert_true(now_ms() - start_ms < 9000); /* by the lease: the next poll would be after 10 s */
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
+    world_end(&w);
+}
+
+static bool renewed_four_times(void *client) {
+    return world_stats(client).renewals >= 4;
+}
+
+/* Renewed past its lease while the client lives, and free within one when it is closed. */
+static void C035_watchdog_and_a_closed_client(const struct kind_case *kind) {
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 600;
+    kind_begin(&w, kind->kind, &options);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(wait_until(renewed_four_times, w.client, HANG_MS));
+    assert_true(now_ms() - start_ms >= 600);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_close(w.client), HF_OK);
+    assert_true(world_wait_free(&w, HANG_MS));
+    w.client = NULL;
+    world_end(&w);
+}
+
+static void C048_timed_async_wait(const struct kind_case *kind) {
+    struct world w;
+    hf_op *op;
+    hf_result result = HF_RESULT_INIT;
+    kind_begin(&w, kind->kind, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    hf_acquire_options options = world_wait_for(HANG_MS, 30000);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, 300, NULL), HF_EBUSY);
+    assert_true(now_ms() - start_ms >= 300);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    int64_t freed_ms = now_ms();
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
+    assert_true(now_ms() - freed_ms < 9000); /* not by the poll */
+    assert_int_equal(result.count, 1);
+    assert_int_equal(result.token > 0, kind->token);
+    assert_in_range(pttl(w.server, WORLD_NAME), 1, 30000);
+    hf_op_free(op);
+    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
+
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    start_ms = now_ms();
+    assert_int_equal(world_acquire_async(w.lock, 0, 300, NULL), HF_ETIMEDOUT);
+    assert_true(now_ms() - start_ms >= 300);
+    assert_true(now_ms() - start_ms < 9000);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+static void C029_server_gone_is_an_error(const struct kind_case *kind) {
+    struct world w;
+    struct server *server = server_start(NULL);
+    kind_begin_on(&w, server, kind->kind, NULL);
+    server_kill(server);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 300), HF_EUNREACH);
+    assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
+    world_end(&w);
+    server_free(server);
+}
+
+/* ---- Many at once ---- */
+
+struct worker {
+    pthread_t thread;
+    hf_lock *lock;
+    int64_t *counter; /* nothing but the lock guards it */
+    int err;
+};
+
+static void *count_up(void *arg) {
+    struct worker *worker = arg;
+    for (int i = 0; i < 5 && worker->err == HF_OK; i++) {
+        worker->err = hf_lock_acquire(worker->lock);
+        if (worker->err != HF_OK)
+            break;
+        int64_t seen = __atomic_load_n(worker->counter, __ATOMIC_RELAXED);
+        sched_yield();
+        __atomic_store_n(worker->counter, seen + 1, __ATOMIC_RELAXED);
+        worker->err = hf_lock_release(worker->lock);
+    }
+    return NULL;
+}
+
+static void C044_C046_many_threads_and_clients(const struct kind_case *kind) {
+    enum { THREADS = 15, CLIENTS = 5 };
+    struct world w;
+    struct worker workers[THREADS];
+    hf_client *clients[CLIENTS];
+    hf_lock *locks[CLIENTS];
+    int64_t counter = 0;
+    kind_begin(&w, kind->kind, NULL);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_int_equal(hf_open(server_url(w.server), NULL, &clients[i]), HF_OK);
+        locks[i] = new_handle(clients[i], kind->kind);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.lock = locks[i % CLIENTS], .counter = &counter};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, count_up, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+        assert_int_equal(workers[i].err, HF_OK);
+    }
+    assert_int_equal(counter, THREADS * 5);
+    assert_true(world_free(&w));
+    for (int i = 0; i < CLIENTS; i++) {
+        hf_lock_free(locks[i]);
+        assert_int_equal(hf_close(clients[i]), HF_OK);
+    }
+    world_end(&w);
+}
+
+/* ---- Waking each other ---- */
+
+static bool waits_at_the_server(void *arg) {
+    return world_stats(arg).commands >= 2;
+}
+
+static void wakes(hf_kind holder_kind, hf_kind waiter_kind) {
+    struct world w;
+    struct world_caller waiter;
+    kind_begin(&w, holder_kind, NULL);
+    hf_client *client;
+    assert_int_equal(hf_open(server_url(w.server), NULL, &client), HF_OK);
+    hf_lock *lock = new_handle(client, waiter_kind);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    world_call_acquire(&waiter, lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    /* Two attempts: the second is after the subscription, if it has one. */
+    assert_true(wait_until(waits_at_the_server, client, HANG_MS));
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_true(now_ms() - start_ms < 9000); /* the lease is a minute, the poll 10 s */
+    assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    world_end(&w);
+}
+
+static void rule5_wakes_waiters_of_every_kind(const struct kind_case *kind) {
+    for (int i = 0; i < KIND_CASES; i++)
+        wakes(kind->kind, kind_cases[i].kind);
+}
+
+/* ---- Lost replies, cancelled waits ---- */
+
+static void U14_U15_replies_lost(const struct kind_case *kind) {
+    struct world w;
+    const int depth = kind->reentrant ? 2 : 1;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 3000; /* a lost copy is waited out for 500 ms */
+    kind_begin(&w, kind->kind, &options);
+    for (int held = 1; held <= depth; held++) {
+        proxy_drop_replies_after(w.proxy, kind->acquire->sha1);
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_int_equal(world_count(&w, w.owner), held);
+    }
+    for (int held = depth; held > 0; held--) {
+        proxy_drop_replies_after(w.proxy, WORLD_RELEASE);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(world_count(&w, w.owner), held - 1);
+    }
+    assert_int_equal(proxy_fired(w.proxy), 2 * depth);
+    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    world_end(&w);
+}
+
+static void rule4_acquire_never_answered_is_undone(const struct kind_case *kind) {
+    struct world w;
+    kind_begin(&w, kind->kind, NULL);
+    proxy_mute_replies_after(w.proxy, kind->acquire->sha1);
+    assert_int_equal(hf_lock_try(w.lock), HF_ETIMEDOUT);
+    assert_int_equal(proxy_fired(w.proxy), 1); /* so it had run */
+    assert_true(world_wait_free(&w, HANG_MS));
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
+static void rule9_cancelled_wait_leaves_nothing(const struct kind_case *kind) {
+    struct world w;
+    hf_cancel *cancel;
+    struct world_caller waiter;
+    kind_begin(&w, kind->kind, NULL);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    size_t seen = proxy_seen(w.proxy, kind->acquire->sha1);
+    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    options.cancel = cancel;
+    world_call_acquire(&waiter, w.lock, options);
+    assert_true(proxy_wait_seen(w.proxy, kind->acquire->sha1, seen + 2, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(world_join(&waiter), HF_ECANCELED);
+    assert_true(waiter.took_ms < 9000);
+    assert_true(world_wait_no_channels(w.server, HANG_MS));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    hf_cancel_free(cancel);
+    world_end(&w);
+}
+
+/* ---- Loss ---- */
+
+/* One hold, whatever the handles: a plain handle hears of the loss, and the kind's own as well. */
+static void rule6_loss_is_told_to_handles_of_every_kind(const struct kind_case *kind) {
+    struct world w;
+    struct world_events own = {0}, others = {0};
+    hf_options options = world_options();
+    options.watchdog_ms = 600;
+    kind_begin(&w, kind->kind, &options);
+    hf_lock *other = new_handle(w.client, HF_PLAIN);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &own), HF_OK);
+    assert_int_equal(hf_lock_on_lost(other, world_on_event, &others), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    cmd_ok(w.server, "DEL " WORLD_NAME);
+    assert_true(world_wait_atomic(&own.losses, 1, HANG_MS));
+    assert_true(world_wait_atomic(&others.losses, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(other), HF_ELOST); /* once, through whichever handle */
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    hf_lock_free(other);
+    world_end(&w);
+}
+
+/* ---- Other things under the name ---- */
+
+static void U67_U68_no_lock_of_ours(const struct kind_case *kind) {
+    static const char *const there[] = {"SET " WORLD_NAME " text", "RPUSH " WORLD_NAME " x",
+                                        "HSET " WORLD_NAME " mode read someone:1 1"};
+    struct world w;
+    bool broken = false;
+    kind_begin(&w, kind->kind, NULL);
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
+        cmd_ok(w.server, "FLUSHALL");
+        cmd_ok(w.server, there[i]);
+        assert_int_equal(hf_lock_try(w.lock), HF_EWRONGTYPE);
+        assert_int_equal(hf_lock_acquire_for(w.lock, 1000), HF_EWRONGTYPE);
+        assert_int_equal(hf_lock_break(w.lock, &broken), HF_EWRONGTYPE);
+        assert_int_equal(world_keys(w.server), 1); /* and no token was drawn */
+    }
+    world_end(&w);
+}
+
+/* ---- All of them ---- */
+
+static const struct {
+    const char *name;
+    row_fn *play;
+} rows[] = {
+#define ROW(row)                                                                                   \
+    { #row, row }
+    ROW(C036_hold_count),
+    ROW(C037_C039_C041_asked_and_released_by_another),
+    ROW(C040_C042_before_during_after_twice),
+    ROW(C043_reentrancy),
+    ROW(C032_break_from_two_handles),
+    ROW(C033_waiter_enters_when_the_lease_ends),
+    ROW(C035_watchdog_and_a_closed_client),
+    ROW(C048_timed_async_wait),
+    ROW(C029_server_gone_is_an_error),
+    ROW(C044_C046_many_threads_and_clients),
+    ROW(rule5_wakes_waiters_of_every_kind),
+    ROW(U14_U15_replies_lost),
+    ROW(rule4_acquire_never_answered_is_undone),
+    ROW(rule9_cancelled_wait_leaves_nothing),
+    ROW(rule6_loss_is_told_to_handles_of_every_kind),
+    ROW(U67_U68_no_lock_of_ours),
+#undef ROW
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+struct played {
+    size_t row;
+    const struct kind_case *kind;
+    char name[96];
+};
+
+static void play(void **state) {
+    const struct played *played = *state;
+    rows[played->row].play(played->kind);
+}
+
+int main(void) {
+    enum { KIN = KIND_CASES - 1 }; /* all but the first, the plain lock */
+    static struct played played[ROWS * KIN];
+    struct CMUnitTest tests[ROWS * KIN];
+    for (size_t i = 0; i < ROWS * KIN; i++) {
+        played[i].row = i / KIN;
+        played[i].kind = &kind_cases[1 + i % KIN];
+        snprintf(played[i].name, sizeof played[i].name, "%s.%s", rows[played[i].row].name,
+                 played[i].kind->name);
+        tests[i] = (struct CMUnitTest){
+            .name = played[i].name, .test_func = play, .initial_state = &played[i]};
+    }
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

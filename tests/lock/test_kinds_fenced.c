@@ -1,0 +1,453 @@
+/*
+ * The fenced lock's tokens: rows C080 and U75, lost replies, lost counters, kinds that are mixed
+ * under one name, and many clients at once whose tokens must come in the order of their holds.
+ */
+#include "lock/kinds.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FENCED_ACQUIRE hfi_script_fenced_acquire.sha1
+
+static int acquire_result(hf_lock *lock, int64_t wait_ms, int64_t lease_ms, hf_result *ret) {
+    hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
+    *ret = (hf_result)HF_RESULT_INIT;
+    return hf_lock_acquire_with(lock, &options, ret);
+}
+
+/* Acquires and returns the token, which the handle must tell as well. */
+static int64_t acquire_token(hf_lock *lock) {
+    hf_result result;
+    int64_t token = -1;
+    assert_int_equal(acquire_result(lock, HF_FOREVER, HF_WATCHDOG, &result), HF_OK);
+    assert_int_equal(hf_lock_token(lock, 0, &token), HF_OK);
+    assert_true(token == result.token);
+    return token;
+}
+
+static int64_t counter(struct world *w) {
+    return cmd_int(w->server, "GET %s", COUNTER);
+}
+
+/* ---- C080, U75 ---- */
+
+/* Five acquisitions by different ways, from a counter that is at 0 as Redisson's first. */
+static void C080_tokens_increase_by_every_way(void **state) {
+    (void)state;
+    struct world w;
+    hf_result result;
+    kind_begin(&w, HF_FENCED, NULL);
+    cmd_ok(w.server, "SET %s 0", COUNTER);
+    for (int64_t wanted = 1; wanted <= 5; wanted++) {
+        int err = wanted == 1   ? acquire_result(w.lock, HF_FOREVER, HF_WATCHDOG, &result)
+                  : wanted == 2 ? hf_lock_acquire(w.lock)
+                  : wanted == 3 ? acquire_result(w.lock, HF_FOREVER, 20000, &result)
+                  : wanted == 4 ? hf_lock_try(w.lock)
+                                : world_acquire_async(w.lock, 0, 1000, &result);
+        int64_t token = 0;
+        assert_int_equal(err, HF_OK);
+        assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_OK);
+        assert_int_equal(token, wanted);
+        if (wanted == 1 || wanted == 3 || wanted == 5)
+            assert_int_equal(result.token, wanted);
+        if (wanted == 3)
+            assert_in_range(pttl(w.server, WORLD_NAME), 1, 20000);
+        assert_int_equal(counter(&w), wanted);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(counter(&w), wanted);
+    }
+    assert_int_equal(pttl(w.server, COUNTER), -1);
+    world_end(&w);
+}
+
+static void U75_nested_acquires_draw_tokens(void **state) {
+    (void)state;
+    struct world w;
+    int64_t last = 0, token;
+    kind_begin(&w, HF_FENCED, NULL);
+    for (int depth = 0; depth < 3; depth++) {
+        token = acquire_token(w.lock);
+        assert_true(token > last);
+        last = token;
+    }
+    /* A release un-nests; the latest token stays the hold's. */
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_OK);
+    assert_true(token == last);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_ENOTOWNER);
+    world_end(&w);
+}
+
+static void U75_busy_and_late_draw_none(void **state) {
+    (void)state;
+    struct world w;
+    hf_result result;
+    int64_t token = 77;
+    kind_begin(&w, HF_FENCED, NULL);
+    int64_t held = acquire_token(w.rival_lock);
+    assert_int_equal(acquire_result(w.lock, 0, HF_WATCHDOG, &result), HF_EBUSY);
+    assert_int_equal(result.token, 0);
+    assert_int_equal(acquire_result(w.lock, 100, 5000, &result), HF_ETIMEDOUT);
+    assert_int_equal(result.token, 0);
+    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_ENOTOWNER);
+    assert_int_equal(token, 77);
+    assert_true(counter(&w) == held);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+/* A lock without a TTL is another's, and nothing else. */
+static void U75_lock_without_ttl_is_busy(void **state) {
+    (void)state;
+    struct world w;
+    hf_result result;
+    kind_begin(&w, HF_FENCED, NULL);
+    cmd_ok(w.server, "HSET %s someone:1 1", WORLD_NAME);
+    assert_int_equal(acquire_result(w.lock, 0, HF_WATCHDOG, &result), HF_EBUSY);
+    assert_int_equal(acquire_result(w.lock, 200, HF_WATCHDOG, &result), HF_ETIMEDOUT);
+    assert_int_equal(world_count(&w, w.owner), 0);
+    assert_false(key_exists(w.server, COUNTER));
+    world_end(&w);
+}
+
+static void U75_bad_counters_take_no_lock(void **state) {
+    (void)state;
+    static const struct {
+        const char *make;
+        int err;
+    } bad[] = {
+        {"SET " COUNTER " 9223372036854775807", HF_EREFUSED},
+        {"SET " COUNTER " 9007199254740991", HF_EREFUSED},
+        {"SET " COUNTER " many", HF_EWRONGTYPE},
+        {"SET " COUNTER " -1", HF_EWRONGTYPE},
+        {"RPUSH " COUNTER " 1", HF_EWRONGTYPE},
+        {"HSET " COUNTER " a 1", HF_EWRONGTYPE},
+    };
+    struct world w;
+    kind_begin(&w, HF_FENCED, NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cmd_ok(w.server, "FLUSHALL");
+        cmd_ok(w.server, bad[i].make);
+        assert_int_equal(hf_lock_try(w.lock), bad[i].err);
+        assert_true(hf_last_error()->text[0] != '\0');
+        assert_true(world_free(&w));
+        assert_int_equal(hf_lock_acquire_for(w.lock, 1000), bad[i].err);
+        assert_int_equal(world_acquire_async(w.lock, 0, 1000, NULL), bad[i].err);
+        assert_true(world_free(&w));
+        assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+        assert_int_equal(world_stats(w.client).holds, 0);
+    }
+
+    /* Found while nested: the hold is what it was. */
+    cmd_ok(w.server, "FLUSHALL");
+    int64_t token = acquire_token(w.lock), kept = 0;
+    cmd_ok(w.server, "SET %s 9223372036854775807", COUNTER);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_EREFUSED);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_lock_token(w.lock, 0, &kept), HF_OK);
+    assert_true(kept == token);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
+/* Deleted between holds, under a hold, and with the whole database. */
+static void U75_lost_counter_never_moves_back(void **state) {
+    (void)state;
+    struct world w;
+    int64_t last = 0;
+    kind_begin(&w, HF_FENCED, NULL);
+    cmd_ok(w.server, "SET %s 1000000", COUNTER); /* one that Redisson has started */
+    for (int round = 0; round < 30; round++) {
+        int64_t outer = acquire_token(w.lock);
+        assert_true(outer > last);
+        if (round % 3 == 0)
+            cmd_ok(w.server, "DEL %s", COUNTER);
+        int64_t inner = acquire_token(w.lock);
+        assert_true(inner > outer);
+        last = inner;
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        if (round % 3 == 1)
+            cmd_ok(w.server, "DEL %s", COUNTER);
+        if (round % 3 == 2)
+            cmd_ok(w.server, "FLUSHALL");
+    }
+    world_end(&w);
+}
+
+/* ---- Lost replies ---- */
+
+static void U14_lost_reply_gives_a_larger_token(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 3000; /* a lost copy is waited out for 500 ms */
+    kind_begin(&w, HF_FENCED, &options);
+    cmd_ok(w.server, "SET %s 10", COUNTER);
+    proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
+    int64_t token = acquire_token(w.lock);
+    assert_int_equal(token, 12); /* 11 was answered to nobody */
+    assert_int_equal(counter(&w), token);
+    proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
+    assert_int_equal(acquire_token(w.lock), 14);
+    assert_int_equal(world_count(&w, w.owner), 2);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* The release never arrived and the same owner acquires anew: its old field is still there, and the
+ * old token was given out. */
+static void U16_hold_left_by_a_release_gets_a_new_token(void **state) {
+    (void)state;
+    struct world w;
+    kind_begin(&w, HF_FENCED, NULL);
+    int64_t first = acquire_token(w.lock);
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release(w.lock), HF_EUNKNOWN);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_true(acquire_token(w.lock) > first);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* What says "acquired" without a token is no answer: it is undone. */
+static void answer_without_a_token_is_not_acquired(void **state) {
+    (void)state;
+    static const char *const forged[] = {
+        "*3\r\n:1\r\n:1\r\n:1794736941513\r\n",
+        "*4\r\n:1\r\n:1\r\n:0\r\n:1794736941513\r\n",
+        "*4\r\n:1\r\n:1\r\n:-1\r\n:1794736941513\r\n",
+        "*4\r\n:1\r\n:1\r\n:9007199254740992\r\n:1794736941513\r\n",
+        "*4\r\n:1\r\n:2\r\n:5\r\n:1794736941513\r\n",
+        "*4\r\n:0\r\n:1\r\n:5\r\n:1794736941513\r\n",
+    };
+    struct world w;
+    kind_begin(&w, HF_FENCED, NULL);
+    for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
+        proxy_forge_reply(w.proxy, FENCED_ACQUIRE, forged[i], strlen(forged[i]));
+        assert_int_equal(hf_lock_try(w.lock), HF_EPROTO);
+        assert_true(world_wait_free(&w, HANG_MS));
+    }
+    world_end(&w);
+}
+
+/* ---- Mixed kinds, names ---- */
+
+static void tokens_of_mixed_handles(void **state) {
+    (void)state;
+    struct world w;
+    hf_result result;
+    int64_t token, kept;
+    kind_begin(&w, HF_FENCED, NULL);
+    hf_lock *plain = new_handle(w.client, HF_PLAIN);
+    assert_int_equal(hf_lock_token(plain, 0, &token), HF_ENOTSUP);
+    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_ENOTOWNER);
+
+    /* Plain inside fenced: it draws none, and the hold keeps its own. */
+    token = acquire_token(w.lock);
+    assert_int_equal(acquire_result(plain, 0, HF_WATCHDOG, &result), HF_OK);
+    assert_int_equal(result.token, 0);
+    assert_int_equal(result.count, 2);
+    assert_int_equal(hf_lock_token(w.lock, 0, &kept), HF_OK);
+    assert_true(kept == token);
+    assert_int_equal(hf_lock_release(plain), HF_OK);
+    assert_int_equal(hf_lock_release(plain), HF_OK);
+
+    /* Fenced inside plain: without a token before, and none of an earlier hold. */
+    assert_int_equal(hf_lock_acquire(plain), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, 0, &kept), HF_ENOTOWNER);
+    assert_true(acquire_token(w.lock) > token);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    hf_lock_free(plain);
+    world_end(&w);
+}
+
+/* The next possession of the same owner is on its way before the last one has ended, so both use one
+ * record. */
+static void token_ends_with_its_hold(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *release, *acquire;
+    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    int64_t token;
+    kind_begin(&w, HF_FENCED, NULL);
+    hf_lock *plain = new_handle(w.client, HF_PLAIN);
+    options.owner = 7;
+    assert_int_equal(world_acquire_async(w.lock, 7, 0, NULL), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, 7, &token), HF_OK);
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w.lock, 7, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_lock_acquire_start(plain, &options, NULL, NULL, &acquire), HF_OK);
+    assert_int_equal(hf_op_wait(acquire, 50, NULL), HF_EBUSY);
+    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_int_equal(hf_op_wait(release, HANG_MS, NULL), HF_OK);
+    assert_int_equal(hf_op_wait(acquire, HANG_MS, NULL), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, 7, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(plain, 7), HF_OK);
+    hf_op_free(release);
+    hf_op_free(acquire);
+    hf_lock_free(plain);
+    world_end(&w);
+}
+
+static void counter_is_named_as_redisson_names_it(void **state) {
+    (void)state;
+    static const struct {
+        const char *prefix, *name, *counter;
+    } names[] = {
+        {NULL, "a", "redisson_lock_token:{a}"},
+        {NULL, "a{b}c", "redisson_lock_token:a{b}c"},
+        {NULL, "open{", "redisson_lock_token:open{"},
+        {NULL, "close}", "redisson_lock_token:{close}}"},
+        {"app:", "a", "redisson_lock_token:{app:a}"},
+        {"{app}:", "a", "redisson_lock_token:{app}:a"},
+    };
+    struct server *server = world_server();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        hf_options options = HF_OPTIONS_INIT;
+        hf_client *client;
+        hf_lock *lock;
+        options.name_prefix = names[i].prefix;
+        cmd_ok(server, "FLUSHALL");
+        assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
+        assert_int_equal(
+            hf_lock_new_kind(client, HF_FENCED, names[i].name, strlen(names[i].name), &lock),
+            HF_OK);
+        int64_t token = acquire_token(lock);
+        assert_true(cmd_int(server, "GET %s", names[i].counter) == token);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        assert_int_equal(world_keys(server), 1);
+        hf_lock_free(lock);
+        assert_int_equal(hf_close(client), HF_OK);
+    }
+}
+
+/* ---- Rights ---- */
+
+/* The rights that docs/redisson.md names are enough; those of a plain lock are not, and then no lock
+ * is taken. */
+static void U45_rights_to_the_counter(void **state) {
+    (void)state;
+    static const char *const extra[] = {"~redisson_lock_token:{app:* +get +incrby", "+get +incrby",
+                                        "~redisson_lock_token:{app:* +incrby",
+                                        "~redisson_lock_token:{app:* +get"};
+    struct server *server = world_server();
+    cmd_ok(server, "FLUSHALL");
+    for (size_t i = 0; i < sizeof extra / sizeof *extra; i++) {
+        char setuser[1024];
+        hf_options options = HF_OPTIONS_INIT;
+        hf_client *client;
+        hf_lock *lock;
+        snprintf(
+            setuser, sizeof setuser,
+            "ACL SETUSER locks reset on >secret resetchannels ~app:* "
+            "&redisson_lock__channel:{app:* +eval +evalsha +time +exists +hexists +hmget +hset "
+            "+pttl +pexpire +del +publish +subscribe +unsubscribe +ping +hget +hgetall +type "
+            "+select +client|setname +client|list +info %s",
+            extra[i]);
+        cmd_ok(server, setuser);
+        options.user = "locks";
+        options.password = "secret";
+        assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
+        assert_int_equal(hf_lock_new_kind(client, HF_FENCED, "app:a", 5, &lock), HF_OK);
+        assert_int_equal(hf_lock_try(lock), i == 0 ? HF_OK : HF_EPERM);
+        assert_int_equal(hf_lock_release(lock), i == 0 ? HF_OK : HF_ENOTOWNER);
+        assert_false(key_exists(server, "app:a"));
+        hf_lock_free(lock);
+        assert_int_equal(hf_close(client), HF_OK);
+    }
+    cmd_ok(server, "ACL DELUSER locks");
+}
+
+/* ---- Many at once ---- */
+
+struct drawer {
+    pthread_t thread;
+    hf_lock *lock;
+    hf_fence *fence;
+    int64_t *last; /* guarded by the lock alone, as the fence is not */
+    int rounds;
+    int err;
+    bool disorder;
+};
+
+static void *draw(void *arg) {
+    struct drawer *drawer = arg;
+    for (int i = 0; i < drawer->rounds && drawer->err == HF_OK; i++) {
+        hf_result result = HF_RESULT_INIT;
+        drawer->err = hf_lock_acquire_with(drawer->lock, NULL, &result);
+        if (drawer->err != HF_OK)
+            break;
+        int64_t last = __atomic_load_n(drawer->last, __ATOMIC_RELAXED);
+        drawer->disorder = drawer->disorder || result.token <= last ||
+                           hf_fence_check(drawer->fence, result.token) != HF_OK;
+        __atomic_store_n(drawer->last, result.token, __ATOMIC_RELAXED);
+        drawer->err = hf_lock_release(drawer->lock);
+    }
+    return NULL;
+}
+
+/* The counter is deleted again and again meanwhile. */
+static void tokens_follow_the_order_of_holds(void **state) {
+    (void)state;
+    enum { CLIENTS = 4, THREADS = 8 };
+    struct world w;
+    hf_client *clients[CLIENTS];
+    hf_lock *locks[CLIENTS];
+    struct drawer drawers[THREADS];
+    hf_fence fence = HF_FENCE_INIT;
+    int64_t last = 0;
+    int rounds = getenv("HF_SOAK") != NULL ? 5000 : 40;
+    kind_begin(&w, HF_FENCED, NULL);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_int_equal(hf_open(server_url(w.server), NULL, &clients[i]), HF_OK);
+        locks[i] = new_handle(clients[i], HF_FENCED);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        drawers[i] = (struct drawer){
+            .lock = locks[i % CLIENTS], .fence = &fence, .last = &last, .rounds = rounds};
+        assert_int_equal(pthread_create(&drawers[i].thread, NULL, draw, &drawers[i]), 0);
+    }
+    for (int i = 0; i < rounds; i++) {
+        cmd_ok(w.server, "DEL %s", COUNTER);
+        sleep_ms(1);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(drawers[i].thread, NULL), 0);
+        assert_int_equal(drawers[i].err, HF_OK);
+        assert_false(drawers[i].disorder);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        hf_lock_free(locks[i]);
+        assert_int_equal(hf_close(clients[i]), HF_OK);
+    }
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(C080_tokens_increase_by_every_way),
+        cmocka_unit_test(U75_nested_acquires_draw_tokens),
+        cmocka_unit_test(U75_busy_and_late_draw_none),
+        cmocka_unit_test(U75_lock_without_ttl_is_busy),
+        cmocka_unit_test(U75_bad_counters_take_no_lock),
+        cmocka_unit_test(U75_lost_counter_never_moves_back),
+        cmocka_unit_test(U14_lost_reply_gives_a_larger_token),
+        cmocka_unit_test(U16_hold_left_by_a_release_gets_a_new_token),
+        cmocka_unit_test(answer_without_a_token_is_not_acquired),
+        cmocka_unit_test(tokens_of_mixed_handles),
+        cmocka_unit_test(token_ends_with_its_hold),
+        cmocka_unit_test(counter_is_named_as_redisson_names_it),
+        cmocka_unit_test(U45_rights_to_the_counter),
+        cmocka_unit_test(tokens_follow_the_order_of_holds),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

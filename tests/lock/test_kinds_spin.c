@@ -1,0 +1,111 @@
+/*
+ * The spin lock: its waiters never subscribe, come back after the sleeps of C210, and never sleep
+ * past their deadline or the end of the other's lease.
+ *
+ * How often a waiter tried is counted at the server. Sleeps are at least 1, 2, 4 ... 64 and then
+ * 128 ms, so within a given time there can only be so many attempts; a machine that is slow makes
+ * them fewer.
+ */
+#include "lock/kinds.h"
+
+/* The most attempts of one waiter within `ms`, the first included. */
+static size_t most_attempts(int64_t ms) {
+    size_t attempts = 1;
+    int64_t nap_ms = 1;
+    for (int64_t at_ms = 0; (at_ms += nap_ms) <= ms; attempts++)
+        nap_ms = nap_ms < 128 ? 2 * nap_ms : 128;
+    return attempts;
+}
+
+static void spin_never_subscribes_and_backs_off(void **state) {
+    (void)state;
+    struct world w;
+    kind_begin(&w, HF_SPIN, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    struct monitor *monitor = monitor_start(w.server);
+    size_t before = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_for(w.lock, 900), HF_ETIMEDOUT);
+    int64_t took_ms = now_ms() - start_ms;
+    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE) - before;
+    assert_true(took_ms >= 900);
+    assert_true(attempts >= 3);
+    assert_true(attempts <= most_attempts(took_ms));
+    assert_int_equal(monitor_count(monitor, "SUBSCRIBE"), 0);
+    assert_int_equal(world_channels(w.server), 0);
+    monitor_stop(monitor);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* Its deadline falls into a sleep of 128 ms: it ends there, and not after the sleep. */
+static void spin_never_sleeps_past_its_deadline(void **state) {
+    (void)state;
+    enum { ROUNDS = 20, WAIT_MS = 200 };
+    struct world w;
+    kind_begin(&w, HF_SPIN, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    int64_t shortest_ms = INT64_MAX;
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t start_ms = now_ms();
+        assert_int_equal(hf_lock_acquire_for(w.lock, WAIT_MS), HF_ETIMEDOUT);
+        int64_t took_ms = now_ms() - start_ms;
+        assert_true(took_ms >= WAIT_MS);
+        shortest_ms = took_ms < shortest_ms ? took_ms : shortest_ms;
+    }
+    /* The naps end at 1, 3, 7, ... 127 and then 255 ms at the earliest, the one before the last at
+     * 148 at the latest: only the deadline lies between. One of twenty is not delayed by the
+     * machine. */
+    assert_true(shortest_ms < 255);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+/* Of many in one process, only one at a time troubles the server. */
+static void spin_one_remote_waiter_per_process(void **state) {
+    (void)state;
+    enum { WAITERS = 8, WAIT_MS = 500 };
+    struct world w;
+    struct world_caller waiters[WAITERS];
+    kind_begin(&w, HF_SPIN, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    size_t before = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    int64_t start_ms = now_ms();
+    for (int i = 0; i < WAITERS; i++)
+        world_call_acquire(&waiters[i], w.lock, world_wait_for(WAIT_MS, HF_WATCHDOG));
+    for (int i = 0; i < WAITERS; i++)
+        assert_int_equal(world_join(&waiters[i]), HF_ETIMEDOUT);
+    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE) - before;
+    /* Each may have had a last one of its own when the one before it gave up. */
+    assert_true(attempts <= most_attempts(now_ms() - start_ms) + WAITERS);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+static void spin_counts_as_contended(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    kind_begin(&w, HF_SPIN, NULL);
+    uint64_t before = world_stats(w.client).contended;
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    size_t seen = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, seen + 1, HANG_MS));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(world_stats(w.client).contended, before + 1);
+    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spin_never_subscribes_and_backs_off),
+        cmocka_unit_test(spin_never_sleeps_past_its_deadline),
+        cmocka_unit_test(spin_one_remote_waiter_per_process),
+        cmocka_unit_test(spin_counts_as_contended),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

@@ -1,0 +1,287 @@
+/*
+ * Memory runs out at each step in turn (U65).
+ *
+ * A client's allocator fails its n-th call, for n = 1, 2, ... until a whole scene ran without
+ * coming to it. Whatever fails, the outcome must be an error or a slower way (polling), and afterwards the
+ * server holds exactly what the client says it holds: no silent hold, no hang, no crash, and every
+ * byte given back. The n-th call only: what comes after it succeeds, so the scene goes on from
+ * there. A second run fails everything from the n-th call on, and lets the client be closed so.
+ */
+#include "lock/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS_MAX 2000
+
+struct memory {
+    atomic_long calls, live;
+    long fail_at; /* 0: never */
+    bool fail_all_after;
+};
+
+static bool must_fail(struct memory *memory) {
+    long call = atomic_fetch_add(&memory->calls, 1) + 1;
+    if (memory->fail_at == 0)
+        return false;
+    return memory->fail_all_after ? call >= memory->fail_at : call == memory->fail_at;
+}
+
+static void *allocate(size_t size, void *user) {
+    struct memory *memory = user;
+    if (must_fail(memory))
+        return NULL;
+    atomic_fetch_add(&memory->live, 1);
+    return malloc(size);
+}
+
+static void *resize(void *ptr, size_t size, void *user) {
+    struct memory *memory = user;
+    if (must_fail(memory))
+        return NULL;
+    if (ptr == NULL)
+        atomic_fetch_add(&memory->live, 1);
+    return realloc(ptr, size);
+}
+
+static void release(void *ptr, void *user) {
+    struct memory *memory = user;
+    if (ptr != NULL)
+        atomic_fetch_sub(&memory->live, 1);
+    free(ptr);
+}
+
+/* What a scene works with. */
+struct stage {
+    struct server *server;
+    struct memory memory;
+    hf_client *client;
+    hf_lock *lock;
+    char owner[64];
+    hf_client *rival; /* with memory */
+    hf_lock *rival_lock;
+};
+
+static void assert_allowed(int err) {
+    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EUNKNOWN &&
+        err != HF_ETIMEDOUT && err != HF_EBUSY)
+        fail_msg("%s: %s", hf_error_name(err), hf_last_error()->text);
+}
+
+static bool wait_count(struct stage *stage, long long count) {
+    struct world w = {.server = stage->server};
+    return world_wait_count(&w, stage->owner, count, HANG_MS);
+}
+
+/* Releases what is held. A release that found no memory may not have begun: then it is still ours,
+ * and the next call says so. Once we own nothing, neither does the server know of anything. */
+static void release_all(struct stage *stage, int held) {
+    int err = HF_OK;
+    for (int calls = 0; err != HF_ENOTOWNER; calls++) {
+        err = hf_lock_release(stage->lock);
+        if (err != HF_ENOTOWNER)
+            assert_allowed(err);
+        assert_true(calls <= held + 1); /* one fails at most */
+    }
+    assert_true(wait_count(stage, 0));
+    assert_int_equal(world_stats(stage->client).holds, 0);
+}
+
+/* ---- Scenes: each is told what happened by codes only ---- */
+
+static void scene_uncontended(struct stage *stage) {
+    int held = 0;
+    for (int i = 0; i < 2; i++) {
+        int err = hf_lock_acquire_for(stage->lock, 2000);
+        assert_allowed(err);
+        held += err == HF_OK;
+        assert_true(wait_count(stage, held));
+    }
+    if (held > 0)
+        assert_allowed(hf_lock_extend(stage->lock, 50000));
+    bool flag;
+    int64_t number;
+    assert_allowed(hf_lock_is_locked(stage->lock, &flag));
+    assert_allowed(hf_lock_ttl_ms(stage->lock, &number));
+    release_all(stage, held);
+}
+
+static void scene_contended(struct stage *stage) {
+    struct world_caller waiter;
+    assert_int_equal(hf_lock_acquire(stage->rival_lock), HF_OK);
+    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    options.owner = 7;
+    world_call_acquire(&waiter, stage->lock, options);
+    assert_allowed(hf_lock_acquire_for(stage->lock, 20)); /* one more in the line */
+    sleep_ms(10);
+    assert_int_equal(hf_lock_release(stage->rival_lock), HF_OK);
+    int err = world_join(&waiter);
+    assert_allowed(err);
+    int64_t count = -1;
+    int64_t expected = err == HF_OK;
+    for (int64_t start_ms = now_ms(); count != expected && now_ms() - start_ms < HANG_MS;)
+        if (hf_lock_hold_count(stage->lock, 7, &count) != HF_OK)
+            count = -1;
+    assert_int_equal(count, expected);
+    if (err == HF_OK)
+        assert_allowed(hf_lock_release_as(stage->lock, 7));
+}
+
+static void count_up(hf_op *op, const hf_result *result, void *user) {
+    (void)op;
+    (void)result;
+    atomic_fetch_add((atomic_int *)user, 1);
+}
+
+static void scene_async(struct stage *stage) {
+    atomic_int calls = 0;
+    hf_op *op = NULL;
+    hf_result result = HF_RESULT_INIT;
+    hf_acquire_options options = world_wait_for(2000, HF_WATCHDOG);
+    options.owner = hf_owner_self();
+    int err = hf_lock_acquire_start(stage->lock, &options, count_up, &calls, &op);
+    if (err != HF_OK) {
+        assert_int_equal(err, HF_ENOMEM);
+        assert_null(op);
+    } else {
+        err = hf_op_wait(op, HANG_MS, &result);
+        assert_allowed(err);
+        hf_op_free(op);
+        assert_true(world_wait_atomic(&calls, 1, HANG_MS));
+    }
+    assert_int_equal(atomic_load(&calls) <= 1, 1);
+    assert_true(wait_count(stage, err == HF_OK));
+    release_all(stage, err == HF_OK);
+}
+
+static void scene_renewed(struct stage *stage) {
+    struct world_events events = {0};
+    int told = hf_lock_on_lost(stage->lock, world_on_event, &events);
+    assert_true(told == HF_OK || told == HF_ENOMEM);
+    int err = hf_lock_acquire_for(stage->lock, 2000);
+    assert_allowed(err);
+    if (err == HF_OK) {
+        for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(1))
+            if (world_stats(stage->client).renewals >= 1)
+                break;
+        assert_true(world_stats(stage->client).renewals >= 1);
+        assert_int_equal(world_stats(stage->client).losses, 0);
+        cmd_ok(stage->server, "DEL %s", WORLD_NAME);
+        if (told == HF_OK)
+            assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+        while (world_stats(stage->client).losses == 0)
+            sleep_ms(1);
+        err = hf_lock_release(stage->lock);
+        assert_true(err == HF_ELOST || err == HF_ENOMEM);
+    }
+    assert_int_equal(hf_lock_on_lost(stage->lock, NULL, NULL), HF_OK);
+    assert_true(wait_count(stage, 0));
+}
+
+/* Runs a scene with the n-th allocation failing. True: the scene came so far. */
+static bool run_step(struct stage *stage, void (*scene)(struct stage *stage), long fail_at,
+                     bool fail_all_after, const hf_options *base) {
+    hf_options options = *base;
+    stage->memory = (struct memory){.fail_at = fail_at, .fail_all_after = fail_all_after};
+    options.allocator = (hf_allocator){allocate, resize, release, &stage->memory};
+    stage->client = NULL;
+    stage->lock = NULL;
+    int err = hf_open(server_url(stage->server), &options, &stage->client);
+    if (err == HF_OK) {
+        world_owner_text(stage->client, hf_owner_self(), stage->owner);
+        err = hf_lock_new(stage->client, WORLD_NAME, &stage->lock);
+        if (err == HF_OK)
+            scene(stage);
+        hf_lock_free(stage->lock);
+        assert_int_equal(hf_close(stage->client), HF_OK);
+    } else {
+        assert_null(stage->client);
+    }
+    if (err != HF_OK)
+        assert_int_equal(err, HF_ENOMEM);
+    assert_int_equal(atomic_load(&stage->memory.live), 0);
+    return atomic_load(&stage->memory.calls) >= fail_at;
+}
+
+static hf_options options_of(int64_t watchdog_ms) {
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 800;
+    options.watchdog_ms = watchdog_ms;
+    return options;
+}
+
+static void run_all_steps(void (*scene)(struct stage *stage), int64_t watchdog_ms) {
+    struct stage stage = {.server = world_server()};
+    hf_options options = options_of(watchdog_ms);
+    assert_int_equal(hf_open(server_url(stage.server), NULL, &stage.rival), HF_OK);
+    assert_int_equal(hf_lock_new(stage.rival, WORLD_NAME, &stage.rival_lock), HF_OK);
+    long step = 1;
+    while (step < STEPS_MAX) {
+        cmd_ok(stage.server, "FLUSHALL");
+        if (!run_step(&stage, scene, step, false, &options))
+            break;
+        step++;
+    }
+    assert_in_range(step, 10, STEPS_MAX - 1); /* else the allocator was never asked */
+    print_message("%ld steps\n", step - 1);
+    hf_lock_free(stage.rival_lock);
+    assert_int_equal(hf_close(stage.rival), HF_OK);
+}
+
+static void U65_uncontended(void **state) {
+    (void)state;
+    run_all_steps(scene_uncontended, 60000);
+}
+
+static void U65_contended(void **state) {
+    (void)state;
+    run_all_steps(scene_contended, 60000);
+}
+
+static void U65_async(void **state) {
+    (void)state;
+    run_all_steps(scene_async, 60000);
+}
+
+static void U65_renewals_and_loss(void **state) {
+    (void)state;
+    run_all_steps(scene_renewed, 600);
+}
+
+/* From some moment on there is no memory at all: every call comes back, and the client closes. */
+static void scene_starved(struct stage *stage) {
+    int held = 0;
+    for (int i = 0; i < 3; i++) {
+        int err = hf_lock_acquire_for(stage->lock, 100);
+        assert_allowed(err);
+        held += err == HF_OK;
+    }
+    for (; held > 0; held--)
+        assert_allowed(hf_lock_release(stage->lock));
+}
+
+static void U65_no_memory_from_some_moment_on(void **state) {
+    (void)state;
+    struct stage stage = {.server = world_server()};
+    hf_options options = options_of(60000);
+    long step = 1;
+    while (step < STEPS_MAX) {
+        cmd_ok(stage.server, "FLUSHALL");
+        if (!run_step(&stage, scene_starved, step, true, &options))
+            break;
+        step++;
+    }
+    assert_in_range(step, 10, STEPS_MAX - 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U65_uncontended),
+        cmocka_unit_test(U65_contended),
+        cmocka_unit_test(U65_async),
+        cmocka_unit_test(U65_renewals_and_loss),
+        cmocka_unit_test(U65_no_memory_from_some_moment_on),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

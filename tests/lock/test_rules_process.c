@@ -1,0 +1,337 @@
+/*
+ * Processes and threads that stop, die, fork or end while they hold a lock (U53 to U56, U60;
+ * rules 6 and 8).
+ *
+ * A holder that is to be stopped or killed is a forked child with a client of its own; what it
+ * finds comes back as its exit status. The tests' own process never opens a client before such a child is
+ * forked, except where the fork itself is the subject. Leases are short, by the watchdog option.
+ */
+#include "lock/world.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WATCHDOG_MS 600
+
+static hf_options short_lease(void) {
+    hf_options options = world_options();
+    options.watchdog_ms = WATCHDOG_MS;
+    return options;
+}
+
+/* ---- A holder that is stopped or killed ---- */
+
+enum first_call { FIRST_RELEASE, FIRST_ACQUIRE, FIRST_EXTEND };
+
+struct holder {
+    const char *url;
+    enum first_call first_call;
+    atomic_bool holds, go_on;
+};
+
+static bool is_set(void *flag) {
+    return atomic_load((atomic_bool *)flag);
+}
+
+static int call(hf_lock *lock, enum first_call what) {
+    if (what == FIRST_ACQUIRE)
+        return hf_lock_acquire_for(lock, 1000);
+    return what == FIRST_RELEASE ? hf_lock_release(lock) : hf_lock_extend(lock, 5000);
+}
+
+/* Holds, waits to be told to go on (stopped meanwhile), and must find that the hold is lost. */
+static int hold_until_told(void *arg) {
+    struct holder *holder = arg;
+    hf_options options = short_lease();
+    hf_client *client;
+    hf_lock *lock;
+    if (hf_open(holder->url, &options, &client) != HF_OK ||
+        hf_lock_new(client, WORLD_NAME, &lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
+        return 10;
+    atomic_store(&holder->holds, true);
+    if (!wait_until(is_set, &holder->go_on, HANG_MS))
+        return 11;
+    if (hf_lock_remaining_ms(lock, 0) != 0)
+        return 12;
+    int err = call(lock, holder->first_call);
+    if (err != HF_ELOST)
+        return 100 - err;
+    if (hf_lock_release(lock) != HF_ENOTOWNER)
+        return 13;
+    hf_stats stats = HF_STATS_INIT;
+    if (hf_client_stats(client, &stats) != HF_OK || stats.losses != 1 || stats.holds != 0)
+        return 14;
+    hf_lock_free(lock);
+    return hf_close(client) == HF_OK ? 0 : 15;
+}
+
+static void stopped_past_the_lease(enum first_call first_call) {
+    struct world w;
+    struct holder *holder = shared_new(sizeof *holder);
+    holder->url = server_url(world_server());
+    holder->first_call = first_call;
+    cmd_ok(world_server(), "FLUSHALL");
+    pid_t pid = run_child(hold_until_told, holder);
+    assert_true(wait_until(is_set, &holder->holds, HANG_MS));
+    stop_process(pid);
+    memset(&w, 0, sizeof w);
+    w.server = world_server();
+    assert_true(world_wait_free(&w, HANG_MS)); /* nobody renews it */
+    cmd_ok(w.server, "HSET %s successor 1", WORLD_NAME);
+    atomic_store(&holder->go_on, true);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_true(expect_exit(pid, 0, HANG_MS));
+    assert_int_equal(world_count(&w, "successor"), 1);
+    assert_int_equal(pttl(w.server, WORLD_NAME), -1); /* not even its lease was touched */
+    shared_free(holder, sizeof *holder);
+}
+
+static void U60_stopped_past_the_lease(void **state) {
+    (void)state;
+    stopped_past_the_lease(FIRST_RELEASE);
+    stopped_past_the_lease(FIRST_ACQUIRE);
+    stopped_past_the_lease(FIRST_EXTEND);
+}
+
+static void U56_killed_holder_frees_by_its_lease(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    struct holder *holder = shared_new(sizeof *holder);
+    holder->url = server_url(world_server());
+    cmd_ok(world_server(), "FLUSHALL");
+    pid_t pid = run_child(hold_until_told, holder);
+    assert_true(wait_until(is_set, &holder->holds, HANG_MS));
+    hf_client *client;
+    hf_lock *lock;
+    hf_options options = short_lease();
+    w.server = world_server();
+    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    world_call_acquire(&waiter, lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    sleep_ms(2 * WATCHDOG_MS); /* alive, it keeps the lock for longer than any lease */
+    assert_false(atomic_load(&waiter.done));
+    struct monitor *monitor = monitor_start(w.server);
+    kill_child(pid);
+    int64_t killed_ms = now_ms(), left_ms = pttl(w.server, WORLD_NAME);
+    assert_true(left_ms > 0);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    int64_t entered_ms = now_ms() - killed_ms;
+    assert_true(entered_ms >= left_ms);
+    assert_true(entered_ms < 10 * WATCHDOG_MS);
+    assert_int_equal(monitor_count(monitor, "] \"publish\""), 0);
+    monitor_stop(monitor);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    shared_free(holder, sizeof *holder);
+}
+
+/* ---- Threads ---- */
+
+struct thread_hold {
+    hf_lock *lock;
+    hf_acquire_options options;
+    int result;
+    hf_owner owner;
+    pthread_t self;
+};
+
+static void *acquire_and_end(void *arg) {
+    struct thread_hold *hold = arg;
+    hold->self = pthread_self();
+    hold->owner = hf_owner_self();
+    hold->result = hf_lock_acquire_with(hold->lock, &hold->options, NULL);
+    return NULL;
+}
+
+static void run_thread(void *(*body)(void *), struct thread_hold *hold) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, body, hold), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void U54_thread_that_ends_is_not_renewed(void **state) {
+    (void)state;
+    struct world w;
+    struct world_events events = {0};
+    hf_options options = short_lease();
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    int64_t start_ms = now_ms();
+    struct thread_hold hold = {.lock = w.lock, .options = world_wait_for(0, HF_WATCHDOG)};
+    run_thread(acquire_and_end, &hold);
+    assert_int_equal(hold.result, HF_OK);
+    assert_true(world_wait_atomic(&events.orphans, 1, HANG_MS));
+    assert_true(world_wait_free(&w, HANG_MS));
+    assert_true(now_ms() - start_ms >= WATCHDOG_MS);
+    assert_int_equal(hf_lock_try(w.lock), HF_OK); /* it is nobody's */
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(atomic_load(&events.orphans), 1);
+    assert_int_equal(world_stats(w.client).holds, 0);
+    world_end(&w);
+}
+
+/* What a thread holds for an owner it named is not the thread's. */
+static void U54_named_owner_outlives_the_thread(void **state) {
+    (void)state;
+    struct world w;
+    struct world_events events = {0};
+    hf_options options = short_lease();
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    struct thread_hold hold = {.lock = w.lock, .options = world_wait_for(0, HF_WATCHDOG)};
+    hold.options.owner = 77;
+    run_thread(acquire_and_end, &hold);
+    assert_int_equal(hold.result, HF_OK);
+    sleep_ms(3 * WATCHDOG_MS);
+    int64_t count;
+    assert_int_equal(hf_lock_hold_count(w.lock, 77, &count), HF_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(hf_lock_release_as(w.lock, 77), HF_OK);
+    assert_int_equal(atomic_load(&events.orphans) + atomic_load(&events.losses), 0);
+    world_end(&w);
+}
+
+static void *intrude(void *arg) {
+    struct thread_hold *hold = arg;
+    bool mine = true;
+    hold->self = pthread_self();
+    hold->owner = hf_owner_self();
+    hold->result = 0;
+    if (hf_lock_is_mine(hold->lock, &mine) != HF_OK || mine)
+        hold->result = 1;
+    else if (hf_lock_release(hold->lock) != HF_ENOTOWNER)
+        hold->result = 2;
+    else if (hf_lock_try(hold->lock) != HF_EBUSY)
+        hold->result = 3;
+    else if (hf_lock_remaining_ms(hold->lock, 0) != 0)
+        hold->result = 4;
+    return NULL;
+}
+
+static void U55_thread_ids_come_back_owners_do_not(void **state) {
+    (void)state;
+    struct world w;
+    bool came_back = false;
+    world_begin(&w, NULL);
+    struct thread_hold first = {.lock = w.lock, .options = world_wait_for(0, 60000)};
+    run_thread(acquire_and_end, &first);
+    assert_int_equal(first.result, HF_OK);
+    hf_owner before = first.owner;
+    for (int i = 0; i < 200; i++) {
+        struct thread_hold next = {.lock = w.lock};
+        run_thread(intrude, &next);
+        assert_int_equal(next.result, 0);
+        assert_true(next.owner > before);
+        before = next.owner;
+        came_back = came_back || pthread_equal(next.self, first.self);
+    }
+    assert_true(came_back); /* else this has shown nothing */
+    world_end(&w);
+}
+
+/* ---- fork ---- */
+
+struct forked {
+    struct world *world;
+    hf_op *op;
+    int lost_fd;
+};
+
+static int use_parents_client(void *arg) {
+    struct forked *forked = arg;
+    struct world *w = forked->world;
+    bool flag;
+    int64_t number;
+    hf_op *op;
+    hf_lock *lock;
+    const int calls[] = {hf_lock_release(w->lock),
+                         hf_lock_acquire(w->lock),
+                         hf_lock_try(w->lock),
+                         hf_lock_extend(w->lock, 1000),
+                         hf_lock_break(w->lock, &flag),
+                         hf_lock_is_locked(w->lock, &flag),
+                         hf_lock_ttl_ms(w->lock, &number),
+                         hf_ping(w->client),
+                         hf_lock_new(w->client, "x", &lock),
+                         hf_lock_on_lost(w->lock, NULL, NULL),
+                         hf_lock_acquire_start(w->lock, NULL, NULL, NULL, &op),
+                         hf_op_wait(forked->op, HF_FOREVER, NULL)};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        if (calls[i] != HF_EFORKED)
+            return 20 + (int)i;
+    if (hf_lock_remaining_ms(w->lock, 0) != 0)
+        return 50;
+    hf_op_cancel(forked->op);
+    hf_op_free(forked->op);
+    hf_lock_free(w->lock);
+    if (hf_close(w->client) != HF_OK)
+        return 51;
+    hf_client *own; /* a client of its own works */
+    hf_options options = short_lease();
+    if (hf_open(server_url(w->server), &options, &own) != HF_OK ||
+        hf_lock_new(own, WORLD_NAME, &lock) != HF_OK)
+        return 52;
+    if (hf_lock_try(lock) != HF_EBUSY)
+        return 53;
+    hf_lock_free(lock);
+    return hf_close(own) == HF_OK ? 0 : 54;
+}
+
+static int leave_at_once(void *arg) {
+    (void)arg;
+    return 0;
+}
+
+static void U53_fork_while_holding_and_waiting(void **state) {
+    (void)state;
+    struct world w;
+    struct world_events events = {0};
+    struct world_caller waiter;
+    struct forked forked = {.world = &w};
+    hf_options options = short_lease();
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    size_t subscribed = proxy_seen(w.proxy, WORLD_SUBSCRIBE);
+    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w.proxy, WORLD_SUBSCRIBE, subscribed + 1, HANG_MS));
+    assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &forked.op), HF_OK);
+    while (world_stats(w.client).renewals == 0) /* then all connections are there */
+        sleep_ms(1);
+    size_t open = proxy_open(w.proxy), accepted = proxy_connections(w.proxy);
+
+    assert_true(expect_exit(run_child(use_parents_client, &forked), 0, HANG_MS));
+    assert_true(expect_exit(run_child(leave_at_once, NULL), 0, HANG_MS));
+
+    sleep_ms(2 * WATCHDOG_MS); /* only renewals keep it for so long */
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(proxy_open(w.proxy), open);
+    assert_int_equal(proxy_connections(w.proxy), accepted);
+    assert_int_equal(proxy_seen(w.proxy, "\r\nQUIT\r\n"), 0);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    hf_result result = HF_RESULT_INIT;
+    assert_int_equal(hf_op_wait(forked.op, HANG_MS, &result), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
+    hf_op_free(forked.op);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U60_stopped_past_the_lease),
+        cmocka_unit_test(U56_killed_holder_frees_by_its_lease),
+        cmocka_unit_test(U54_thread_that_ends_is_not_renewed),
+        cmocka_unit_test(U54_named_owner_outlives_the_thread),
+        cmocka_unit_test(U55_thread_ids_come_back_owners_do_not),
+        cmocka_unit_test(U53_fork_while_holding_and_waiting),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

@@ -1,0 +1,209 @@
+/*
+ * Rule 7, second half: the watchdog lives no shorter than the hold.
+ *
+ * It survives whatever is not the hold's own end: errors, forgotten scripts, lost replies and
+ * connections, neighbours that went bad, and a thousand others that are to be renewed as well.
+ */
+#include "lock/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void begin(struct world *w, int64_t watchdog_ms) {
+    hf_options options = world_options();
+    options.watchdog_ms = watchdog_ms;
+    world_begin(w, &options);
+}
+
+static bool reach_renewals(struct world *w, uint64_t wanted) {
+    for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(2))
+        if (world_stats(w->client).renewals >= wanted)
+            return true;
+    return false;
+}
+
+static bool wait_renewals(struct world *w, uint64_t more) {
+    return reach_renewals(w, world_stats(w->client).renewals + more);
+}
+
+static void U24_script_flush_during_a_hold(void **state) {
+    (void)state;
+    struct world w;
+    struct world_events events = {0};
+    begin(&w, 2400);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    for (int64_t start_ms = now_ms(); now_ms() - start_ms < 4000; sleep_ms(20)) {
+        cmd_ok(w.server, "SCRIPT FLUSH");
+        assert_int_equal(world_count(&w, w.owner), 1);
+    }
+    assert_true(world_stats(w.client).renewals >= 3);
+    assert_int_equal(world_stats(w.client).renew_failures, 0);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    assert_int_equal(atomic_load(&events.losses), 0);
+    world_end(&w);
+}
+
+static void rule7_renewal_survives_errors(void **state) {
+    (void)state;
+    static const char *const answers[] = {
+        "-BUSY Redis is busy running a script.\r\n",
+        "-LOADING Redis is loading\r\n",
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-ERR whatever\r\n",
+        "-NOREPLICAS Not enough good replicas to write.\r\n",
+        "-OOM command not allowed\r\n",
+        "$-1\r\n",
+        ":5\r\n",
+        "*1\r\n$1\r\nx\r\n"};
+    struct world w;
+    struct world_events events = {0};
+    begin(&w, 900);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(wait_renewals(&w, 1));
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        uint64_t failures = world_stats(w.client).renew_failures;
+        proxy_answer_instead(w.proxy, WORLD_RENEW, answers[i], strlen(answers[i]));
+        assert_true(wait_renewals(&w, 1));
+        assert_true(world_stats(w.client).renew_failures <= failures + 1);
+    }
+    assert_true(proxy_fired(w.proxy) >= sizeof answers / sizeof answers[0] - 1);
+    assert_true(world_stats(w.client).renew_failures >= 5);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    world_end(&w);
+}
+
+static void rule7_renewal_reply_lost(void **state) {
+    (void)state;
+    struct world w;
+    begin(&w, 1800);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(wait_renewals(&w, 1));
+    proxy_drop_replies_after(w.proxy, WORLD_RENEW);
+    assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
+    assert_true(wait_renewals(&w, 2));
+    assert_int_equal(world_stats(w.client).losses, 0);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* ---- Many ---- */
+
+#define MANY 1000
+
+static void name_of(int i, char name[32]) {
+    snprintf(name, 32, "many-%d", i);
+}
+
+static void acquire_many(struct world *w, hf_lock **locks, int len) {
+    char name[32];
+    for (int i = 0; i < len; i++) {
+        name_of(i, name);
+        assert_int_equal(hf_lock_new(w->client, name, &locks[i]), HF_OK);
+        assert_int_equal(hf_lock_try(locks[i]), HF_OK);
+    }
+}
+
+/* The numbers of keys in the renewals that a monitor has seen. */
+static void assert_batches(struct monitor *monitor, long most) {
+    char *text = monitor_text(monitor), *line = text;
+    long seen = 0, largest = 0;
+    while ((line = strstr(line, WORLD_RENEW)) != NULL) {
+        line += strlen(WORLD_RENEW) + strlen("\" \"");
+        long keys = strtol(line, NULL, 10);
+        assert_in_range(keys, 1, most);
+        largest = keys > largest ? keys : largest;
+        seen++;
+    }
+    assert_true(seen >= MANY / most);
+    assert_true(largest > 1);
+    free(text);
+}
+
+static void rule7_thousand_holds_none_late_in_batches(void **state) {
+    (void)state;
+    struct world w;
+    static hf_lock *locks[MANY];
+    begin(&w, 2400);
+    struct monitor *monitor = monitor_start(w.server);
+    acquire_many(&w, locks, MANY);
+    sleep_ms(5000); /* two leases */
+    assert_int_equal(world_keys(w.server), MANY);
+    hf_stats stats = world_stats(w.client);
+    assert_int_equal(stats.losses, 0);
+    assert_int_equal(stats.renew_failures, 0);
+    assert_int_equal(stats.holds, MANY);
+    assert_true(stats.renewals >= 2 * MANY);
+    assert_batches(monitor, 100);
+    monitor_stop(monitor);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
+static void rule7_one_bad_key_does_not_stop_the_others(void **state) {
+    (void)state;
+    struct world w;
+    hf_lock *locks[5];
+    struct world_events events = {0};
+    begin(&w, 900);
+    acquire_many(&w, locks, 5);
+    assert_int_equal(hf_lock_on_lost(locks[2], world_on_event, &events), HF_OK);
+    cmd_ok(w.server, "SET many-2 text");
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+    sleep_ms(2000); /* two leases */
+    assert_int_equal(world_keys(w.server), 5);
+    assert_int_equal(world_stats(w.client).losses, 1);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), i == 2 ? HF_ELOST : HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    char *text = cmd_str(w.server, "GET many-2"); /* not ours to touch */
+    assert_string_equal(text, "text");
+    free(text);
+    world_end(&w);
+}
+
+static void rule7_all_renewed_at_once_after_reconnect(void **state) {
+    (void)state;
+    struct world w;
+    hf_lock *locks[5];
+    begin(&w, 9000); /* renewed every 3 s */
+    acquire_many(&w, locks, 5);
+    assert_true(wait_renewals(&w, 5));
+    uint64_t renewals = world_stats(w.client).renewals;
+    int64_t start_ms = now_ms();
+    assert_true(proxy_cut_connections(w.proxy, WORLD_RENEW) >= 1);
+    assert_true(reach_renewals(&w, renewals + 5));
+    int64_t took_ms = now_ms() - start_ms;
+    if (took_ms >= 2500) /* then they would have been due anyway */
+        fail_msg("renewed %d ms after the cut", (int)took_ms);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U24_script_flush_during_a_hold),
+        cmocka_unit_test(rule7_renewal_survives_errors),
+        cmocka_unit_test(rule7_renewal_reply_lost),
+        cmocka_unit_test(rule7_thousand_holds_none_late_in_batches),
+        cmocka_unit_test(rule7_one_bad_key_does_not_stop_the_others),
+        cmocka_unit_test(rule7_all_renewed_at_once_after_reconnect),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

@@ -1,0 +1,426 @@
+/*
+ * hf_client_stats: each counter moves when, and only when, it should.
+ *
+ * A scene is run between two readings, and the difference of all counters is compared with what the
+ * scene is expected to change, so a counter that moves for no reason fails every scene. `commands`
+ * depends on the connection and is looked at where it is exact.
+ */
+#include "lock/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What has changed since `before`; commands and the times aside. */
+static void expect_change(struct world *w, const hf_stats *before, const hf_stats *change) {
+    hf_stats after = world_stats(w->client);
+    assert_int_equal(after.acquired - before->acquired, change->acquired);
+    assert_int_equal(after.contended - before->contended, change->contended);
+    assert_int_equal(after.timed_out - before->timed_out, change->timed_out);
+    assert_int_equal(after.cancelled - before->cancelled, change->cancelled);
+    assert_int_equal(after.released - before->released, change->released);
+    assert_int_equal(after.renewals - before->renewals, change->renewals);
+    assert_int_equal(after.renew_failures - before->renew_failures, change->renew_failures);
+    assert_int_equal(after.losses - before->losses, change->losses);
+    assert_int_equal(after.unknowns - before->unknowns, change->unknowns);
+    assert_int_equal(after.notify_failures - before->notify_failures, change->notify_failures);
+    assert_int_equal(after.reconnects - before->reconnects, change->reconnects);
+    assert_int_equal(after.holds, change->holds);
+    assert_int_equal(after.wait.count, after.acquired);
+}
+
+#define EXPECT_CHANGE(w, before, ...)                                                              \
+    expect_change(w, before, &(const hf_stats){.size = sizeof(hf_stats), __VA_ARGS__})
+
+static void acquire_release_and_nesting(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_stats before = world_stats(w.client);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    EXPECT_CHANGE(&w, &before, .acquired = 1, .holds = 1);
+    assert_int_equal(hf_lock_try(w.lock), HF_OK);
+    EXPECT_CHANGE(&w, &before, .acquired = 2, .holds = 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    EXPECT_CHANGE(&w, &before, .acquired = 2, .released = 1, .holds = 1);
+    assert_int_equal(hf_lock_extend(w.lock, 90000), HF_OK);
+    EXPECT_CHANGE(&w, &before, .acquired = 2, .released = 1, .holds = 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    EXPECT_CHANGE(&w, &before, .acquired = 2, .released = 2);
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    EXPECT_CHANGE(&w, &before, .acquired = 2, .released = 2);
+    world_end(&w);
+}
+
+static void holds_are_counted_per_owner_and_name(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_stats before = world_stats(w.client);
+    hf_lock *locks[10];
+    for (int i = 0; i < 10; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(hf_lock_new(w.client, name, &locks[i]), HF_OK);
+        assert_int_equal(world_acquire_async(locks[i], (hf_owner)i + 1, 0, NULL), HF_OK);
+    }
+    EXPECT_CHANGE(&w, &before, .acquired = 10, .holds = 10);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(world_release_async(locks[i], (hf_owner)i + 1, NULL), HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    EXPECT_CHANGE(&w, &before, .acquired = 10, .released = 10);
+    assert_int_equal(world_stats(w.client).hold.count - before.hold.count, 10);
+    world_end(&w);
+}
+
+static void refused_and_timed_out(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    hf_stats before = world_stats(w.client);
+    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
+    EXPECT_CHANGE(&w, &before, .timed_out = 1);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
+    EXPECT_CHANGE(&w, &before, .timed_out = 2);
+    assert_int_equal(world_acquire_async(w.lock, 5, 50, NULL), HF_ETIMEDOUT);
+    EXPECT_CHANGE(&w, &before, .timed_out = 3);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+static bool somebody_listens(void *server) {
+    return world_channels(server) > 0;
+}
+
+static void contended_is_counted_when_it_had_to_wait(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    hf_stats before = world_stats(w.client);
+    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    EXPECT_CHANGE(&w, &before, .acquired = 1, .contended = 1, .holds = 1);
+
+    /* Those who wait in this process, behind another of its owners, had to wait as well. */
+    hf_op *ops[2], *ping;
+    hf_result results[2] = {HF_RESULT_INIT, HF_RESULT_INIT};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &ops[i]), HF_OK);
+    assert_int_equal(hf_ping_start(w.client, NULL, NULL, &ping), HF_OK);
+    assert_int_equal(hf_op_wait(ping, HANG_MS, NULL), HF_OK); /* begun after them: both wait now */
+    hf_op_free(ping);
+    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hf_op_wait(ops[i], HANG_MS, &results[i]), HF_OK);
+        assert_int_equal(hf_lock_release_as(w.lock, results[i].owner), HF_OK);
+        hf_op_free(ops[i]);
+    }
+    EXPECT_CHANGE(&w, &before, .acquired = 3, .contended = 3, .released = 3);
+    world_end(&w);
+}
+
+static void cancelled_while_waiting(void **state) {
+    (void)state;
+    struct world w;
+    hf_cancel *cancel;
+    struct world_caller waiter;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    hf_stats before = world_stats(w.client);
+    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    options.cancel = cancel;
+    world_call_acquire(&waiter, w.lock, options);
+    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(world_join(&waiter), HF_ECANCELED);
+    EXPECT_CHANGE(&w, &before, .cancelled = 1);
+    /* Fired, it stays fired until it is reset. */
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_ECANCELED);
+    EXPECT_CHANGE(&w, &before, .cancelled = 2);
+    hf_cancel_reset(cancel);
+    options.wait_ms = 20;
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_ETIMEDOUT);
+    EXPECT_CHANGE(&w, &before, .cancelled = 2, .timed_out = 1);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    hf_cancel_free(cancel);
+    world_end(&w);
+}
+
+/* ---- Renewals and losses ---- */
+
+struct wanted {
+    hf_client *client;
+    size_t counter;
+    uint64_t at_least;
+};
+
+static bool has_counted(void *arg) {
+    struct wanted *wanted = arg;
+    hf_stats stats = world_stats(wanted->client);
+    return *(const uint64_t *)(const void *)((const char *)&stats + wanted->counter) >=
+           wanted->at_least;
+}
+
+#define WAIT_COUNTED(the_client, field, value)                                                     \
+    assert_true(wait_until(                                                                        \
+        has_counted, &(struct wanted){the_client, offsetof(hf_stats, field), value}, HANG_MS))
+
+static void renewals_are_counted_one_by_one(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 900;
+    world_begin(&w, &options);
+    hf_stats before = world_stats(w.client);
+    struct monitor *monitor = monitor_start(w.server);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_acquire_options fixed = world_wait_for(0, 90000);
+    hf_lock *unrenewed;
+    assert_int_equal(hf_lock_new(w.client, "unrenewed", &unrenewed), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(unrenewed, &fixed, NULL), HF_OK);
+    WAIT_COUNTED(w.client, renewals, before.renewals + 3);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    hf_stats after = world_stats(w.client);
+    assert_int_equal(monitor_count(monitor, WORLD_RENEW), after.renewals - before.renewals);
+    EXPECT_CHANGE(&w, &before, .acquired = 2, .released = 1, .holds = 1,
+                  .renewals = after.renewals - before.renewals);
+    assert_int_equal(hf_lock_release(unrenewed), HF_OK);
+    hf_lock_free(unrenewed);
+    monitor_stop(monitor);
+    world_end(&w);
+}
+
+static void failed_renewals_and_a_loss(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 900;
+    world_begin(&w, &options);
+    hf_stats before = world_stats(w.client);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    proxy_blackhole(w.proxy, true, true);
+    WAIT_COUNTED(w.client, renew_failures, 1);
+    WAIT_COUNTED(w.client, losses, 1);
+    hf_stats after = world_stats(w.client);
+    assert_int_equal(after.losses - before.losses, 1);
+    assert_int_equal(after.renewals - before.renewals, 0);
+    assert_int_equal(after.holds, 0);
+    assert_int_equal(after.released, before.released);
+    proxy_heal(w.proxy);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_int_equal(world_stats(w.client).losses, 1);
+    world_end(&w);
+}
+
+static void found_gone_is_a_loss_and_no_release(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_stats before = world_stats(w.client);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    cmd_ok(w.server, "DEL %s", WORLD_NAME);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    EXPECT_CHANGE(&w, &before, .acquired = 1, .losses = 1);
+    world_end(&w);
+}
+
+/* ---- The network ---- */
+
+static void lost_replies_are_unknowns(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_stats before = world_stats(w.client);
+    proxy_drop_replies_after(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_stats after = world_stats(w.client);
+    assert_int_equal(after.unknowns - before.unknowns, 1);
+    assert_true(after.reconnects - before.reconnects >= 1);
+    EXPECT_CHANGE(&w, &before, .acquired = 1, .unknowns = 1, .holds = 1,
+                  .reconnects = after.reconnects - before.reconnects);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
+static void reconnects_are_counted(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    assert_int_equal(world_stats(w.client).reconnects, 0);
+    size_t connections = proxy_connections(w.proxy), open = proxy_cut_all(w.proxy);
+    assert_true(open > 0);
+    assert_int_equal(hf_ping(w.client), HF_OK);
+    WAIT_COUNTED(w.client, reconnects, 1);
+    assert_true(world_stats(w.client).reconnects <= proxy_connections(w.proxy) - connections);
+    world_end(&w);
+}
+
+/* Who may not publish releases all the same, and waiters are not told. */
+static void notify_failures_are_counted(void **state) {
+    (void)state;
+    struct world w;
+    hf_client *mute;
+    hf_lock *lock;
+    hf_options options = world_options();
+    world_begin(&w, NULL);
+    cmd_ok(w.server, "ACL SETUSER mute on >secret ~* +@all resetchannels");
+    options.user = "mute";
+    options.password = "secret";
+    assert_int_equal(hf_open(server_url(w.server), &options, &mute), HF_OK);
+    assert_int_equal(hf_lock_new(mute, WORLD_NAME, &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(world_stats(mute).notify_failures, 0);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_true(world_free(&w));
+    hf_stats stats = world_stats(mute);
+    assert_int_equal(stats.notify_failures, 1);
+    assert_int_equal(stats.released, 2);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(mute), HF_OK);
+    cmd_ok(w.server, "ACL DELUSER mute");
+    world_end(&w);
+}
+
+static void commands_are_what_the_server_saw(void **state) {
+    (void)state;
+    struct world w;
+    bool answer;
+    int64_t number;
+    world_begin(&w, NULL);
+    uint64_t commands = world_stats(w.client).commands;
+    size_t seen = proxy_seen(w.proxy, "");
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_extend(w.lock, 1000), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w.lock, &answer), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w.lock, &answer), HF_OK);
+    assert_int_equal(hf_lock_hold_count(w.lock, 0, &number), HF_OK);
+    assert_int_equal(hf_lock_ttl_ms(w.lock, &number), HF_OK);
+    assert_int_equal(hf_ping(w.client), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_stats(w.client).commands - commands, 8);
+    assert_int_equal(proxy_seen(w.proxy, "") - seen, 8);
+
+    assert_int_equal(hf_lock_remaining_ms(w.lock, 0), 0); /* from memory */
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_extend(w.lock, 1000), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(w.lock, 0, &number), HF_ENOTSUP);
+    assert_int_equal(world_stats(w.client).commands - commands, 8);
+    world_end(&w);
+}
+
+/* ---- Times ---- */
+
+static void expect_adds_up(const hf_times *times) {
+    uint64_t counted = 0, at_least_us = 0;
+    for (int i = 0; i < 32; i++) {
+        counted += times->buckets[i];
+        at_least_us += times->buckets[i] * (i > 0 ? (uint64_t)1 << (i - 1) : 0);
+    }
+    assert_int_equal(counted, times->count);
+    assert_true(times->sum_us >= at_least_us);
+    assert_true(times->sum_us >= times->max_us);
+    assert_true(times->count == 0 || times->sum_us <= times->max_us * times->count);
+}
+
+static uint64_t how_many_took_ms(const hf_times *times, uint64_t at_least_ms) {
+    uint64_t count = 0;
+    for (int i = 1; i < 32; i++)
+        if (((uint64_t)1 << i) > at_least_ms * 1000)
+            count += times->buckets[i];
+    return count;
+}
+
+static void wait_and_hold_times_add_up(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    }
+    hf_stats quick = world_stats(w.client);
+    expect_adds_up(&quick.wait);
+    expect_adds_up(&quick.hold);
+    assert_int_equal(quick.wait.count, 41);
+    assert_int_equal(quick.hold.count, 21);
+
+    /* One long wait and one long hold are in the buckets for them. */
+    hf_acquire_options brief = world_wait_for(0, 300);
+    int64_t lease_from_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_with(w.rival_lock, &brief, NULL), HF_OK);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    int64_t waited_ms = now_ms() - start_ms;
+    int64_t must_wait_ms = lease_from_ms + 300 - start_ms - 1;
+    start_ms = now_ms();
+    sleep_ms(150);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    int64_t held_ms = now_ms() - start_ms;
+    hf_stats slow = world_stats(w.client);
+    expect_adds_up(&slow.wait);
+    expect_adds_up(&slow.hold);
+    uint64_t wait_us = slow.wait.sum_us - quick.wait.sum_us;
+    uint64_t hold_us = slow.hold.sum_us - quick.hold.sum_us;
+    assert_true((int64_t)wait_us >= must_wait_ms * 1000);
+    assert_true((int64_t)wait_us <= (waited_ms + 1) * 1000);
+    assert_true(slow.wait.max_us >= wait_us);
+    assert_in_range(hold_us, 150000, (uint64_t)(held_ms + waited_ms + 1) * 1000);
+    assert_true(slow.hold.max_us >= hold_us);
+    if (must_wait_ms > 150)
+        assert_true(how_many_took_ms(&slow.wait, 150) >= 1);
+    assert_true(how_many_took_ms(&slow.hold, 150) >= 1);
+
+    /* Failures are no waits. */
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 20), HF_ETIMEDOUT);
+    assert_int_equal(world_stats(w.client).wait.count, 42);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+static void an_older_caller_gets_what_it_knows(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_stats stats;
+    memset(&stats, 0x5a, sizeof stats);
+    stats.size = offsetof(hf_stats, contended);
+    assert_int_equal(hf_client_stats(w.client, &stats), HF_OK);
+    assert_int_equal(stats.acquired, 1);
+    assert_int_equal(stats.contended, 0x5a5a5a5a5a5a5a5a);
+    assert_int_equal(stats.size, offsetof(hf_stats, contended));
+    assert_int_equal(hf_client_stats(w.client, NULL), HF_EINVAL);
+    assert_int_equal(hf_client_stats(NULL, &stats), HF_EINVAL);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(acquire_release_and_nesting),
+        cmocka_unit_test(holds_are_counted_per_owner_and_name),
+        cmocka_unit_test(refused_and_timed_out),
+        cmocka_unit_test(contended_is_counted_when_it_had_to_wait),
+        cmocka_unit_test(cancelled_while_waiting),
+        cmocka_unit_test(renewals_are_counted_one_by_one),
+        cmocka_unit_test(failed_renewals_and_a_loss),
+        cmocka_unit_test(found_gone_is_a_loss_and_no_release),
+        cmocka_unit_test(lost_replies_are_unknowns),
+        cmocka_unit_test(reconnects_are_counted),
+        cmocka_unit_test(notify_failures_are_counted),
+        cmocka_unit_test(commands_are_what_the_server_saw),
+        cmocka_unit_test(wait_and_hold_times_add_up),
+        cmocka_unit_test(an_older_caller_gets_what_it_knows),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

@@ -1,0 +1,228 @@
+/*
+ * A real server behind a proxy, a client on it and a lock; see world.h.
+ *
+ * Used by the tests of faults and rules. The server is one per test program and lives from the
+ * group's setup to its teardown; everything else is made and ended by the test itself, on its own
+ * thread. A client is warmed up before a test begins: scripts are loaded and connections made, so a
+ * rule of the proxy meets the command it is meant for.
+ */
+#include "lock/world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct server *shared_server;
+
+int world_start_server(void **state) {
+    (void)state;
+    shared_server = server_start(NULL);
+    return 0;
+}
+
+int world_stop_server(void **state) {
+    (void)state;
+    server_free(shared_server);
+    return 0;
+}
+
+struct server *world_server(void) {
+    return shared_server;
+}
+
+hf_options world_options(void) {
+    hf_options options = HF_OPTIONS_INIT;
+    options.cmd_timeout_ms = 5000;
+    options.connect_timeout_ms = 10000;
+    options.watchdog_ms = 60000;
+    return options;
+}
+
+void world_owner_text(const hf_client *client, hf_owner owner, char text[64]) {
+    snprintf(text, 64, "%s:%" PRIu64, hf_client_id(client), owner);
+}
+
+static void open_client(const char *url, const hf_options *options, hf_client **ret_client,
+                        hf_lock **ret_lock, char owner[64]) {
+    assert_int_equal(hf_open(url, options, ret_client), HF_OK);
+    assert_int_equal(hf_lock_new(*ret_client, WORLD_NAME, ret_lock), HF_OK);
+    world_owner_text(*ret_client, hf_owner_self(), owner);
+    assert_int_equal(hf_lock_acquire(*ret_lock), HF_OK);
+    assert_int_equal(hf_lock_extend(*ret_lock, 1000), HF_OK);
+    assert_int_equal(hf_lock_release(*ret_lock), HF_OK);
+}
+
+void world_begin_on(struct world *world, struct server *server, const hf_options *given) {
+    hf_options options = given != NULL ? *given : world_options();
+    memset(world, 0, sizeof *world);
+    world->server = server;
+    cmd_ok(server, "FLUSHALL");
+    world->proxy = proxy_start(server_socket(server));
+    open_client(proxy_url(world->proxy), &options, &world->client, &world->lock, world->owner);
+    open_client(server_url(server), &options, &world->rival, &world->rival_lock,
+                world->rival_owner);
+}
+
+void world_begin(struct world *world, const hf_options *options) {
+    world_begin_on(world, shared_server, options);
+}
+
+void world_end(struct world *world) {
+    hf_lock_free(world->lock);
+    hf_lock_free(world->rival_lock);
+    assert_int_equal(hf_close(world->client), HF_OK);
+    assert_int_equal(hf_close(world->rival), HF_OK);
+    proxy_free(world->proxy);
+}
+
+/* ---- What the server knows ---- */
+
+long long world_count(struct world *world, const char *owner) {
+    redisReply *reply = cmd(world->server, "HGET %s %s", WORLD_NAME, owner);
+    assert_non_null(reply);
+    long long count = 0;
+    if (reply->type == REDIS_REPLY_STRING)
+        count = strtoll(reply->str, NULL, 10);
+    else
+        assert_int_equal(reply->type, REDIS_REPLY_NIL);
+    freeReplyObject(reply);
+    return count;
+}
+
+bool world_free(struct world *world) {
+    return !key_exists(world->server, WORLD_NAME);
+}
+
+long long world_keys(struct server *server) {
+    return cmd_int(server, "DBSIZE");
+}
+
+static bool is_free(void *arg) {
+    return world_free(arg);
+}
+
+bool world_wait_free(struct world *world, int64_t limit_ms) {
+    return wait_until(is_free, world, limit_ms);
+}
+
+struct wanted_count {
+    struct world *world;
+    const char *owner;
+    long long count;
+};
+
+static bool has_count(void *arg) {
+    struct wanted_count *wanted = arg;
+    return world_count(wanted->world, wanted->owner) == wanted->count;
+}
+
+bool world_wait_count(struct world *world, const char *owner, long long count, int64_t limit_ms) {
+    struct wanted_count wanted = {world, owner, count};
+    return wait_until(has_count, &wanted, limit_ms);
+}
+
+long long world_channels(struct server *server) {
+    redisReply *reply = cmd(server, "PUBSUB CHANNELS");
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    long long channels = (long long)reply->elements;
+    freeReplyObject(reply);
+    return channels;
+}
+
+static bool no_channels(void *arg) {
+    return world_channels(arg) == 0;
+}
+
+bool world_wait_no_channels(struct server *server, int64_t limit_ms) {
+    return wait_until(no_channels, server, limit_ms);
+}
+
+hf_stats world_stats(hf_client *client) {
+    hf_stats stats = HF_STATS_INIT;
+    assert_int_equal(hf_client_stats(client, &stats), HF_OK);
+    return stats;
+}
+
+/* ---- Calls ---- */
+
+hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.wait_ms = wait_ms;
+    options.lease_ms = lease_ms;
+    return options;
+}
+
+static int wait_op(int err, hf_op *op, hf_result *ret) {
+    if (err != HF_OK)
+        return err;
+    err = hf_op_wait(op, HANG_MS, ret);
+    hf_op_free(op);
+    return err;
+}
+
+int world_acquire_async(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_result *ret) {
+    hf_op *op = NULL;
+    hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
+    options.owner = owner != 0 ? owner : hf_owner_self();
+    int err = hf_lock_acquire_start(lock, &options, NULL, NULL, &op);
+    return wait_op(err, op, ret);
+}
+
+int world_release_async(hf_lock *lock, hf_owner owner, hf_result *ret) {
+    hf_op *op = NULL;
+    int err = hf_lock_release_start(lock, owner, NULL, NULL, &op);
+    return wait_op(err, op, ret);
+}
+
+static void *run_acquire(void *arg) {
+    struct world_caller *caller = arg;
+    caller->owner = caller->options.owner != 0 ? caller->options.owner : hf_owner_self();
+    int64_t start_ms = now_ms();
+    caller->result = hf_lock_acquire_with(caller->lock, &caller->options, NULL);
+    caller->took_ms = now_ms() - start_ms;
+    atomic_store(&caller->done, true);
+    return NULL;
+}
+
+void world_call_acquire(struct world_caller *caller, hf_lock *lock, hf_acquire_options options) {
+    memset(caller, 0, sizeof *caller);
+    caller->lock = lock;
+    caller->options = options;
+    assert_int_equal(pthread_create(&caller->thread, NULL, run_acquire, caller), 0);
+}
+
+int world_join(struct world_caller *caller) {
+    assert_int_equal(pthread_join(caller->thread, NULL), 0);
+    return caller->result;
+}
+
+/* ---- Trouble ---- */
+
+void world_on_event(hf_lock *lock, const hf_event *event, void *arg) {
+    struct world_events *events = arg;
+    (void)lock;
+    if (event->kind == HF_EVENT_WARNING) {
+        atomic_store(&events->warned_with_ms, event->remaining_ms);
+        atomic_fetch_add(&events->warnings, 1);
+    } else if (event->kind == HF_EVENT_LOST) {
+        atomic_fetch_add(&events->losses, 1);
+    } else {
+        atomic_fetch_add(&events->orphans, 1);
+    }
+}
+
+struct wanted_value {
+    atomic_int *value;
+    int at_least;
+};
+
+static bool has_value(void *arg) {
+    struct wanted_value *wanted = arg;
+    return atomic_load(wanted->value) >= wanted->at_least;
+}
+
+bool world_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms) {
+    struct wanted_value wanted = {value, at_least};
+    return wait_until(has_value, &wanted, limit_ms);
+}

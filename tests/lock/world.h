@@ -1,0 +1,112 @@
+/* A real server behind a proxy, a client on it and a lock: what the tests of faults start from.
+ *
+ *     struct world w;
+ *     world_begin(&w, &options);      // NULL: WORLD_OPTIONS
+ *     proxy_drop_replies_after(w.proxy, WORLD_ACQUIRE);
+ *     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+ *     world_end(&w);
+ *
+ * Include as "lock/world.h". One server serves all tests of a program (world_server); each test
+ * finds it empty, with its scripts loaded, and has its own proxy and client. A second client
+ * (`rival`) goes to the server directly, so that the proxy's faults never touch it. */
+#ifndef HF_TEST_LOCK_WORLD_H
+#define HF_TEST_LOCK_WORLD_H
+
+#include <holdfast/holdfast.h>
+
+#include "redis/script.h"
+#include "support/proxy.h"
+#include "support/server.h"
+#include "support/wait.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define HANG_MS 30000 /* nothing in these tests takes a tenth of it */
+
+/* Matchers: the scripts as the library calls them, once the server knows them. */
+#define WORLD_ACQUIRE hfi_script_plain_acquire.sha1
+#define WORLD_RELEASE hfi_script_plain_release.sha1
+#define WORLD_RENEW hfi_script_renew.sha1
+#define WORLD_SUBSCRIBE "\r\nSUBSCRIBE\r\n"
+
+#define WORLD_NAME "guarded"
+#define WORLD_CHANNEL "redisson_lock__channel:{" WORLD_NAME "}"
+
+struct world {
+    struct server *server;
+    struct proxy *proxy;
+    hf_client *client; /* through the proxy */
+    hf_lock *lock;
+    char owner[64]; /* this thread's field in the hash */
+    hf_client *rival;
+    hf_lock *rival_lock;
+    char rival_owner[64];
+};
+
+/* 5 s for an exchange, enough for a busy machine, and a lease of 60 s. */
+hf_options world_options(void);
+
+/* For cmocka's group functions. */
+int world_start_server(void **state);
+int world_stop_server(void **state);
+struct server *world_server(void);
+
+void world_begin(struct world *world, const hf_options *options);
+/* On a server of the test's own, which it frees after world_end. */
+void world_begin_on(struct world *world, struct server *server, const hf_options *options);
+void world_end(struct world *world);
+
+/* ---- What the server knows ------------------------------------------------------------------ */
+
+/* The count in the lock's hash for a field; 0 when there is none. */
+long long world_count(struct world *world, const char *owner);
+bool world_free(struct world *world); /* no key of the lock's name */
+/* No key at all but what tests made: nothing is ever left beside the lock. */
+long long world_keys(struct server *server);
+bool world_wait_free(struct world *world, int64_t limit_ms);
+bool world_wait_count(struct world *world, const char *owner, long long count, int64_t limit_ms);
+/* All names that the server has subscribers for. */
+long long world_channels(struct server *server);
+bool world_wait_no_channels(struct server *server, int64_t limit_ms);
+
+void world_owner_text(const hf_client *client, hf_owner owner, char text[64]);
+hf_stats world_stats(hf_client *client);
+
+/* ---- Calls ---------------------------------------------------------------------------------- */
+
+hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms);
+
+/* Acquires through the asynchronous form and waits; the owner 0 is this thread's. */
+int world_acquire_async(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_result *ret);
+int world_release_async(hf_lock *lock, hf_owner owner, hf_result *ret);
+
+/* A call on a thread of its own. */
+struct world_caller {
+    pthread_t thread;
+    hf_lock *lock;
+    hf_acquire_options options;
+    hf_owner owner; /* of that thread, or as given in the options */
+    int result;
+    int64_t took_ms;
+    atomic_bool done;
+};
+void world_call_acquire(struct world_caller *caller, hf_lock *lock, hf_acquire_options options);
+int world_join(struct world_caller *caller);
+
+/* ---- Trouble -------------------------------------------------------------------------------- */
+
+/* Counts what a lock's callback is told. */
+struct world_events {
+    atomic_int warnings, losses, orphans;
+    _Atomic int64_t warned_with_ms; /* what was left at the last warning */
+};
+void world_on_event(hf_lock *lock, const hf_event *event, void *events);
+bool world_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms);
+
+#endif

@@ -1,0 +1,581 @@
+/*
+ * Servers that are hostile or broken: whatever they send, a call ends in time with an error that
+ * says what was wrong, and the process neither crashes nor grows.
+ *
+ * Most tests play one wrong answer into an otherwise sound session. Where the whole conversation
+ * has to be real (fuzzing, a byte at a time) a real server stands behind the proxy. Exchanges are
+ * short here, because some answers can only end by time.
+ */
+#include "net/scene.h"
+
+#include "support/hostile.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXCHANGE_MS 300
+#define GROWTH_LIMIT ((size_t)96 << 20) /* with what a sanitizer adds */
+
+/* What one command is answered with; all others are answered as they should be. */
+struct mood {
+    const char *verb; /* "" for every command */
+    const char *bytes;
+    size_t length;
+    size_t cut;   /* close after so many bytes of it */
+    bool closes;  /* `cut` counts */
+    bool endless; /* send it again and again */
+    bool after;   /* the right answer first, then the bytes, in one write */
+    atomic_int played;
+};
+
+static void play(struct hostile_peer *peer, struct mood *mood) {
+    atomic_fetch_add(&mood->played, 1);
+    size_t length = mood->closes ? mood->cut : mood->length;
+    if (length > 0)
+        hostile_send(peer, mood->bytes, length);
+    while (mood->endless && hostile_send(peer, mood->bytes, length))
+        continue;
+    if (mood->closes)
+        hostile_close(peer);
+}
+
+static bool is_script(const char *command, size_t length) {
+    return hostile_is(command, length, "EVALSHA") || hostile_is(command, length, "EVAL");
+}
+
+static void answer(struct hostile_peer *peer, const char *command, size_t length, void *user) {
+    struct mood *mood = user;
+    bool hit = hostile_is(command, length, mood->verb) || mood->verb[0] == '\0' ||
+               (strcmp(mood->verb, "EVALSHA") == 0 && is_script(command, length));
+    if (hit && mood->after) {
+        char both[256];
+        int right = snprintf(both, sizeof both, "*2\r\n$10\r\n1700000000\r\n$6\r\n000001\r\n");
+        memcpy(both + right, mood->bytes, mood->length);
+        atomic_fetch_add(&mood->played, 1);
+        hostile_send(peer, both, (size_t)right + mood->length);
+    } else if (hit) {
+        play(peer, mood);
+    } else if (is_script(command, length)) {
+        hostile_send_text(peer, "*3\r\n:0\r\n:60000\r\n:1700000000000\r\n"); /* another's */
+    } else if (!hostile_handshake(peer, command, length)) {
+        hostile_send_text(peer, ":0\r\n");
+    }
+}
+
+static hf_options hostile_options(void) {
+    hf_options options = scene_options();
+    options.cmd_timeout_ms = EXCHANGE_MS;
+    options.connect_timeout_ms = 2 * EXCHANGE_MS;
+    return options;
+}
+
+struct session {
+    struct hostile *server;
+    hf_client *client;
+    hf_lock *lock;
+    size_t rss;
+};
+
+static void begin(struct session *session, struct mood *mood) {
+    hf_options options = hostile_options();
+    session->server = hostile_start(answer, mood);
+    session->rss = scene_rss();
+    session->client = scene_open(hostile_url(session->server), &options);
+    session->lock = scene_lock(session->client, "hostile");
+}
+
+static void end(struct session *session) {
+    hf_lock_free(session->lock);
+    assert_int_equal(hf_close(session->client), HF_OK);
+    size_t rss = scene_rss();
+    assert_true(rss < session->rss + GROWTH_LIMIT);
+    hostile_free(session->server);
+}
+
+#define BYTES(text) (text), sizeof(text) - 1
+
+/* ---- Garbage ---- */
+
+static const struct {
+    const char *bytes;
+    size_t length;
+} nonsense[] = {
+    {BYTES("garbage\r\n")},
+    {BYTES("\r\n")},
+    {BYTES("\0\0\0\0\r\n")},
+    {BYTES("@1\r\n")},
+    {BYTES("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")},
+    {BYTES("\x16\x03\x01\x02\x00\x01\x00\r\n")},
+    {BYTES("$-2\r\n")},
+    {BYTES("$x\r\n")},
+    {BYTES("$99999999999999999999\r\n")},
+    {BYTES(":\r\n")},
+    {BYTES(":99999999999999999999\r\n")},
+    {BYTES(":12a\r\n")},
+    {BYTES("*-2\r\n")},
+    {BYTES("*x\r\n")},
+    {BYTES("*65537\r\n")},
+    {BYTES("*1000000000\r\n")},
+    {BYTES("*2147483647\r\n")},
+    {BYTES("*4294967297\r\n")},
+    {BYTES("*9223372036854775807\r\n")},
+    {BYTES("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n")},
+    /* Valid RESP, but no answer of a script: */
+    {BYTES("+OK\r\n")},
+    {BYTES("+\r\n")},
+    {BYTES(":1\r\n")},
+    {BYTES("$-1\r\n")},
+    {BYTES("$0\r\n\r\n")},
+    {BYTES("$2\r\nhi\r\n")},
+    {BYTES("*-1\r\n")},
+    {BYTES("*0\r\n")},
+    {BYTES("*3\r\n$1\r\n1\r\n:1\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n$1\r\n1\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n:1\r\n$13\r\n1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n$-1\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n:1\r\n*0\r\n")},
+    {BYTES("*3\r\n:1\r\n-ERR inside\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n:1\r\n:0\r\n")},
+    {BYTES("*3\r\n:1\r\n:1\r\n:-1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n:1\r\n:9223372036854775807\r\n")},
+    {BYTES("*3\r\n:7\r\n:0\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:-9\r\n:0\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n:99\r\n:1700000000000\r\n")},
+    {BYTES("*3\r\n:1\r\n:-1\r\n:1700000000000\r\n")},
+    {BYTES("*2\r\n:1\r\n:1700000000000\r\n")},
+    {BYTES("*4\r\n:1\r\n:1\r\n:1\r\n:1700000000000\r\n")},
+};
+
+static void nonsense_for_an_acquire_is_EPROTO(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+        struct mood mood = {
+            .verb = "EVALSHA", .bytes = nonsense[i].bytes, .length = nonsense[i].length};
+        struct session session;
+        begin(&session, &mood);
+        int err = hf_lock_try(session.lock);
+        if (err != HF_EPROTO)
+            printf("answer %zu: %s, %s\n", i, nonsense[i].bytes, hf_error_name(err));
+        assert_int_equal(err, HF_EPROTO);
+        assert_int_not_equal(hf_last_error()->text[0], '\0');
+        assert_true(atomic_load(&mood.played) > 0);
+        end(&session);
+    }
+}
+
+static bool is_text_reply(const char *bytes) {
+    return strcmp(bytes, "$0\r\n\r\n") == 0 || strcmp(bytes, "$2\r\nhi\r\n") == 0;
+}
+
+/* The same answers to whatever is asked first, and in each place of the handshake. None is an
+ * answer to be content with. */
+static void nonsense_in_the_handshake(void **state) {
+    (void)state;
+    static const char *const verbs[] = {"CLIENT", "INFO", "TIME", ""};
+    for (size_t v = 0; v < sizeof verbs / sizeof verbs[0]; v++) {
+        for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+            struct mood mood = {
+                .verb = verbs[v], .bytes = nonsense[i].bytes, .length = nonsense[i].length};
+            struct session session;
+            begin(&session, &mood);
+            int err = hf_ping(session.client);
+            /* What CLIENT says is not looked at; a server may keep its version to itself. */
+            bool fine = strcmp(verbs[v], "CLIENT") == 0 ||
+                        (strcmp(verbs[v], "INFO") == 0 && is_text_reply(nonsense[i].bytes));
+            if (err != HF_EPROTO && !fine)
+                printf("%s: %s, %s\n", verbs[v], nonsense[i].bytes, hf_error_name(err));
+            assert_true(err == HF_EPROTO || fine);
+            end(&session);
+        }
+    }
+}
+
+/* A verb that asks: the answer's type is checked before it is used. */
+static void nonsense_for_questions(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+        static const char *const verbs[] = {"PING", "EXISTS",  "HEXISTS", "HGET", "PTTL",
+                                            "TYPE", "HGETALL", "EVALSHA", "HMGET"};
+        for (size_t v = 0; v < sizeof verbs / sizeof verbs[0]; v++) {
+            struct mood mood = {
+                .verb = verbs[v], .bytes = nonsense[i].bytes, .length = nonsense[i].length};
+            struct session session;
+            bool flag;
+            int64_t number;
+            hf_lock_info *info = NULL;
+            begin(&session, &mood);
+            hf_ping(session.client);
+            hf_lock_is_locked(session.lock, &flag);
+            hf_lock_is_mine(session.lock, &flag);
+            hf_lock_hold_count(session.lock, 0, &number);
+            hf_lock_ttl_ms(session.lock, &number);
+            if (v > 3 && hf_lock_inspect(session.lock, &info) == HF_OK)
+                hf_lock_info_free(info);
+            if (v > 6)
+                hf_lock_break(session.lock, &flag);
+            end(&session);
+        }
+        if (i >= 2 && getenv("HF_SOAK") == NULL)
+            i += 3; /* each fourth; the others in the soak */
+    }
+}
+
+/* ---- Too much ---- */
+
+static void endless(const char *bytes, size_t length, const char *first) {
+    size_t head = first != NULL ? strlen(first) : 0, copies = 4096;
+    char *flood = malloc(head + copies * length);
+    assert_non_null(flood);
+    if (head > 0)
+        memcpy(flood, first, head);
+    for (size_t i = 0; i < copies; i++)
+        memcpy(flood + head + i * length, bytes, length);
+    struct mood mood = {
+        .verb = "EVALSHA", .bytes = flood, .length = head + copies * length, .endless = true};
+    struct session session;
+    begin(&session, &mood);
+    int err = hf_lock_try(session.lock);
+    if (err != HF_EPROTO)
+        printf("%s: %s\n", first != NULL ? first : "no head", hf_error_name(err));
+    assert_int_equal(err, HF_EPROTO);
+    assert_true(scene_rss() < session.rss + GROWTH_LIMIT);
+    end(&session);
+    free(flood);
+}
+
+static void endless_replies_are_cut_off(void **state) {
+    (void)state;
+    static char block[256];
+    memset(block, 'x', sizeof block);
+    endless(block, sizeof block, "$1073741824\r\n"); /* one of 1 GB, and it means it */
+    endless(block, sizeof block, "+");               /* a line without an end */
+    endless(block, sizeof block, "-ERR ");
+    endless(BYTES(":1\r\n"), "*65536\r\n*65536\r\n*65536\r\n");
+    endless(BYTES("*0\r\n"), "*65536\r\n*65536\r\n*65536\r\n");
+    endless(BYTES("$-1\r\n"), "*65536\r\n*65536\r\n*65536\r\n");
+    endless(BYTES(":1\r\n"), NULL); /* replies that nobody asked for */
+}
+
+static void announced_but_never_sent_ends_by_time(void **state) {
+    (void)state;
+    static const char *const heads[] = {"$1073741824\r\nabc", "*60000\r\n:1\r\n", "+no end", "$",
+                                        "*3\r\n:1\r\n:1\r\n:1700000000000"};
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        struct mood mood = {.verb = "EVALSHA", .bytes = heads[i], .length = strlen(heads[i])};
+        struct session session;
+        begin(&session, &mood);
+        int64_t start_ms = now_ms();
+        int err = hf_lock_try(session.lock);
+        assert_true(err == HF_ETIMEDOUT || err == HF_EUNREACH);
+        assert_true(now_ms() - start_ms >= EXCHANGE_MS);
+        assert_true(now_ms() - start_ms < EXCHANGE_MS + 10000);
+        end(&session);
+    }
+}
+
+/* ---- Nobody asked ---- */
+
+/* Right behind the handshake, in the same packet: the connection must not be used. */
+static void unsolicited_behind_the_handshake(void **state) {
+    (void)state;
+    static const char *const extras[] = {"+hello\r\n", ":1\r\n:2\r\n", "garbage\r\n",
+                                         "*3\r\n:1\r\n:1\r\n:1700000000000\r\n"};
+    for (int round = 0; round < 40; round++) {
+        const char *extra = extras[round % 4];
+        struct mood mood = {.verb = "TIME", .bytes = extra, .length = strlen(extra), .after = true};
+        struct session session;
+        struct scene_call calls[4];
+        begin(&session, &mood);
+        for (size_t i = 0; i < 4; i++)
+            scene_acquire(&calls[i], session.lock, 0, NULL);
+        for (size_t i = 0; i < 4; i++)
+            assert_int_equal(scene_join(&calls[i]), HF_EPROTO);
+        assert_int_equal(scene_ping_async(session.client), HF_EPROTO);
+        end(&session);
+    }
+}
+
+static void send_extra(struct hostile_peer *peer, const char *command, size_t length, void *user) {
+    atomic_int *extras = user;
+    if (is_script(command, length)) {
+        hostile_send_text(peer, "*3\r\n:0\r\n:60000\r\n:1700000000000\r\n");
+        return;
+    }
+    hostile_handshake(peer, command, length);
+    if (hostile_is(command, length, "PING")) {
+        sleep_ms(20); /* by itself, when the first answer has been read */
+        hostile_send_text(peer, "+PONG\r\n");
+        atomic_fetch_add(extras, 1);
+    }
+}
+
+/* On an idle connection: it must not be taken for the answer of the next command. */
+static void unsolicited_on_an_idle_connection(void **state) {
+    (void)state;
+    atomic_int extras = 0;
+    struct hostile *server = hostile_start(send_extra, &extras);
+    hf_options options = hostile_options();
+    hf_client *client = scene_open(hostile_url(server), &options);
+    hf_lock *lock = scene_lock(client, "hostile");
+    assert_int_equal(hf_ping(client), HF_OK);
+    while (atomic_load(&extras) == 0)
+        sleep_ms(1);
+    sleep_ms(60);                                  /* idle */
+    assert_int_equal(hf_lock_try(lock), HF_EBUSY); /* on a new connection */
+    assert_int_equal(hostile_connections(server), 2);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    hostile_free(server);
+}
+
+/* ---- Closing ---- */
+
+static void closing_at_every_byte_of_an_answer(void **state) {
+    (void)state;
+    static const char held[] = "*3\r\n:1\r\n:1\r\n:1700000000000\r\n", pong[] = "+PONG\r\n";
+    hf_options options = hostile_options();
+    options.cmd_timeout_ms = 60;
+    for (size_t cut = 0; cut < sizeof held - 1; cut++) {
+        struct mood mood = {.verb = "EVALSHA", .bytes = held, .closes = true, .cut = cut};
+        struct hostile *server = hostile_start(answer, &mood);
+        hf_client *client = scene_open(hostile_url(server), &options);
+        hf_lock *lock = scene_lock(client, "hostile");
+        int err = hf_lock_try(lock);
+        assert_true(err == HF_EUNREACH || err == HF_ETIMEDOUT);
+        hf_lock_free(lock);
+        assert_int_equal(hf_close(client), HF_OK);
+        hostile_free(server);
+    }
+    for (size_t cut = 0; cut < sizeof pong - 1; cut++) {
+        struct mood mood = {.verb = "PING", .bytes = pong, .closes = true, .cut = cut};
+        struct hostile *server = hostile_start(answer, &mood);
+        hf_client *client = scene_open(hostile_url(server), &options);
+        assert_int_equal(hf_ping(client), HF_EUNREACH);
+        assert_int_equal(hf_close(client), HF_OK);
+        hostile_free(server);
+    }
+}
+
+static void closing_at_every_byte_of_the_handshake(void **state) {
+    (void)state;
+    static const char time[] = "*2\r\n$10\r\n1700000000\r\n$6\r\n000001\r\n";
+    for (size_t cut = 0; cut < sizeof time - 1; cut++) {
+        struct mood mood = {.verb = "TIME", .bytes = time, .closes = true, .cut = cut};
+        struct session session;
+        begin(&session, &mood);
+        assert_int_equal(hf_ping(session.client), HF_EUNREACH);
+        end(&session);
+    }
+}
+
+/* A server that lets us in and then closes, again and again: neither tight loop nor hang. */
+static void closing_after_each_subscription_is_no_tight_loop(void **state) {
+    (void)state;
+    static const char *const replies[] = {"", "garbage\r\n"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mood mood = {.verb = "SUBSCRIBE",
+                            .bytes = replies[i],
+                            .length = strlen(replies[i]),
+                            .cut = strlen(replies[i]),
+                            .closes = true};
+        struct session session;
+        begin(&session, &mood);
+        assert_int_equal(hf_lock_acquire_for(session.lock, 1500), HF_ETIMEDOUT);
+        /* 20 ms, doubled each time with jitter, make about ten; a tight loop makes thousands. */
+        size_t connections = hostile_connections(session.server);
+        if (connections >= 60)
+            printf("%zu connections, %zu commands\n", connections,
+                   hostile_commands(session.server));
+        assert_true(connections >= 3 && connections < 60);
+        assert_true(hostile_commands(session.server) < 600);
+        end(&session);
+    }
+}
+
+static void silence_in_the_handshake_ends_by_time(void **state) {
+    (void)state;
+    struct mood mood = {.verb = "", .bytes = "", .length = 0};
+    struct session session;
+    begin(&session, &mood);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_ping(session.client), HF_EUNREACH);
+    assert_true(now_ms() - start_ms >= EXCHANGE_MS);
+    assert_int_equal(hf_lock_try(session.lock), HF_EUNREACH);
+    end(&session);
+}
+
+/* ---- Versions ---- */
+
+static void version_is(const char *version, int expected) {
+    char info[128], bytes[192];
+    int len =
+        snprintf(info, sizeof info, "# Server\r\nredis_version:%s\r\nredis_mode:x\r\n", version);
+    int total = snprintf(bytes, sizeof bytes, "$%d\r\n%s\r\n", len, info);
+    struct mood mood = {.verb = "INFO", .bytes = bytes, .length = (size_t)total};
+    struct session session;
+    begin(&session, &mood);
+    assert_int_equal(hf_ping(session.client), expected);
+    if (expected == HF_ENOTSUP)
+        assert_non_null(strstr(hf_last_error()->text, "6.2"));
+    end(&session);
+}
+
+static void too_old_servers_are_refused(void **state) {
+    (void)state;
+    version_is("5.0.7", HF_ENOTSUP);
+    version_is("6.0.16", HF_ENOTSUP);
+    version_is("2.8.4", HF_ENOTSUP);
+    version_is("6.2.0", HF_OK);
+    version_is("7.4.1", HF_OK);
+    version_is("10.0.0", HF_OK);
+    version_is("255.255.255", HF_OK);
+    version_is("odd", HF_OK);
+}
+
+/* ---- A real server behind a wire that mangles ---- */
+
+static void a_byte_at_a_time(void **state) {
+    (void)state;
+    struct proxy *proxy = proxy_start(server_socket(scene_server()));
+    proxy_trickle(proxy, 1);
+    hf_options options = scene_options();
+    options.cmd_timeout_ms = HANG_MS; /* the handshake's INFO has hundreds of bytes */
+    options.connect_timeout_ms = HANG_MS;
+    hf_client *client = scene_open(proxy_url(proxy), &options);
+    hf_lock *lock = scene_lock(client, "trickle");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    int64_t count = 0;
+    assert_int_equal(hf_lock_hold_count(lock, 0, &count), HF_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    proxy_free(proxy);
+}
+
+static const char *const models[] = {
+    "*3\r\n:1\r\n:1\r\n:1700000000000\r\n",
+    "*3\r\n:0\r\n:5000\r\n:1700000000000\r\n",
+    "*2\r\n:1\r\n:1700000000000\r\n",
+    "$5\r\nhello\r\n",
+    "-ERR Error running script: x\r\n",
+    "-NOSCRIPT No matching script.\r\n",
+    "+OK\r\n",
+    ":1\r\n",
+    "*2\r\n$3\r\nfoo\r\n$1\r\n1\r\n",
+    "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
+};
+
+/* A valid reply with a few bytes changed, left out, doubled or cut off. */
+static size_t mutate(uint64_t *random, char out[256]) {
+    static const char spice[] = "\r\n*$:+-0123456789\0\xff%~_#,(=>|!";
+    const char *model = models[scene_random(random) % (sizeof models / sizeof models[0])];
+    size_t length = strlen(model);
+    memcpy(out, model, length);
+    for (uint64_t edits = scene_random(random) % 4; edits > 0 && length > 1; edits--) {
+        size_t at = scene_random(random) % length;
+        switch (scene_random(random) % 4) {
+        case 0:
+            out[at] = spice[scene_random(random) % (sizeof spice - 1)];
+            break;
+        case 1:
+            memmove(out + at, out + at + 1, length - at - 1);
+            length--;
+            break;
+        case 2:
+            memmove(out + at + 1, out + at, length - at);
+            length++;
+            break;
+        default:
+            length = at + 1;
+        }
+    }
+    return length;
+}
+
+static void one_call(hf_client *client, hf_lock *lock, uint64_t which) {
+    bool flag;
+    int64_t number;
+    hf_lock_info *info = NULL;
+    switch (which % 9) {
+    case 0:
+        hf_lock_try(lock);
+        break;
+    case 1:
+        hf_lock_release(lock);
+        break;
+    case 2:
+        hf_lock_extend(lock, 1000);
+        break;
+    case 3:
+        hf_lock_break(lock, &flag);
+        break;
+    case 4:
+        if (hf_lock_inspect(lock, &info) == HF_OK)
+            hf_lock_info_free(info);
+        break;
+    case 5:
+        hf_lock_hold_count(lock, 0, &number);
+        break;
+    case 6:
+        hf_lock_ttl_ms(lock, &number);
+        break;
+    case 7:
+        scene_ping_async(client);
+        break;
+    default:
+        hf_lock_acquire_for(lock, 5);
+    }
+}
+
+static void fuzz_replies(void **state) {
+    (void)state;
+    uint64_t random = scene_seed("fuzz_replies");
+    int64_t until_ms = now_ms() + (getenv("HF_SOAK") != NULL ? 60000 : 3000);
+    hf_options options = scene_options();
+    options.cmd_timeout_ms = 50;
+    options.connect_timeout_ms = 200;
+    options.watchdog_ms = 60;
+    size_t rss = scene_rss();
+    while (now_ms() < until_ms) {
+        struct proxy *proxy = proxy_start(server_socket(scene_server()));
+        hf_client *client = scene_open(proxy_url(proxy), &options);
+        hf_lock *lock = scene_lock(client, "fuzz");
+        for (int i = 0; i < 30 && now_ms() < until_ms; i++) {
+            char bytes[256];
+            size_t length = mutate(&random, bytes);
+            if (scene_random(&random) % 4 != 0)
+                proxy_forge_reply(proxy, "", bytes, length);
+            int64_t start_ms = now_ms();
+            one_call(client, lock, scene_random(&random));
+            assert_true(now_ms() - start_ms < 10000);
+        }
+        hf_lock_free(lock);
+        assert_int_equal(hf_close(client), HF_OK);
+        proxy_free(proxy);
+    }
+    assert_true(scene_rss() < rss + GROWTH_LIMIT);
+    cmd_ok(scene_server(), "FLUSHALL");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nonsense_for_an_acquire_is_EPROTO),
+        cmocka_unit_test(nonsense_in_the_handshake),
+        cmocka_unit_test(nonsense_for_questions),
+        cmocka_unit_test(endless_replies_are_cut_off),
+        cmocka_unit_test(announced_but_never_sent_ends_by_time),
+        cmocka_unit_test(unsolicited_behind_the_handshake),
+        cmocka_unit_test(unsolicited_on_an_idle_connection),
+        cmocka_unit_test(closing_at_every_byte_of_an_answer),
+        cmocka_unit_test(closing_at_every_byte_of_the_handshake),
+        cmocka_unit_test(closing_after_each_subscription_is_no_tight_loop),
+        cmocka_unit_test(silence_in_the_handshake_ends_by_time),
+        cmocka_unit_test(too_old_servers_are_refused),
+        cmocka_unit_test(a_byte_at_a_time),
+        cmocka_unit_test(fuzz_replies),
+    };
+    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
+}

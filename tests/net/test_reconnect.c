@@ -1,0 +1,382 @@
+/*
+ * Connections that are lost: killed by the server, cut, half-open, refused; and the way back.
+ *
+ * A wait polls every 10 s at the latest, so "at once" is shown by limits well below that, and locks
+ * have leases of a minute. Half-open connections are frozen by the proxy: nobody is told that they
+ * are dead, and only a PING finds out.
+ */
+#include "net/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT_ONCE_MS 5000 /* half of the longest sleep of a wait */
+
+struct pair {
+    struct server *server;
+    struct proxy *proxy;
+    hf_client *client, *rival; /* through the proxy; past it */
+    hf_lock *lock, *held;
+};
+
+static void begin(struct pair *pair, const hf_options *options) {
+    pair->server = scene_server();
+    cmd_ok(pair->server, "FLUSHALL");
+    pair->proxy = proxy_start(server_socket(pair->server));
+    pair->client = scene_open(proxy_url(pair->proxy), options);
+    pair->rival = scene_open(server_url(pair->server), NULL);
+    pair->lock = scene_lock(pair->client, "again");
+    pair->held = scene_lock(pair->rival, "again");
+}
+
+static void end(struct pair *pair) {
+    hf_lock_free(pair->lock);
+    hf_lock_free(pair->held);
+    assert_int_equal(hf_close(pair->client), HF_OK);
+    assert_int_equal(hf_close(pair->rival), HF_OK);
+    proxy_free(pair->proxy);
+}
+
+/* The client waits for the rival's lock, asleep, with its subscription confirmed. */
+static void begin_waiting(struct pair *pair, struct scene_call *call) {
+    assert_int_equal(hf_lock_acquire(pair->held), HF_OK);
+    scene_acquire(call, pair->lock, HF_FOREVER, NULL);
+    scene_wait_subscribed(pair->server, "again");
+}
+
+static void assert_handed_over(struct pair *pair, struct scene_call *call) {
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_release(pair->held), HF_OK);
+    assert_int_equal(scene_join(call), HF_OK);
+    assert_true(now_ms() - start_ms < AT_ONCE_MS);
+    assert_int_equal(hf_lock_release_as(pair->lock, call->options.owner), HF_OK);
+}
+
+/* ---- CLIENT KILL ---- */
+
+static void U33_pubsub_killed_while_waiting(void **state) {
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        struct pair pair;
+        struct scene_call call;
+        begin(&pair, NULL);
+        begin_waiting(&pair, &call);
+        assert_int_equal(cmd_int(pair.server, "CLIENT KILL TYPE pubsub"), 1);
+        assert_handed_over(&pair, &call); /* in the gap: the message itself is lost */
+        end(&pair);
+    }
+}
+
+static void U33_pubsub_killed_and_subscribed_again(void **state) {
+    (void)state;
+    struct pair pair;
+    struct scene_call call;
+    begin(&pair, NULL);
+    begin_waiting(&pair, &call);
+    assert_int_equal(cmd_int(pair.server, "CLIENT KILL TYPE pubsub"), 1);
+    scene_wait_subscribed(pair.server, "again");
+    assert_handed_over(&pair, &call);
+    assert_true(scene_stats(pair.client).reconnects >= 1);
+    end(&pair);
+}
+
+static void killed_while_idle(void **state) {
+    (void)state;
+    struct pair pair;
+    long long ids[SCENE_CONNS];
+    begin(&pair, NULL);
+    for (int idle_ms = 0; idle_ms <= 100; idle_ms += 50) {
+        assert_int_equal(hf_ping(pair.client), HF_OK);
+        assert_int_equal(scene_ping_async(pair.client), HF_OK);
+        size_t len = scene_conns(pair.server, pair.client, ids);
+        assert_int_equal(len, 2);
+        for (size_t i = 0; i < len; i++)
+            scene_kill(pair.server, ids[i]);
+        sleep_ms(idle_ms);
+        assert_int_equal(hf_lock_try(pair.lock), HF_OK);
+        assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+        assert_int_equal(scene_ping_async(pair.client), HF_OK);
+    }
+    end(&pair);
+}
+
+static bool has_renewed_thrice(void *arg) {
+    return scene_stats(arg).renewals >= 3;
+}
+
+static void killed_while_holding(void **state) {
+    (void)state;
+    hf_options options = scene_options();
+    options.watchdog_ms = 900;
+    struct pair pair;
+    long long command, both[2];
+    begin(&pair, &options);
+    assert_int_equal(hf_lock_acquire(pair.lock), HF_OK);
+    command = scene_new_conn(pair.server, pair.client, NULL, 0);
+    assert_int_equal(scene_ping_async(pair.client), HF_OK);
+    both[0] = command;
+    both[1] = scene_new_conn(pair.server, pair.client, &command, 1);
+    scene_kill(pair.server, both[1]); /* the one that renews */
+    scene_kill(pair.server, both[0]);
+    assert_true(wait_until(has_renewed_thrice, pair.client, HANG_MS));
+    assert_int_equal(scene_stats(pair.client).losses, 0);
+    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+    end(&pair);
+}
+
+struct worker {
+    pthread_t thread;
+    hf_lock *lock;
+    atomic_bool *stop;
+    int *guarded;
+    int rounds, result;
+};
+
+static void *work(void *arg) {
+    struct worker *worker = arg;
+    while (!atomic_load(worker->stop) && worker->result == HF_OK) {
+        worker->result = hf_lock_acquire(worker->lock);
+        if (worker->result != HF_OK)
+            break;
+        ++*worker->guarded; /* by the lock alone */
+        worker->rounds++;
+        worker->result = hf_lock_release(worker->lock);
+    }
+    return NULL;
+}
+
+/* All connections are killed again and again under load: every call still works, and only one
+ * thread is inside at a time. */
+static void killed_under_load(void **state) {
+    (void)state;
+    enum { WORKERS = 6 };
+    hf_options options = scene_options();
+    options.cmd_timeout_ms = HANG_MS;
+    options.connect_timeout_ms = HANG_MS;
+    struct pair pair;
+    struct worker workers[WORKERS];
+    atomic_bool stop = false;
+    int guarded = 0, rounds = 0;
+    begin(&pair, &options);
+    for (size_t i = 0; i < WORKERS; i++) {
+        workers[i] = (struct worker){.lock = pair.lock, .stop = &stop, .guarded = &guarded};
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    for (int kills = 0; kills < 10; kills++) {
+        sleep_ms(120); /* some work in between */
+        freeReplyObject(cmd(pair.server, "CLIENT KILL TYPE %s", kills % 2 ? "pubsub" : "normal"));
+    }
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < WORKERS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        assert_int_equal(workers[i].result, HF_OK);
+        rounds += workers[i].rounds;
+    }
+    assert_int_equal(guarded, rounds);
+    assert_true(rounds > 0);
+    assert_false(key_exists(pair.server, "again"));
+    end(&pair);
+}
+
+/* ---- Half-open ---- */
+
+static hf_options pinging_options(void) {
+    hf_options options = scene_options();
+    options.ping_ms = 150;
+    options.cmd_timeout_ms = 300;
+    return options;
+}
+
+static void U35_half_open_pubsub(void **state) {
+    (void)state;
+    hf_options options = pinging_options();
+    struct pair pair;
+    struct scene_call call;
+    begin(&pair, &options);
+    begin_waiting(&pair, &call);
+    assert_int_equal(proxy_freeze_connections(pair.proxy, "\r\nSUBSCRIBE\r\n"), 1);
+    assert_handed_over(&pair, &call);
+    end(&pair);
+}
+
+static void U35_half_open_control(void **state) {
+    (void)state;
+    hf_options options = pinging_options();
+    options.watchdog_ms = 1800;
+    struct pair pair;
+    begin(&pair, &options);
+    assert_int_equal(hf_lock_acquire(pair.lock), HF_OK);
+    size_t open = proxy_open(pair.proxy);
+    assert_int_equal(scene_ping_async(pair.client), HF_OK);
+    assert_int_equal(proxy_open(pair.proxy), open + 1);
+    /* All of them: the one that renews as well. None says goodbye. */
+    assert_int_equal(proxy_freeze_connections(pair.proxy, ""), open + 1);
+    assert_true(wait_until(has_renewed_thrice, pair.client, HANG_MS));
+    assert_int_equal(scene_stats(pair.client).losses, 0);
+    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+    end(&pair);
+}
+
+static bool none_open(void *arg) {
+    return proxy_open(arg) == 0;
+}
+
+/* Nobody uses it, and still it is found out: the next call does not have to wait for it. */
+static void U35_half_open_command_connection_while_idle(void **state) {
+    (void)state;
+    hf_options options = pinging_options();
+    struct pair pair;
+    begin(&pair, &options);
+    assert_int_equal(hf_ping(pair.client), HF_OK);
+    assert_int_equal(proxy_freeze_connections(pair.proxy, ""), 1);
+    int64_t start_ms = now_ms();
+    assert_true(wait_until(none_open, pair.proxy, HANG_MS));
+    assert_true(now_ms() - start_ms < 10 * (150 + 300));
+    assert_int_equal(hf_lock_try(pair.lock), HF_OK);
+    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+    assert_int_equal(scene_stats(pair.client).unknowns, 0);
+    end(&pair);
+}
+
+static void U35_black_hole_in_each_direction(void **state) {
+    (void)state;
+    for (int direction = 1; direction <= 3; direction++) {
+        hf_options options = pinging_options();
+        options.connect_timeout_ms = HANG_MS;
+        struct pair pair;
+        struct scene_call call;
+        begin(&pair, &options);
+        begin_waiting(&pair, &call);
+        size_t before = proxy_connections(pair.proxy);
+        proxy_blackhole(pair.proxy, (direction & 1) != 0, (direction & 2) != 0);
+        struct proxy *proxy = pair.proxy;
+        int64_t until_ms = now_ms() + HANG_MS;
+        while (proxy_connections(proxy) == before) { /* until it has given one up */
+            assert_true(now_ms() < until_ms);
+            sleep_ms(1);
+        }
+        assert_int_equal(hf_lock_release(pair.held), HF_OK); /* heard by nobody */
+        assert_false(atomic_load(&call.done));
+        proxy_heal(proxy);
+        int64_t start_ms = now_ms();
+        assert_int_equal(scene_join(&call), HF_OK);
+        assert_true(now_ms() - start_ms < AT_ONCE_MS);
+        end(&pair);
+    }
+}
+
+/* ---- Down and back ---- */
+
+static size_t count_words(struct scene_log *log, const char *words) {
+    size_t count = 0;
+    sync_lock(&log->sync);
+    for (const char *at = log->text; at != NULL && (at = strstr(at, words)) != NULL; at++)
+        count++;
+    sync_unlock(&log->sync);
+    return count;
+}
+
+/* While the server is down it is tried again and again, but with growing pauses. */
+static void down_is_no_tight_loop(void **state) {
+    (void)state;
+    struct scene_log log;
+    hf_options options = scene_options();
+    options.connect_timeout_ms = 2000;
+    scene_log_start(&log, &options);
+    struct pair pair;
+    struct scene_call call;
+    begin(&pair, &options);
+    begin_waiting(&pair, &call);
+    proxy_refuse(pair.proxy, true);
+    proxy_cut_all(pair.proxy);
+    assert_int_equal(scene_join(&call), HF_EUNREACH);
+    assert_true(call.took_ms >= 2000);
+    /* Two connections, each after 20 ms and then about twice as long each time, up to a second. */
+    size_t attempts = count_words(&log, "cannot connect");
+    assert_true(attempts >= 6 && attempts <= 60);
+    proxy_heal(pair.proxy);
+    assert_int_equal(hf_lock_release(pair.held), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(pair.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+    end(&pair);
+    scene_log_end(&log);
+}
+
+static void refused_and_back_while_waiting(void **state) {
+    (void)state;
+    struct pair pair;
+    struct scene_call call;
+    begin(&pair, NULL);
+    begin_waiting(&pair, &call);
+    proxy_refuse(pair.proxy, true);
+    proxy_cut_all(pair.proxy);
+    assert_int_equal(hf_lock_release(pair.held), HF_OK); /* heard by nobody */
+    sleep_ms(300);
+    assert_false(atomic_load(&call.done));
+    proxy_refuse(pair.proxy, false);
+    int64_t start_ms = now_ms();
+    assert_int_equal(scene_join(&call), HF_OK);
+    assert_true(now_ms() - start_ms < AT_ONCE_MS);
+    end(&pair);
+}
+
+static void refused_from_the_start(void **state) {
+    (void)state;
+    struct pair pair;
+    struct scene_call call;
+    begin(&pair, NULL);
+    proxy_refuse(pair.proxy, true);
+    assert_int_equal(hf_ping(pair.client), HF_EUNREACH);
+    assert_int_not_equal(hf_last_error()->sys_errno, 0);
+    assert_string_equal(hf_last_error()->node, proxy_socket(pair.proxy));
+    scene_acquire(&call, pair.lock, HF_FOREVER, NULL);
+    sleep_ms(100);
+    assert_false(atomic_load(&call.done));
+    proxy_refuse(pair.proxy, false);
+    assert_int_equal(scene_join(&call), HF_OK);
+    end(&pair);
+}
+
+static void server_restarted(void **state) {
+    (void)state;
+    struct server *server = server_start(NULL);
+    hf_client *client = scene_open(server_url(server), NULL);
+    hf_lock *lock = scene_lock(client, "again");
+    struct scene_call call;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hf_lock_try(lock), HF_OK);
+        scene_acquire(&call, lock, HF_FOREVER, NULL);
+        scene_wait_subscribed(server, "again");
+        server_restart(server); /* without data: our hold is gone, and the other one enters */
+        assert_int_equal(scene_join(&call), HF_OK);
+        assert_true(call.took_ms < AT_ONCE_MS + 5000);
+        assert_int_equal(hf_lock_release_as(lock, call.options.owner), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    }
+    server_stop(server);
+    assert_int_equal(hf_lock_try(lock), HF_EUNREACH);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    server_free(server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U33_pubsub_killed_while_waiting),
+        cmocka_unit_test(U33_pubsub_killed_and_subscribed_again),
+        cmocka_unit_test(killed_while_idle),
+        cmocka_unit_test(killed_while_holding),
+        cmocka_unit_test(killed_under_load),
+        cmocka_unit_test(U35_half_open_pubsub),
+        cmocka_unit_test(U35_half_open_control),
+        cmocka_unit_test(U35_half_open_command_connection_while_idle),
+        cmocka_unit_test(U35_black_hole_in_each_direction),
+        cmocka_unit_test(down_is_no_tight_loop),
+        cmocka_unit_test(refused_and_back_while_waiting),
+        cmocka_unit_test(refused_from_the_start),
+        cmocka_unit_test(server_restarted),
+    };
+    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
+}

@@ -1,0 +1,68 @@
+/*
+ * C210 and the spin lock's own sleeps: how long a waiter that nobody wakes sleeps between attempts.
+ *
+ * The chance in a sleep is an argument, so every value it can have is looked at. No server, no time
+ * passes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "redis/kind.h"
+
+#define DICE 200 /* more than any number of naps here: all outcomes of a throw */
+
+struct range {
+    int64_t least_ms, most_ms;
+};
+
+static struct range range_of(const struct hfi_backoff *backoff, unsigned naps) {
+    struct range range = {INT64_MAX, 0};
+    for (uint64_t dice = 0; dice < DICE; dice++) {
+        int64_t nap_ms = hfi_backoff_ms(backoff, naps, dice);
+        range.least_ms = nap_ms < range.least_ms ? nap_ms : range.least_ms;
+        range.most_ms = nap_ms > range.most_ms ? nap_ms : range.most_ms;
+    }
+    return range;
+}
+
+static void C210_sequence_of_sleeps(void **state) {
+    (void)state;
+    static const struct hfi_backoff backoff = {.first_ms = 10, .max_ms = 100, .factor = 3};
+    static const struct range wanted[] = {{10, 10}, {30, 31}, {90, 92}, {100, 103}, {100, 104}};
+    for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct range range = range_of(&backoff, i);
+        assert_in_range(range.least_ms, wanted[i].least_ms, wanted[i].most_ms);
+        assert_in_range(range.most_ms, wanted[i].least_ms, wanted[i].most_ms);
+    }
+    assert_int_equal(range_of(&backoff, 2).most_ms, 92); /* there is chance in it */
+}
+
+static void spin_doubles_from_one_to_128(void **state) {
+    (void)state;
+    const struct hfi_backoff *backoff = hfi_redis_kind_of(&hfi_kind_spin)->backoff;
+    assert_non_null(backoff);
+    for (unsigned naps = 0; naps < 7; naps++) {
+        struct range range = range_of(backoff, naps);
+        assert_int_equal(range.least_ms, (int64_t)1 << naps);
+        assert_int_equal(range.most_ms, ((int64_t)1 << naps) + naps);
+    }
+    static const unsigned later[] = {7, 8, 63, 64, 1000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        struct range range = range_of(backoff, later[i]);
+        assert_int_equal(range.least_ms, 128);
+        assert_int_equal(range.most_ms, 128);
+    }
+    assert_null(hfi_redis_kind_of(&hfi_kind_plain)->backoff);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(C210_sequence_of_sleeps),
+        cmocka_unit_test(spin_doubles_from_one_to_128),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
