@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,11 @@ int hf_version_num(void) {
     return HF_VERSION_NUM;
 }
 
+static void free_fork_mark(const atomic_int *page) {
+    if (page != NULL)
+        munmap((void *)(uintptr_t)page, (size_t)sysconf(_SC_PAGESIZE));
+}
+
 void hfi_client_ref(hf_client *client) {
     atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed);
 }
@@ -39,6 +45,7 @@ void hfi_client_unref(hf_client *client) {
     pthread_cond_destroy(&client->close_cond);
     pthread_mutex_destroy(&client->handles_mtx);
     pthread_cond_destroy(&client->handles_cond);
+    free_fork_mark(client->not_forked);
     struct hfi_mem mem = client->mem;
     hfi_free(&mem, client);
 }
@@ -60,10 +67,30 @@ static void idle(void *arg) {
 
 /* ---- Calls ---- */
 
+/* Every call asks, so it must not cost a system call. */
+static bool is_forked(const hf_client *client) {
+    if (client->not_forked != NULL)
+        return atomic_load_explicit(client->not_forked, memory_order_relaxed) == 0;
+    return getpid() != client->core.pid;
+}
+
+static const atomic_int *make_fork_mark(void) {
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    atomic_int *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    if (madvise(page, size, MADV_WIPEONFORK) != 0) { /* before Linux 4.14 */
+        munmap(page, size);
+        return NULL;
+    }
+    atomic_init(page, 1);
+    return page;
+}
+
 int hfi_enter(hf_client *client, struct hfi_entry *entry) {
     if (client == NULL)
         return HF_EINVAL;
-    if (getpid() != client->core.pid)
+    if (is_forked(client))
         return HF_EFORKED;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &entry->cancel_state);
     atomic_fetch_add(&client->callers, 1);
@@ -311,6 +338,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
     client->core.mem = &client->mem;
     client->core.log = &client->log;
     client->core.pid = getpid();
+    client->not_forked = make_fork_mark();
     client->core.hooks = (struct hfi_core_hooks){.dispatch = hfi_dispatch_notice,
                                                  .trouble = hfi_trouble,
                                                  .tell = hfi_tell,

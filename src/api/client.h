@@ -36,6 +36,7 @@ struct hfi_dispatcher {
 
 struct hf_client {
     atomic_int refs; /* the opener, handles, operations */
+    const atomic_int *not_forked; /* a page that the kernel wipes in a forked child; NULL: ask for the pid */
     struct hfi_mem mem;
     struct hfi_log log;
     struct hfi_keeper *keeper;

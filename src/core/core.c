@@ -38,7 +38,6 @@ bool hfi_core_is_idle(struct hfi_core *core) {
 
 void hfi_core_clear(struct hfi_core *core) {
     const struct hfi_mem *mem = core->mem;
-    (void)mem;
     hfi_watchdog_stop(core);
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
@@ -49,6 +48,7 @@ void hfi_core_clear(struct hfi_core *core) {
             hold->hh.tbl = NULL;
             hfi_hold_unref(hold);
         }
+        hfi_free(mem, atomic_exchange(&shard->spare_op, NULL));
         pthread_mutex_destroy(&shard->mtx);
     }
 }

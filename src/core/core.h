@@ -73,6 +73,7 @@ struct hfi_shard {
     struct hfi_hold *holds; /* by place */
     struct hfi_gate *gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
+    void *_Atomic spare_op; /* memory of an operation that has ended, for the next one; not guarded */
 };
 
 struct hfi_core {

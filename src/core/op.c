@@ -20,6 +20,35 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_task_post(&op->task, HFI_OP_TIMEOUT);
 }
 
+/* An operation is larger than what malloc keeps at hand, so each shard keeps one: a thread that locks and releases in
+ * a loop gets the same memory again and again. Operations on long names are on their own. */
+#define SMALL_NAME_MAX 64
+
+static size_t aligned(size_t size) {
+    return (size + 15) & ~(size_t)15;
+}
+
+static size_t op_size(const struct hfi_core *core, size_t name_len) {
+    size_t room = name_len < SMALL_NAME_MAX ? SMALL_NAME_MAX : name_len;
+    return aligned(sizeof(struct hf_op)) + aligned(core->engine->ops->call_size) + room + 1;
+}
+
+static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard, size_t name_len) {
+    size_t size = op_size(core, name_len);
+    void *spare = name_len <= SMALL_NAME_MAX ? atomic_exchange(&shard->spare_op, NULL) : NULL;
+    if (spare == NULL)
+        return hfi_zalloc(core->mem, size);
+    memset(spare, 0, size);
+    return spare;
+}
+
+static void deallocate(struct hfi_core *core, struct hf_op *op) {
+    void *none = NULL;
+    if (op->name_len > SMALL_NAME_MAX || atomic_load(&core->closing) ||
+        !atomic_compare_exchange_strong(&op->shard->spare_op, &none, op))
+        hfi_free(core->mem, op);
+}
+
 static void destroy(struct hfi_task *task) {
     struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
     struct hfi_core *core = op->core;
@@ -29,7 +58,7 @@ static void destroy(struct hfi_task *task) {
         pthread_cond_destroy(&op->cond);
         pthread_mutex_destroy(&op->mtx);
     }
-    hfi_free(core->mem, op);
+    deallocate(core, op);
     core->hooks.forget(core->hooks.arg);
 }
 
@@ -47,9 +76,9 @@ static void init_completion(struct hf_op *op) {
 }
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
-    size_t state_size = (core->engine->ops->call_size + 15) & ~(size_t)15;
-    size_t head = (sizeof(struct hf_op) + 15) & ~(size_t)15;
-    struct hf_op *op = hfi_zalloc(core->mem, head + state_size + args->name_len + 1);
+    size_t head = aligned(sizeof(struct hf_op)), state_size = aligned(core->engine->ops->call_size);
+    struct hfi_shard *shard = hfi_core_shard(core, args->name, args->name_len);
+    struct hf_op *op = allocate(core, shard, args->name_len);
     if (op == NULL)
         return NULL;
     hfi_task_init(&op->task, args->exec, run, destroy);
@@ -70,7 +99,7 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->name = (char *)op + head + state_size;
     memcpy(op->name, args->name, args->name_len);
     op->name_len = args->name_len;
-    op->shard = hfi_core_shard(core, op->name, op->name_len);
+    op->shard = shard;
     op->start_us = hfi_now_us();
     op->start_ms = op->start_us / 1000;
     op->cancellable = args->verb == &hfi_verb_acquire;

@@ -15,6 +15,10 @@
 
 /* Writes a number in decimal; returns its length. */
 static size_t write_number(char *to, int64_t number) {
+    if (number >= 0 && number < 10) { /* most of them: counts, and lengths of short arguments */
+        *to = (char)('0' + number);
+        return 1;
+    }
     char digits[NUMBER_MAX];
     size_t len = 0, at = sizeof digits;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
