@@ -89,12 +89,10 @@ static void take_over(struct guard *g, const char *why) {
     char buffer[SHOWN_NAME_SIZE];
     const char *name = shown_name(g->options->name, buffer);
     pid_t command = atomic_load(&g->shared->command);
-    if (!g->holder_reaped) {
+    /* Not waited for here: a holder that is stuck in the kernel, or in a debugger, must not keep us from
+     * ending the command. */
+    if (!g->holder_reaped)
         kill(g->holder, SIGKILL);
-        while (waitpid(g->holder, NULL, 0) < 0 && errno == EINTR) {
-        }
-        g->holder_reaped = true;
-    }
     g->done = true;
     if (g->interrupted != 0 && !g->started) {
         say(LEVEL_ERROR, "'%s': %s; if it had the lock, that is free when its lease ends", name,

@@ -32,14 +32,15 @@ test_to_the_holder_while_waiting() {
     redis del a >/dev/null
 }
 
-# Sweeps over the first moments: starting, connecting, acquiring, acquired, starting the command.
+# Sweeps over the first moments: starting, connecting, acquiring, acquired, starting the command. With a lease
+# so long that a lock which was left behind does not free itself in the meantime.
 test_in_the_first_moments() {
     local delay i=0
     for delay in 0 0.0005 0.001 0.0015 0.002 0.003 0.004 0.005 0.006 0.007 0.008 0.010 0.012 0.015 0.02 \
         0.03; do
         for _ in 1 2 3; do
             i=$((i + 1))
-            start hf run first sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/command.$i"
+            start hf run --ttl 1h first sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/command.$i"
             sleep "$delay"
             kill -TERM "$pid"
             finish "$pid"
@@ -155,10 +156,11 @@ test_to_the_holder_while_running() {
     free run || fail "still locked"
 }
 
-# Waiting ends with a signal even though the server does not answer at all.
+# Waiting ends with a signal even though the server does not answer at all; and what it was sent before does
+# not give us the lock when it goes on.
 test_while_the_server_hangs() {
     kill -STOP "$server"
-    start hf run hang touch "$dir/hang"
+    start hf run --ttl 1h hang touch "$dir/hang"
     wait_until has_child "$pid"
     kill -TERM "$pid"
     finish "$pid"
@@ -168,5 +170,22 @@ test_while_the_server_hangs() {
     wait_until free hang
 }
 has_child() { [ -n "$(children_of "$1")" ]; }
+
+# The attempt is on its way when the signal comes: the holder must not leave before it is undone.
+test_while_an_attempt_is_on_its_way() {
+    redis hset way somebody 1 >/dev/null
+    redis pexpire way 1500 >/dev/null
+    start hf run --ttl 1h way touch "$dir/way"
+    wait_until awaited way
+    kill -STOP "$server"
+    sleep 1.6 # the lock would be free by now, and has been asked for again
+    kill -TERM "$pid"
+    sleep 0.2 # it must have noticed, and still be there
+    kill -CONT "$server"
+    finish "$pid"
+    same "$status" 143
+    [ ! -e "$dir/way" ] || fail "it ran"
+    free way || fail "it has left the lock behind"
+}
 
 run_tests

@@ -121,6 +121,32 @@ test_guard_stopped() {
     wait_until ended "$holder"
 }
 
+# Its main thread hangs, while the lease goes on being renewed: the guard learns of no new deadline, and acts
+# on the old one. (As a debugger would do it; a hang of that kind cannot be made from outside otherwise.)
+test_holder_hangs() {
+    local number seized=$dir/seized
+    case $(uname -m) in x86_64) number=101 ;; aarch64) number=117 ;; *) number=0 ;; esac
+    start_with_daemon hh
+    cat >"$dir/seize.pl" <<'END'
+my ($number, $pid, $seized) = @ARGV;
+syscall($number, 0x4206, 0 + $pid, 0, 0) == 0 or exit 1; # PTRACE_SEIZE
+syscall($number, 0x4207, 0 + $pid, 0, 0) == 0 or exit 1; # PTRACE_INTERRUPT
+open(my $file, '>', $seized);
+close($file);
+sleep(1000);
+END
+    start perl "$dir/seize.pl" "$number" "$holder" "$seized"
+    wait_until seized_or_not
+    if [ ! -e "$seized" ]; then
+        echo "[  SKIPPED ] holder_hangs" # We may not trace here.
+        return
+    fi
+    finish "$guard"
+    same "$status" 79
+    ended "$command" && ended "$daemon" || fail "something still runs"
+}
+seized_or_not() { [ -e "$seized" ] || ended "$pid"; }
+
 test_stopped_for_a_moment_only() {
     start_with_daemon moment
     kill -STOP "$guard"

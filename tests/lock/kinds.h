@@ -32,6 +32,14 @@ static inline hf_lock *new_handle(hf_client *client, hf_kind kind) {
     return lock;
 }
 
+/* For tests that wait until an exchange has failed. */
+static inline hf_options kind_impatient(void) {
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 800;
+    options.connect_timeout_ms = 2000;
+    return options;
+}
+
 /* As world_begin, with handles of the kind; its scripts are known to the server, and there is no
  * counter. */
 static inline void kind_begin_on(struct world *w, struct server *server, hf_kind kind,

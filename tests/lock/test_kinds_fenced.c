@@ -183,9 +183,7 @@ static void U75_lost_counter_never_moves_back(void **state) {
 static void U14_lost_reply_gives_a_larger_token(void **state) {
     (void)state;
     struct world w;
-    hf_options options = world_options();
-    options.cmd_timeout_ms = 3000; /* a lost copy is waited out for 500 ms */
-    kind_begin(&w, HF_FENCED, &options);
+    kind_begin(&w, HF_FENCED, NULL);
     cmd_ok(w.server, "SET %s 10", COUNTER);
     proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
     int64_t token = acquire_token(w.lock);
@@ -205,7 +203,8 @@ static void U14_lost_reply_gives_a_larger_token(void **state) {
 static void U16_hold_left_by_a_release_gets_a_new_token(void **state) {
     (void)state;
     struct world w;
-    kind_begin(&w, HF_FENCED, NULL);
+    hf_options options = kind_impatient();
+    kind_begin(&w, HF_FENCED, &options);
     int64_t first = acquire_token(w.lock);
     proxy_stall_request(w.proxy, WORLD_RELEASE);
     assert_int_equal(hf_lock_release(w.lock), HF_EUNKNOWN);

@@ -136,7 +136,8 @@ static void lost_hold_is_reported_as_lost(void **state) {
 static void U16_acquire_after_an_unknown_release(void **state) {
     (void)state;
     struct world w;
-    kind_begin(&w, HF_NONREENTRANT, NULL);
+    hf_options options = kind_impatient();
+    kind_begin(&w, HF_NONREENTRANT, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     proxy_stall_request(w.proxy, WORLD_RELEASE);
     assert_int_equal(hf_lock_release(w.lock), HF_EUNKNOWN);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define EXCHANGE_MS 300
+#define EXCHANGE_MS 600
 
 struct scene {
     struct server *server;

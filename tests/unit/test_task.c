@@ -295,7 +295,13 @@ struct hopper {
     struct runner runners[2];
     unsigned at;
     atomic_int hops;
+    int seen_hops;
 };
+
+static bool has_hopped(void *arg) {
+    struct hopper *hopper = arg;
+    return atomic_load(&hopper->hops) > hopper->seen_hops;
+}
 
 static void hop(struct hfi_task *task, unsigned events) {
     struct hopper *hopper = HFI_CONTAINER(task, struct hopper, counter.task);
@@ -326,7 +332,12 @@ static void moving_while_others_post(void **state) {
         pthread_join(posters[i].thread, NULL);
     assert_true(wait_until(all_bits_seen, &hopper.counter, HANG_MS));
     assert_int_equal(atomic_load(&hopper.counter.wrong), 0);
-    assert_true(atomic_load(&hopper.hops) > 1);
+    for (int i = 0; i < 200; i++) { /* and one at a time, so that each post makes it hop */
+        hopper.seen_hops = atomic_load(&hopper.hops);
+        hfi_task_post(&hopper.counter.task, 1);
+        assert_true(wait_until(has_hopped, &hopper, HANG_MS));
+    }
+    assert_int_equal(atomic_load(&hopper.counter.wrong), 0);
     stop_runner(&hopper.runners[0]);
     stop_runner(&hopper.runners[1]);
     hfi_task_unref(&hopper.counter.task);
