@@ -54,28 +54,39 @@ struct hold {
     int status;
 };
 
+static int take_duration(const char *value, const char *shown, bool zero, int64_t *ret) {
+    int64_t ms;
+    if (!parse_duration(value, &ms) || (ms == 0 && !zero))
+        return usage_error("hold", "%s: '%s' is no duration", shown, value);
+    *ret = ms;
+    return 0;
+}
+
 static int take(void *user, int id, char *value, const char *shown) {
     struct hold *hold = user;
     long number;
-    int64_t *duration = id == ID_WAIT    ? &hold->wait_ms
-                        : id == ID_LEASE ? &hold->lease_ms
-                        : id == ID_TTL   ? &hold->ttl_ms
-                                         : NULL;
-    if (duration != NULL) {
-        if (!parse_duration(value, duration) || (*duration == 0 && id != ID_WAIT))
-            return usage_error("hold", "%s: '%s' is no duration", shown, value);
-    } else if (id == ID_BUSY_STATUS) {
+    switch (id) {
+    case ID_WAIT:
+        return take_duration(value, shown, true, &hold->wait_ms);
+    case ID_LEASE:
+        return take_duration(value, shown, false, &hold->lease_ms);
+    case ID_TTL:
+        return take_duration(value, shown, false, &hold->ttl_ms);
+    case ID_BUSY_STATUS:
         if (!parse_number(value, 0, 255, &number))
             return usage_error("hold", "%s: '%s' is no exit status", shown, value);
         hold->busy_status = (int)number;
-    } else if (id == ID_NONBLOCK) {
+        return 0;
+    case ID_NONBLOCK:
         hold->wait_ms = 0;
-    } else if (id == ID_NO_STDIN) {
+        return 0;
+    case ID_NO_STDIN:
         hold->input = -1;
-    } else {
+        return 0;
+    default:
         common_option(hold->connection, id);
+        return 0;
     }
-    return 0;
 }
 
 static void finish(struct hold *hold, int status) {
@@ -119,30 +130,14 @@ static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
         lose(hold, event->reason);
 }
 
-static void on_settled(hf_op *op, const hf_result *result, void *user) {
-    (void)op;
-    (void)result;
-    struct hold *hold = user;
-    finish(hold, hold->status);
-}
-
-/* Waits until the library has undone what a failed acquire may have left at the server: a release of the
- * same owner comes after that, and finds nothing. */
-static void settle(struct hold *hold, int status) {
-    hold->status = status;
-    hold->phase = RELEASING;
-    if (hf_lock_release_start(hold->lock, hold->owner, on_settled, hold, NULL) != HF_OK)
-        finish(hold, status);
-}
-
 static int announce(const struct hold *hold, const hf_result *result) {
     char *owner = NULL;
     if (asprintf(&owner, "%s:%" PRIu64, hf_client_id(hold->client), result->owner) < 0)
         return STATUS_OS;
-    json_t *object =
-        json_pack("{s:o, s:s, s:s, s:I, s:I, s:I}", "name", json_text(hold->name), "kind", "plain",
-                  "owner", owner, "remaining_ms", (json_int_t)result->remaining_ms, "deadline_ms",
-                  (json_int_t)(now_ms() + result->remaining_ms), "pid", (json_int_t)getpid());
+    json_int_t remaining_ms = result->remaining_ms, deadline_ms = now_ms() + remaining_ms;
+    json_t *object = json_pack("{s:o, s:s, s:s, s:I, s:I, s:i}", "name", json_text(hold->name),
+                               "kind", "plain", "owner", owner, "remaining_ms", remaining_ms,
+                               "deadline_ms", deadline_ms, "pid", (int)getpid());
     free(owner);
     if (object != NULL && result->token != 0)
         json_object_set_new(object, "token", json_integer(result->token));
@@ -161,13 +156,13 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
         if (hold->interrupted != 0 || hold->status != STATUS_OK)
             release(hold);
     } else if (hold->interrupted != 0) {
-        settle(hold, hold->status);
+        finish(hold, hold->status);
     } else if (result->code == HF_EBUSY || result->code == HF_ETIMEDOUT) {
         say(hold->busy_status == 0 ? LEVEL_INFO : LEVEL_NOTICE, "'%s': %s",
             shown_name(hold->name, buffer), hf_strerror(result->code));
-        settle(hold, hold->busy_status);
+        finish(hold, hold->busy_status);
     } else {
-        settle(hold, library_error(result->code, &result->error, "acquire", hold->name));
+        finish(hold, library_error(result->code, &result->error, "acquire", hold->name));
     }
 }
 

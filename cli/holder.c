@@ -120,26 +120,6 @@ static void announce_ready(const struct holder *h) {
     close(fd);
 }
 
-static void on_settled(hf_op *op, const hf_result *result, void *user) {
-    (void)op;
-    struct holder *h = user;
-    char buffer[SHOWN_NAME_SIZE];
-    if (result->code != HF_ENOTOWNER && result->code != HF_OK)
-        say(LEVEL_NOTICE,
-            "'%s': the server did not answer; if it gave us the lock, that ends with its lease",
-            shown_name(h->options->name, buffer));
-    finish(h, h->status);
-}
-
-/* A failed acquire may have been on its way when it was given up; the library then undoes it in the
- * background. Leaving before it has would leave the lock held by nobody. A release of the same owner comes
- * after that, and finds nothing to release. */
-static void settle(struct holder *h) {
-    h->phase = RELEASING;
-    if (hf_lock_release_start(h->lock, h->owner, on_settled, h, NULL) != HF_OK)
-        finish(h, h->status);
-}
-
 static void not_acquired(struct holder *h, const hf_result *result) {
     char buffer[SHOWN_NAME_SIZE];
     if (h->interrupted != 0 || result->code == HF_ECANCELED) {
@@ -151,7 +131,7 @@ static void not_acquired(struct holder *h, const hf_result *result) {
     } else {
         h->status = library_error(result->code, &result->error, "acquire", h->options->name);
     }
-    settle(h);
+    finish(h, h->status);
 }
 
 static void on_acquired(hf_op *op, const hf_result *result, void *user) {
@@ -309,10 +289,12 @@ void holder_run(struct run *run, int socket) {
         loop(&h);
     }
 
+    /* Closing undoes an acquire that was given up while it was on its way; only then nothing of ours is left
+     * at the server, and the guard may tell. */
+    hf_lock_free(h.lock);
+    hf_close(h.client);
     if (h.notes >= 0)
         note_send(h.notes, NOTE_DONE, h.status, h.killed_by);
     if (h.guard_stalled)
         kill(run->guard, SIGKILL);
-    hf_lock_free(h.lock);
-    hf_close(h.client);
 }

@@ -95,12 +95,14 @@ int usage_error(const char *subcommand, const char *format, ...) {
 }
 
 const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]) {
-    size_t i = 0;
-    for (; name[i] != '\0' && i < SHOWN_NAME_SIZE - 4; i++) {
+    static const char more[] = "...";
+    size_t room = SHOWN_NAME_SIZE - sizeof more, len = strnlen(name, room + 1);
+    size_t shown = len > room ? room : len;
+    for (size_t i = 0; i < shown; i++) {
         unsigned char c = (unsigned char)name[i];
         buffer[i] = (c < 0x20 || c == 0x7f) ? '?' : name[i];
     }
-    strcpy(buffer + i, name[i] != '\0' ? "..." : "");
+    snprintf(buffer + shown, sizeof more, "%s", len > room ? more : "");
     return buffer;
 }
 

@@ -46,7 +46,7 @@ struct run_options {
     int ready_fd; /* -1: none */
 };
 
-/* The page both processes see. Each field has one writer. */
+/* The page both processes see. Each field has one writer, but for the last. */
 struct shared {
     _Atomic int64_t deadline_ms; /* holder: of the hold, CLOCK_BOOTTIME; 0: nothing runs under it */
     _Atomic pid_t command; /* holder: its pid, 0 before it runs and once it is about to be reaped */

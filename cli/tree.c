@@ -9,7 +9,9 @@
  * the process that was seen (pid and start time).
  *
  * What forks while a pass runs can be missed by it. Callers repeat until nothing is left, which tree_reap()
- * tells: what is missed is still below us.
+ * tells: what is missed is still below us, and wait(2) knows it, whatever /proc shows. A process that runs
+ * away, by leaving a child behind and exiting before a pass comes to it, is our own child all the time; to
+ * catch it, KILL goes to our own children in a pass of its own, at the moment they are seen.
  */
 #include "tree.h"
 
@@ -90,31 +92,47 @@ static int by_pid(const void *a, const void *b) {
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static bool read_table(struct table *ret) {
+/* The pids in /proc, in ascending order; NULL if it cannot be read. */
+static pid_t *list_pids(size_t *ret_len) {
     DIR *proc = opendir("/proc");
     if (proc == NULL)
-        return false;
-    struct table table = {0};
-    size_t room = 0;
+        return NULL;
+    pid_t *pids = NULL;
+    size_t len = 0, room = 0;
     for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
         long pid;
-        struct process process;
-        if (!parse_number(entry->d_name, 1, 1L << 30, &pid) || !read_process((pid_t)pid, &process))
+        if (!parse_number(entry->d_name, 1, 1L << 30, &pid))
             continue;
-        if (table.len == room) {
+        if (len == room) {
             room = room == 0 ? 256 : room * 2;
-            struct process *grown = realloc(table.processes, room * sizeof *grown);
+            pid_t *grown = realloc(pids, room * sizeof *grown);
             if (grown == NULL)
                 break; /* What is there must do: callers repeat. */
-            table.processes = grown;
+            pids = grown;
         }
-        table.processes[table.len++] = process;
+        pids[len++] = (pid_t)pid;
     }
     closedir(proc);
-    if (table.len > 0)
+    *ret_len = len;
+    return pids;
+}
+
+static bool read_table(struct table *ret) {
+    struct table table = {0};
+    size_t count = 0;
+    pid_t *pids = list_pids(&count);
+    if (pids != NULL)
+        table.processes = calloc(count, sizeof *table.processes);
+    if (table.processes != NULL) {
+        for (size_t i = 0; i < count; i++) {
+            if (read_process(pids[i], &table.processes[table.len]))
+                table.len++;
+        }
         qsort(table.processes, table.len, sizeof *table.processes, by_pid);
+    }
+    free(pids);
     *ret = table;
-    return true;
+    return table.processes != NULL;
 }
 
 static void remember_directory(struct tree_filter *filter, size_t i) {
@@ -224,9 +242,24 @@ static int signal_process(const struct process *process, int signal) {
     return result;
 }
 
+/* KILL for our own children, each at once; the newest first, since it may be gone soon. */
+static void kill_children(const struct tree_filter *filter) {
+    size_t count = 0;
+    pid_t *pids = list_pids(&count);
+    while (pids != NULL && count-- > 0) {
+        struct process process;
+        if (read_process(pids[count], &process) && process.parent == getpid() &&
+            !is_local_server(process.pid, filter))
+            kill(process.pid, SIGKILL);
+    }
+    free(pids);
+}
+
 int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complain) {
     for (size_t i = 0; i < 2; i++)
         remember_directory(filter, i);
+    if (signal == SIGKILL && root == getpid())
+        kill_children(filter);
     struct table table;
     if (!read_table(&table))
         return -1;
@@ -245,6 +278,15 @@ int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complai
     return count;
 }
 
+/* Whether all children that live are the library's. A pass over /proc shows every process that was there from
+ * its beginning to its end; so it shows all our children, unless one ended meanwhile, and then that one is
+ * still to be reaped. */
+static bool only_servers_live(struct tree_filter *filter) {
+    siginfo_t info = {0};
+    return tree_signal(getpid(), 0, filter, false) == 0 &&
+           waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
 bool tree_reap(struct tree_filter *filter, pid_t watched, bool *ret_ended, int *ret_status) {
     bool running = watched != 0;
     for (;;) {
@@ -255,13 +297,11 @@ bool tree_reap(struct tree_filter *filter, pid_t watched, bool *ret_ended, int *
         if (pid < 0)
             return true;
         if (pid == 0)
-            break;
+            return !running && only_servers_live(filter);
         if (pid == watched) {
             *ret_status = status;
             *ret_ended = true;
             running = false;
         }
     }
-    /* There are children that live. It is over if they are all the library's. */
-    return !running && tree_signal(getpid(), 0, filter, false) == 0;
 }

@@ -81,6 +81,40 @@ test_many_layers() {
 }
 lines_in() { [ -e "$1" ] && [ "$(wc -l <"$1")" = "$2" ]; }
 
+# Runs away: each process leaves a child in a session of its own, and exits. Writes FILE when it starts and
+# FILE.end when it has run for so many SECONDS.
+cat >"$dir/runaway.pl" <<'END'
+use POSIX ();
+my ($path, $seconds) = @ARGV;
+sub note { open(my $file, '>', $_[0]) or die; close($file); }
+$SIG{TERM} = 'IGNORE';
+note($path);
+my $end = time + $seconds;
+while (time < $end) {
+    my $pid = fork();
+    POSIX::_exit(0) if $pid;
+    POSIX::setsid() if defined $pid;
+}
+note("$path.end");
+END
+
+# There is one at every moment, though no look at /proc may ever show it.
+test_runaway_is_waited_for() {
+    start hf run ra perl "$dir/runaway.pl" "$dir/ra" 2
+    finish "$pid"
+    same "$status" 0
+    file_there "$dir/ra.end" || fail "it still runs, and the lock is free"
+}
+
+test_runaway_is_killed() {
+    start hf run --ttl 2s rk perl "$dir/runaway.pl" "$dir/rk" 60
+    wait_until file_there "$dir/rk"
+    redis del rk >/dev/null
+    finish "$pid"
+    same "$status" 79
+    [ ! -e "$dir/rk.end" ] || fail "it has got to its end"
+}
+
 test_holder_killed() {
     start_with_daemon hk
     kill -KILL "$holder"

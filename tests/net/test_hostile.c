@@ -17,7 +17,11 @@
 
 #define EXCHANGE_MS 200
 #define LONG_EXCHANGE_MS 10000
-#define GROWTH_LIMIT ((size_t)96 << 20) /* with what a sanitizer adds */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GROWTH_LIMIT ((size_t)1 << 30) /* shadows and quarantines grow on their own account */
+#else
+#define GROWTH_LIMIT ((size_t)96 << 20)
+#endif
 
 /* What one command is answered with; all others are answered as they should be. */
 struct mood {
@@ -158,23 +162,27 @@ static const struct {
     {BYTES("*4\r\n:1\r\n:1\r\n:1\r\n:1700000000000\r\n")},
 };
 
+/* All sessions before the first end: what may have run is settled for all of them together. */
 static void nonsense_for_an_acquire_is_EPROTO(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
-        struct mood mood = {.verb = "EVALSHA",
-                            .bytes = nonsense[i].bytes,
-                            .length = nonsense[i].length,
-                            .once = true};
-        struct session session;
-        begin(&session, &mood);
-        int err = hf_lock_try(session.lock);
+    enum { CASES = sizeof nonsense / sizeof nonsense[0] };
+    static struct mood moods[CASES];
+    static struct session sessions[CASES];
+    for (size_t i = 0; i < CASES; i++) {
+        moods[i] = (struct mood){.verb = "EVALSHA",
+                                 .bytes = nonsense[i].bytes,
+                                 .length = nonsense[i].length,
+                                 .once = true};
+        begin(&sessions[i], &moods[i]);
+        int err = hf_lock_try(sessions[i].lock);
         if (err != HF_EPROTO)
             printf("answer %zu: %s, %s\n", i, nonsense[i].bytes, hf_error_name(err));
         assert_int_equal(err, HF_EPROTO);
         assert_int_not_equal(hf_last_error()->text[0], '\0');
-        assert_true(atomic_load(&mood.played) > 0);
-        end(&session);
+        assert_true(atomic_load(&moods[i].played) > 0);
     }
+    for (size_t i = 0; i < CASES; i++)
+        end(&sessions[i]);
 }
 
 static bool is_text_reply(const char *bytes) {

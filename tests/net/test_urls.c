@@ -145,6 +145,7 @@ static void U44_password_changed_during_a_hold(void **state) {
     hf_client *client = scene_open(server_url(server), &options);
     hf_lock *lock = scene_lock(client, "guarded"), *other = scene_lock(client, "other");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(scene_ping_async(client), HF_OK); /* the connection that renews is in */
     cmd_ok(server, "ACL SETUSER rotated resetpass >second");
     wait_progress(client, 1, 0); /* who is in stays in */
     long long ids[SCENE_CONNS];
