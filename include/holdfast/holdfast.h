@@ -119,9 +119,9 @@ HF_API const hf_error *hf_last_error(void);
 
 typedef struct hf_client hf_client;
 
-#define HF_FOREVER ((int64_t)-1)  /* a wait that never gives up */
-#define HF_WATCHDOG ((int64_t)0)  /* a lease that is renewed for as long as it is held */
-#define HF_MANUAL_DISPATCH 0x1u   /* callbacks run in hf_dispatch() instead of a thread of ours */
+#define HF_FOREVER ((int64_t)-1) /* a wait that never gives up */
+#define HF_WATCHDOG ((int64_t)0) /* a lease that is renewed for as long as it is held */
+#define HF_MANUAL_DISPATCH 0x1u  /* callbacks run in hf_dispatch() instead of a thread of ours */
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
 /* May be called on any thread, at any time; must not call back into the library. */
@@ -209,10 +209,13 @@ typedef struct hf_cancel hf_cancel;
 /* The first four are one lock on the server: under one name they exclude and wake each other, and an owner's holds through
  * handles of several of these kinds are one hold. */
 typedef enum hf_kind {
-    HF_PLAIN,        /* reentrant, exclusive, unfair: Redisson's RLock */
-    HF_NONREENTRANT, /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
-    HF_SPIN,         /* as plain, but waits by trying again after 1 to 128 ms: for holds that are very short */
-    HF_FENCED        /* as plain, and every acquire is given a token for hf_fence_check(): RFencedLock */
+    HF_PLAIN, /* reentrant, exclusive, unfair: Redisson's RLock */
+    /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
+    HF_NONREENTRANT,
+    /* as plain, but waits by trying again after 1 to 128 ms: for holds that are very short */
+    HF_SPIN,
+    /* as plain, and every acquire is given a token for hf_fence_check(): RFencedLock */
+    HF_FENCED
 } hf_kind;
 
 /* Makes a handle. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only).
@@ -230,18 +233,16 @@ HF_API void hf_lock_free(hf_lock *lock);
 HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
-    size_t size;         /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
-    hf_owner owner;      /* 0: the default */
-    int64_t wait_ms;     /* HF_FOREVER, 0 (one attempt), or a limit */
-    int64_t lease_ms;    /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS */
-    hf_cancel *cancel;   /* lets another thread end the wait; NULL: none */
+    size_t size;       /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
+    hf_owner owner;    /* 0: the default */
+    int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
+    int64_t lease_ms;  /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS */
+    hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_acquire_options;
 
 #define HF_LEASE_MAX_MS ((int64_t)1000 * 60 * 60 * 24 * 3660) /* ten years */
 #define HF_ACQUIRE_INIT                                                                            \
-    {                                                                                              \
-        .size = sizeof(hf_acquire_options), .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG         \
-    }
+    { .size = sizeof(hf_acquire_options), .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG }
 
 /* What an operation found out. Fields an operation does not speak of are 0. */
 typedef struct hf_result {
@@ -251,14 +252,13 @@ typedef struct hf_result {
     int64_t count;        /* acquire, release: how often the owner holds the lock now */
     int64_t remaining_ms; /* acquire, extend: how long the hold can be trusted, as of now */
     int64_t token;        /* fenced locks: larger than every token before it; else 0 */
-    int64_t value;        /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
-    hf_error error;       /* details when code is not HF_OK */
+    /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
+    int64_t value;
+    hf_error error; /* details when code is not HF_OK */
 } hf_result;
 
 #define HF_RESULT_INIT                                                                             \
-    {                                                                                              \
-        .size = sizeof(hf_result)                                                                  \
-    }
+    { .size = sizeof(hf_result) }
 
 /* Acquires, for ever / once / for up to `wait_ms`, with the watchdog, for this thread. Nests.
  * Blocks:  for the wait, plus one exchange.
@@ -312,9 +312,10 @@ HF_API int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token);
 
 /* Who is on a lock, as the server sees it. Free with hf_lock_info_free(). */
 typedef struct hf_holder {
-    char *owner;      /* "uuid:number" of whichever client */
-    int64_t count;    /* how often it holds the lock */
-    char *connection; /* what its connection says of itself ("host pid program"), or NULL if unknown */
+    char *owner;   /* "uuid:number" of whichever client */
+    int64_t count; /* how often it holds the lock */
+    /* what its connection says of itself ("host pid program"), or NULL if unknown */
+    char *connection;
 } hf_holder;
 typedef struct hf_lock_info {
     const char *kind; /* "plain"; "free" when nobody holds it; "other" for a key that is no lock */
@@ -334,9 +335,7 @@ typedef struct hf_fence {
 } hf_fence;
 
 #define HF_FENCE_INIT                                                                              \
-    {                                                                                              \
-        0                                                                                          \
-    }
+    { 0 }
 
 /* Lets a writer pass if nobody with a larger token has come before, and remembers its token; equal is the same holder
  * again. It decides nothing about what comes after it: check and write must be one step, under whatever guards the data
@@ -380,12 +379,12 @@ typedef void (*hf_callback)(hf_op *op, const hf_result *result, void *user);
 /* Start an operation and return at once. `callback` may be NULL; `ret_op` may be NULL (then it cannot be
  * cancelled). An op from `ret_op` is freed by the caller with hf_op_free(), also from the callback.
  * Errors: what is wrong with the arguments, HF_ECLOSED, HF_EFORKED, HF_ENOMEM; the rest comes in the result. */
-HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback,
-                                 void *user, hf_op **ret_op);
+HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options,
+                                 hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
                                  hf_op **ret_op);
-HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_callback callback,
-                                void *user, hf_op **ret_op);
+HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
+                                hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_held_by_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
@@ -420,32 +419,31 @@ typedef struct hf_times {
     uint64_t count;
     uint64_t sum_us;
     uint64_t max_us;
-    uint64_t buckets[32]; /* [i]: how many took less than 2^i microseconds and not less than 2^(i-1) */
+    /* [i]: how many took less than 2^i microseconds and not less than 2^(i-1) */
+    uint64_t buckets[32];
 } hf_times;
 
 typedef struct hf_stats {
-    size_t size;             /* sizeof(hf_stats): set by HF_STATS_INIT */
-    uint64_t acquired;       /* acquires that succeeded, nested ones included */
-    uint64_t contended;      /* of these, how many had to wait for another */
-    uint64_t timed_out;      /* HF_EBUSY and HF_ETIMEDOUT */
-    uint64_t cancelled;      /* HF_ECANCELED */
-    uint64_t released;       /* releases that succeeded */
-    uint64_t renewals;       /* hold renewals confirmed by the server */
-    uint64_t renew_failures; /* renewals that failed or were not answered in time */
-    uint64_t losses;         /* holds lost */
-    uint64_t unknowns;       /* commands whose outcome had to be settled later */
+    size_t size;              /* sizeof(hf_stats): set by HF_STATS_INIT */
+    uint64_t acquired;        /* acquires that succeeded, nested ones included */
+    uint64_t contended;       /* of these, how many had to wait for another */
+    uint64_t timed_out;       /* HF_EBUSY and HF_ETIMEDOUT */
+    uint64_t cancelled;       /* HF_ECANCELED */
+    uint64_t released;        /* releases that succeeded */
+    uint64_t renewals;        /* hold renewals confirmed by the server */
+    uint64_t renew_failures;  /* renewals that failed or were not answered in time */
+    uint64_t losses;          /* holds lost */
+    uint64_t unknowns;        /* commands whose outcome had to be settled later */
     uint64_t notify_failures; /* releases that could not wake anybody: the user may not publish */
-    uint64_t reconnects;     /* connections that were lost and made again */
-    uint64_t commands;       /* commands sent */
-    uint64_t holds;          /* holds right now */
-    hf_times wait;           /* from call to acquired */
-    hf_times hold;           /* from acquired to fully released */
+    uint64_t reconnects;      /* connections that were lost and made again */
+    uint64_t commands;        /* commands sent */
+    uint64_t holds;           /* holds right now */
+    hf_times wait;            /* from call to acquired */
+    hf_times hold;            /* from acquired to fully released */
 } hf_stats;
 
 #define HF_STATS_INIT                                                                              \
-    {                                                                                              \
-        .size = sizeof(hf_stats)                                                                   \
-    }
+    { .size = sizeof(hf_stats) }
 
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 

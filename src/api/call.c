@@ -40,7 +40,8 @@ static int finish_sync(struct hf_op *op, hf_result *ret, hf_lock_info **ret_info
     return hfi_remember(err, &op->result.error);
 }
 
-int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret, hf_lock_info **ret_info) {
+int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
+                 hf_lock_info **ret_info) {
     struct hfi_entry entry;
     struct hfi_self *self = hfi_self();
     if (self == NULL)

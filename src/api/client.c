@@ -120,8 +120,9 @@ static int make_uuid(char *text, hf_error *error) {
         return hfi_fail_errno(error, HF_ESYS, errno, "no random numbers");
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(text, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(text, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+             b[14], b[15]);
     return HF_OK;
 }
 
@@ -129,7 +130,8 @@ static int make_uuid(char *text, hf_error *error) {
 static void describe_self(const char *id, char *text, size_t size) {
     char host[65] = "?";
     gethostname(host, sizeof host - 1);
-    snprintf(text, size, "holdfast:%s:%s:%ld:%s", id, host, (long)getpid(), program_invocation_short_name);
+    snprintf(text, size, "holdfast:%s:%s:%ld:%s", id, host, (long)getpid(),
+             program_invocation_short_name);
     for (char *c = text; *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')
             *c = '_';
@@ -190,11 +192,13 @@ static int check_times(const hf_options *o, hf_error *error) {
         o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms)
         return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
     if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
-        return hfi_fail(error, HF_EINVAL, "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
+        return hfi_fail(error, HF_EINVAL,
+                        "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
     return HF_OK;
 }
 
-static int make_engine(hf_client *client, struct hfi_url *url, const hf_options *options, hf_error *error) {
+static int make_engine(hf_client *client, struct hfi_url *url, const hf_options *options,
+                       hf_error *error) {
     char name[256];
     describe_self(client->core.id, name, sizeof name);
     struct hfi_counters *counters = &client->core.counters;
@@ -321,9 +325,10 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
     if (ret_client == NULL)
         return hfi_remember(hfi_fail(&error, HF_EINVAL, "no place for the client"), &error);
     if (url == NULL && (url = url_from_environment()) == NULL)
-        return hfi_remember(hfi_fail(&error, HF_EINVAL,
-                                     "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set"),
-                            &error);
+        return hfi_remember(
+            hfi_fail(&error, HF_EINVAL,
+                     "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set"),
+            &error);
     int err = check_options(given, &options, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
@@ -436,7 +441,8 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .holds = atomic_load(&c->holds)};
     read_times(&client->core.wait, &stats.wait);
     read_times(&client->core.hold, &stats.hold);
-    size_t size = ret_stats->size > 0 && ret_stats->size < sizeof stats ? ret_stats->size : sizeof stats;
+    size_t size =
+        ret_stats->size > 0 && ret_stats->size < sizeof stats ? ret_stats->size : sizeof stats;
     stats.size = size;
     memcpy(ret_stats, &stats, size);
     hfi_leave(client, &entry);

@@ -36,7 +36,8 @@ struct hfi_dispatcher {
 
 struct hf_client {
     atomic_int refs; /* the opener, handles, operations */
-    const atomic_int *not_forked; /* a page that the kernel wipes in a forked child; NULL: ask for the pid */
+    /* a page that the kernel wipes in a forked child; NULL: ask for the pid */
+    const atomic_int *not_forked;
     struct hfi_mem mem;
     struct hfi_log log;
     struct hfi_keeper *keeper;
@@ -85,7 +86,8 @@ int hfi_remember(int err, const hf_error *error);
 void hfi_copy_result(hf_result *to, const hf_result *from);
 
 /* call.c: runs an operation on this thread; *ret_info is for inspect. */
-int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret, hf_lock_info **ret_info);
+int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
+                 hf_lock_info **ret_info);
 int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op);
 
 /* loss.c: the core's hooks. */
@@ -96,7 +98,8 @@ void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t n
 
 /* dispatch.c */
 int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error);
-int hfi_dispatcher_ensure(hf_client *client); /* the thread is there, or there will be no callbacks: HF_ESYS */
+/* the thread is there, or there will be no callbacks: HF_ESYS */
+int hfi_dispatcher_ensure(hf_client *client);
 void hfi_dispatch_notice(void *arg, struct hfi_notice *notice);
 void hfi_dispatcher_drain(hf_client *client); /* close, manual: run everything that is left, here */
 void hfi_dispatcher_stop(hf_client *client);  /* close: run what is queued, end the thread */

@@ -12,7 +12,8 @@ int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t n
     struct hfi_entry entry;
     hfi_error_clear(&error);
     if (client == NULL || name == NULL || name_len == 0 || ret_lock == NULL)
-        return hfi_remember(hfi_fail(&error, HF_EINVAL, "a lock needs a client and a name"), &error);
+        return hfi_remember(hfi_fail(&error, HF_EINVAL, "a lock needs a client and a name"),
+                            &error);
     int err = hfi_enter(client, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
@@ -57,7 +58,8 @@ static int invalid(const char *why) {
 }
 
 /* The common part of every operation on a lock. An owner of 0 is this thread. */
-static int lock_args(hf_lock *lock, const struct hfi_verb *verb, hf_owner owner, struct hfi_op_args *args) {
+static int lock_args(hf_lock *lock, const struct hfi_verb *verb, hf_owner owner,
+                     struct hfi_op_args *args) {
     if (lock == NULL)
         return invalid("no lock was given");
     if (owner == 0)
@@ -65,7 +67,8 @@ static int lock_args(hf_lock *lock, const struct hfi_verb *verb, hf_owner owner,
     if (owner == 0)
         return hfi_remember(HF_ENOMEM, NULL);
     if (!hfi_owner_valid(owner))
-        return invalid("an owner of one's own is 1 to 4294967295; larger ones come from the library");
+        return invalid(
+            "an owner of one's own is 1 to 4294967295; larger ones come from the library");
     *args = (struct hfi_op_args){.verb = verb,
                                  .kind = lock->kind,
                                  .name = lock->name,
@@ -115,7 +118,8 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
     return err;
 }
 
-static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_question question, struct hfi_op_args *args) {
+static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_question question,
+                    struct hfi_op_args *args) {
     int err = lock_args(lock, &hfi_verb_ask, owner, args);
     args->question = question;
     return err;
@@ -235,15 +239,16 @@ void hf_lock_info_free(hf_lock_info *info) {
 /* ---- From memory ---- */
 
 /* What a hold says of itself, copied under its shard. */
-static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms, int64_t *ret_token) {
+static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms,
+                         int64_t *ret_token) {
     struct hfi_entry entry;
     if (lock == NULL || hfi_enter(lock->client, &entry) != HF_OK)
         return false;
     struct hfi_core *core = &lock->client->core;
     struct hfi_shard *shard = hfi_core_shard(core, lock->name, lock->name_len);
     pthread_mutex_lock(&shard->mtx);
-    const struct hfi_hold *hold = hfi_hold_find_locked(core, shard, lock->kind, lock->name, lock->name_len,
-                                                       owner != 0 ? owner : hf_owner_self());
+    const struct hfi_hold *hold = hfi_hold_find_locked(
+        core, shard, lock->kind, lock->name, lock->name_len, owner != 0 ? owner : hf_owner_self());
     bool held = hold != NULL && hold->count > 0;
     if (held) {
         *ret_deadline_ms = hold->deadline_ms;
@@ -285,19 +290,21 @@ static int start(hf_lock *lock, int err, struct hfi_op_args *args, hf_callback c
     return hfi_start_async(lock->client, args, ret_op);
 }
 
-int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback, void *user,
-                          hf_op **ret_op) {
+int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback,
+                          void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return start(lock, acquire_args(lock, options, true, &args), &args, callback, user, ret_op);
 }
 
-int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                          hf_op **ret_op) {
     struct hfi_op_args args;
-    return start(lock, lock_args(lock, &hfi_verb_release, owner, &args), &args, callback, user, ret_op);
+    return start(lock, lock_args(lock, &hfi_verb_release, owner, &args), &args, callback, user,
+                 ret_op);
 }
 
-int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_callback callback, void *user,
-                         hf_op **ret_op) {
+int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_callback callback,
+                         void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return start(lock, extend_args(lock, owner, lease_ms, &args), &args, callback, user, ret_op);
 }

@@ -20,7 +20,8 @@ bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_
     (void)kind;
     bool wanted = false;
     pthread_mutex_lock(&client->handles_mtx);
-    for (struct hfi_link *link = client->handles.next; link != &client->handles; link = link->next) {
+    for (struct hfi_link *link = client->handles.next; link != &client->handles;
+         link = link->next) {
         hf_lock *lock = HFI_CONTAINER(link, hf_lock, link);
         if (!is_about(lock, name, name_len))
             continue;
@@ -34,8 +35,10 @@ bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_
     return wanted;
 }
 
-static hf_lock *next_to_tell_locked(hf_client *client, const char *name, size_t name_len, uint64_t round) {
-    for (struct hfi_link *link = client->handles.next; link != &client->handles; link = link->next) {
+static hf_lock *next_to_tell_locked(hf_client *client, const char *name, size_t name_len,
+                                    uint64_t round) {
+    for (struct hfi_link *link = client->handles.next; link != &client->handles;
+         link = link->next) {
         hf_lock *lock = HFI_CONTAINER(link, hf_lock, link);
         if (lock->on_lost != NULL && lock->told_round != round && is_about(lock, name, name_len))
             return lock;
@@ -76,7 +79,8 @@ static void wait_until_told_locked(hf_lock *lock) {
 static void list_locked(hf_lock *lock) {
     if (hfi_linked(&lock->link))
         return;
-    lock->told_round = lock->client->telling_round; /* what is being told now is not for a newcomer */
+    /* what is being told now is not for a newcomer */
+    lock->told_round = lock->client->telling_round;
     hfi_list_push_back(&lock->client->handles, &lock->link);
 }
 

@@ -14,10 +14,9 @@
 static const struct {
     int code;
     const char *name, *text;
-} errors[] = {
-    {HF_OK, "HF_OK", "success"},
+} errors[] = {{HF_OK, "HF_OK", "success"},
 #define ERROR_ROW(name, number, text) {number, #name, text},
-    HF_ERRORS(ERROR_ROW)
+              HF_ERRORS(ERROR_ROW)
 #undef ERROR_ROW
 };
 

@@ -22,13 +22,14 @@
 
 struct hfi_exec {
     pthread_mutex_t mtx; /* guards everything below */
-    atomic_uint asleep;  /* a futex: 1 while its thread is in hfi_exec_sleep() and nobody has woken it */
+    /* a futex: 1 while its thread is in hfi_exec_sleep() and nobody has woken it */
+    atomic_uint asleep;
     struct hfi_link ready;
     struct hfi_timers timers;
-    int64_t armed_ms;  /* its thread is sure to look at the timers by then */
-    int kick_fd;       /* an eventfd its thread polls right now, else -1 */
-    bool kicked;       /* kick_fd has been written to since */
-    bool nudged;       /* hfi_exec_nudge() was called since its thread last looked */
+    int64_t armed_ms; /* its thread is sure to look at the timers by then */
+    int kick_fd;      /* an eventfd its thread polls right now, else -1 */
+    bool kicked;      /* kick_fd has been written to since */
+    bool nudged;      /* hfi_exec_nudge() was called since its thread last looked */
 
     /* Of src/net, for an executor of a synchronous caller; not guarded by `mtx`. */
     void *lane;                /* the connection this thread attends while it waits, or NULL */
@@ -46,9 +47,9 @@ struct hfi_wakes {
 
 struct hfi_task {
     atomic_int refs;
-    bool queued;         /* in exec->ready */
-    unsigned events;     /* the mailbox */
-    pthread_mutex_t mtx; /* guards exec, events and queued */
+    bool queued;                   /* in exec->ready */
+    unsigned events;               /* the mailbox */
+    pthread_mutex_t mtx;           /* guards exec, events and queued */
     struct hfi_exec *_Atomic exec; /* also read without it, to see if the task has moved away */
     struct hfi_link link;
     void (*run)(struct hfi_task *task, unsigned events);
@@ -87,12 +88,14 @@ void hfi_task_init(struct hfi_task *task, struct hfi_exec *exec,
                    void (*run)(struct hfi_task *, unsigned), void (*destroy)(struct hfi_task *));
 void hfi_task_ref(struct hfi_task *task);
 void hfi_task_unref(struct hfi_task *task);
-void hfi_task_post(struct hfi_task *task, unsigned events);                /* any thread */
+void hfi_task_post(struct hfi_task *task, unsigned events); /* any thread */
 /* The same, but a sleeping thread is woken by hfi_wakes_flush(). */
 void hfi_task_post_gathered(struct hfi_task *task, unsigned events, struct hfi_wakes *wakes);
 void hfi_wakes_flush(struct hfi_wakes *wakes);
-void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec);          /* on its executor's thread */
-void hfi_task_retire(struct hfi_task *task); /* it has no executor any more: posts are ignored from now on */
+/* on its executor's thread */
+void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec);
+/* it has no executor any more: posts are ignored from now on */
+void hfi_task_retire(struct hfi_task *task);
 
 /* Sets (again) or clears an alarm. Any thread; clear returns whether it was set, i.e. will not fire. HFI_NEVER
  * as a time clears. */

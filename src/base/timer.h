@@ -16,7 +16,8 @@ struct hfi_timers {
 };
 
 void hfi_timers_add(struct hfi_timers *timers, struct hfi_timer *timer, int64_t at_ms);
-void hfi_timers_remove(struct hfi_timers *timers, struct hfi_timer *timer); /* one that is not set is fine */
-struct hfi_timer *hfi_timers_first(const struct hfi_timers *timers);        /* NULL: none */
+/* one that is not set is fine */
+void hfi_timers_remove(struct hfi_timers *timers, struct hfi_timer *timer);
+struct hfi_timer *hfi_timers_first(const struct hfi_timers *timers); /* NULL: none */
 
 #endif

@@ -79,7 +79,8 @@ void hfi_times_add(struct hfi_times *times, int64_t us) {
     atomic_fetch_add_explicit(&times->sum_us, value, memory_order_relaxed);
     atomic_fetch_add_explicit(&times->buckets[bucket < 32 ? bucket : 31], 1, memory_order_relaxed);
     unsigned long long max = atomic_load_explicit(&times->max_us, memory_order_relaxed);
-    while (value > max && !atomic_compare_exchange_weak_explicit(&times->max_us, &max, value,
-                                                                 memory_order_relaxed, memory_order_relaxed))
+    while (value > max &&
+           !atomic_compare_exchange_weak_explicit(&times->max_us, &max, value, memory_order_relaxed,
+                                                  memory_order_relaxed))
         continue;
 }

@@ -43,8 +43,8 @@ struct hfi_notice {
 };
 
 struct hfi_counters {
-    atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures, losses,
-        unknowns, notify_failures, reconnects, commands, holds;
+    atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
+        losses, unknowns, notify_failures, reconnects, commands, holds;
 };
 
 struct hfi_times {
@@ -73,7 +73,8 @@ struct hfi_shard {
     struct hfi_hold *holds; /* by place */
     struct hfi_gate *gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
-    void *_Atomic spare_op; /* memory of an operation that has ended, for the next one; not guarded */
+    /* memory of an operation that has ended, for the next one; not guarded */
+    void *_Atomic spare_op;
 };
 
 struct hfi_core {
@@ -91,8 +92,8 @@ struct hfi_core {
     struct hfi_counters counters;
     struct hfi_times wait, hold;
 
-    struct hfi_task *watchdog;  /* gathers renewals; told when threads end */
-    struct hfi_link due;        /* holds to renew, on the keeper's thread */
+    struct hfi_task *watchdog; /* gathers renewals; told when threads end */
+    struct hfi_link due;       /* holds to renew, on the keeper's thread */
 };
 
 /* ---- Holds ---- */
@@ -121,14 +122,16 @@ struct hfi_hold {
     int64_t lease_ms;    /* the longest lease given so far */
     int64_t token;
     int64_t since_us;
-    bool watchdog;       /* is renewed */
-    bool lost;           /* ended without our release; the next call reports it */
+    bool watchdog; /* is renewed */
+    bool lost;     /* ended without our release; the next call reports it */
     bool warned, renewing, orphaned;
-    bool settling;         /* `active` is over for its caller, but the server has not answered yet */
+    /* `active` is over for its caller, but the server has not answered yet */
+    bool settling;
     int64_t renew_at_ms;
     int64_t renewal_until_ms; /* a renewal was sent that may still act until then; 0: none */
     bool renewal_awaited;     /* by `active`, which must not begin a possession before */
-    bool leftover;          /* a settlement was broken off: what it was to undo may still be there */
+    /* a settlement was broken off: what it was to undo may still be there */
+    bool leftover;
     bool silent;            /* the server left a command unanswered (not: we stopped listening) */
     int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
@@ -136,7 +139,7 @@ struct hfi_hold {
     struct hfi_link queue;
     struct hfi_self *self; /* the thread whose default owner this is, or NULL */
 
-    struct hfi_alarm alarm;  /* on the keeper */
+    struct hfi_alarm alarm;   /* on the keeper */
     struct hfi_link due_link; /* in core->due */
     struct hfi_trouble_notice troubles[HFI_TROUBLES];
 
@@ -153,8 +156,8 @@ struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *sh
                                      hf_owner number);
 /* Finds it only. */
 struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                      const struct hfi_kind *kind, const char *name, size_t name_len,
-                                      hf_owner number);
+                                      const struct hfi_kind *kind, const char *name,
+                                      size_t name_len, hf_owner number);
 /* Removes the record from the table if nothing needs it any more. */
 void hfi_hold_tidy_locked(struct hfi_hold *hold);
 void hfi_hold_ref(struct hfi_hold *hold);
@@ -175,7 +178,8 @@ struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t
 
 /* Lines up for a name. True: it is this operation's turn (or there was no memory for a gate: then all go). */
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op);
-void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op); /* in line, active or neither */
+/* in line, active or neither */
+void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op);
 
 /* ---- Cancel switches ---- */
 
@@ -195,8 +199,8 @@ void hfi_watchdog_look_later_locked(struct hfi_hold *hold);
 /* ---- The core ---- */
 
 int hfi_core_init(struct hfi_core *core);
-void hfi_core_clear(struct hfi_core *core); /* after everything has ended */
-bool hfi_core_is_idle(struct hfi_core *core); /* no operation is unfinished */
+void hfi_core_clear(struct hfi_core *core);     /* after everything has ended */
+bool hfi_core_is_idle(struct hfi_core *core);   /* no operation is unfinished */
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
 void hfi_times_add(struct hfi_times *times, int64_t us);
 void hfi_count(atomic_ullong *counter);

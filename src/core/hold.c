@@ -21,7 +21,8 @@ static void tell_trouble(struct hfi_notice *notice);
 
 static struct hfi_hold *new_hold(struct hfi_core *core, struct hfi_shard *shard,
                                  const struct hfi_kind *kind, const char *name, size_t name_len,
-                                 const char *owner, size_t owner_len, const char *place, size_t place_len) {
+                                 const char *owner, size_t owner_len, const char *place,
+                                 size_t place_len) {
     struct hfi_hold *hold =
         hfi_zalloc(core->mem, sizeof *hold + name_len + 1 + owner_len + 1 + place_len);
     if (hold == NULL)
@@ -60,8 +61,9 @@ void hfi_hold_unref(struct hfi_hold *hold) {
 }
 
 /* The record of a place, made if `make` says so and it is not there. */
-static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard, const struct hfi_kind *kind,
-                               const char *name, size_t name_len, hf_owner number, bool make) {
+static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard,
+                               const struct hfi_kind *kind, const char *name, size_t name_len,
+                               hf_owner number, bool make) {
     const struct hfi_mem *mem = core->mem;
     char owner[HFI_OWNER_MAX], small[256], *place = small;
     size_t owner_len = hfi_owner_text(core, number, owner);
@@ -98,8 +100,8 @@ struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *sh
 }
 
 struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                      const struct hfi_kind *kind, const char *name, size_t name_len,
-                                      hf_owner number) {
+                                      const struct hfi_kind *kind, const char *name,
+                                      size_t name_len, hf_owner number) {
     return lookup(core, shard, kind, name, name_len, number, false);
 }
 
@@ -162,8 +164,9 @@ static void tell_trouble(struct hfi_notice *notice) {
     pthread_mutex_lock(&hold->shard->mtx);
     trouble->queued = false;
     event.remaining_ms = trouble->remaining_ms;
-    event.reason = trouble->kind == HFI_LOST && hold->reason != NULL ? hold->reason
-                                                                     : troubles[trouble->kind].reason;
+    event.reason = trouble->kind == HFI_LOST && hold->reason != NULL
+                       ? hold->reason
+                       : troubles[trouble->kind].reason;
     pthread_mutex_unlock(&hold->shard->mtx);
     hold->core->hooks.tell(hold->core->hooks.arg, hold->kind, hold->name, hold->name_len, &event);
     hfi_hold_unref(hold);

@@ -181,7 +181,8 @@ static void finish(struct hf_op *op) {
     if (last && atomic_load(&op->core->closing))
         op->core->hooks.idle(op->core->hooks.arg);
     op->state = HFI_OP_DONE;
-    hfi_task_retire(&op->task); /* a late cancel finds nothing to do, also when the client is closed */
+    /* a late cancel finds nothing to do, also when the client is closed */
+    hfi_task_retire(&op->task);
     if (listed)
         hfi_task_unref(&op->task);
 }

@@ -16,10 +16,18 @@ enum {
     HFI_OP_CANCEL = 0x10,
     HFI_OP_CLOSE = 0x20,
     HFI_OP_SETTLE = 0x40,
-    HFI_OP_YIELD = 0x80 /* the same owner acquires anew, which takes over whatever was to be undone */
+    HFI_OP_YIELD =
+        0x80 /* the same owner acquires anew, which takes over whatever was to be undone */
 };
 
-enum hfi_op_state { HFI_OP_NEW, HFI_OP_QUEUED, HFI_OP_GATED, HFI_OP_CALLING, HFI_OP_SETTLING, HFI_OP_DONE };
+enum hfi_op_state {
+    HFI_OP_NEW,
+    HFI_OP_QUEUED,
+    HFI_OP_GATED,
+    HFI_OP_CALLING,
+    HFI_OP_SETTLING,
+    HFI_OP_DONE
+};
 
 struct hf_op {
     struct hfi_task task; /* first: the reference count is its */
@@ -27,7 +35,7 @@ struct hf_op {
     struct hfi_shard *shard;
     const struct hfi_verb *verb;
     enum hfi_op_state state;
-    bool call_done;   /* the engine has finished; looked at when it has returned */
+    bool call_done; /* the engine has finished; looked at when it has returned */
     bool cancellable;
     bool cancelled_first; /* before it began: then nothing is sent */
     bool lined_up;        /* had to wait for another of this process */
@@ -100,7 +108,8 @@ void hfi_op_begin(struct hf_op *op); /* on its executor's thread */
 
 /* For verbs. */
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call));
-void hfi_op_complete(struct hf_op *op, int err, const hf_error *error); /* then nothing of it may be touched... */
+/* then nothing of it may be touched... */
+void hfi_op_complete(struct hf_op *op, int err, const hf_error *error);
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms);
 void hfi_op_done(struct hfi_call *call); /* the engine's `done` */
 void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);

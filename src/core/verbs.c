@@ -74,7 +74,8 @@ static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
         return true;
     }
     op->state = HFI_OP_QUEUED;
-    hfi_alarm_set(op->task.exec, &op->alarm, until_ms < op->deadline_ms ? until_ms : op->deadline_ms);
+    hfi_alarm_set(op->task.exec, &op->alarm,
+                  until_ms < op->deadline_ms ? until_ms : op->deadline_ms);
     return true;
 }
 
@@ -220,7 +221,8 @@ static bool came_too_late(struct hf_op *op) {
         return false;
     hfi_count(&op->core->counters.timed_out);
     hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");
-    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error, hfi_now_ms() + op->core->cmd_timeout_ms);
+    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error,
+                              hfi_now_ms() + op->core->cmd_timeout_ms);
     return true;
 }
 
@@ -319,7 +321,8 @@ static void release_after(struct hf_op *op) {
         return;
     set_count_after_release(op, call->count - 1);
     call->settle_release = true;
-    int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err; /* out of memory means: nothing has begun */
+    /* out of memory means: nothing has begun */
+    int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
     hfi_op_complete_unsettled(op, err, &call->error, deadline_ms);
 }
 

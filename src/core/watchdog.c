@@ -58,7 +58,8 @@ void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
     int64_t at_ms = hold->deadline_ms;
     if (hold->watchdog && !hold->renewing) {
         int64_t slot_ms = period_ms(hold->core) / 16;
-        at_ms = min_ms(at_ms, slot_ms > 1 ? hold->renew_at_ms / slot_ms * slot_ms : hold->renew_at_ms);
+        at_ms =
+            min_ms(at_ms, slot_ms > 1 ? hold->renew_at_ms / slot_ms * slot_ms : hold->renew_at_ms);
     }
     if (!hold->warned)
         at_ms = min_ms(at_ms, warn_at_ms(hold));
@@ -88,8 +89,10 @@ static void alarm_fired(struct hfi_alarm *alarm) {
             hfi_hold_tidy_locked(hold);
         } else {
             if (hold->watchdog && past_max_hold(hold, now_ms))
-                hold->watchdog = false; /* asked for by max_hold_ms: let it run out, with a warning */
-            if (hold->watchdog && !hold->renewing && now_ms + period_ms(core) / 16 >= hold->renew_at_ms) {
+                /* asked for by max_hold_ms: let it run out, with a warning */
+                hold->watchdog = false;
+            if (hold->watchdog && !hold->renewing &&
+                now_ms + period_ms(core) / 16 >= hold->renew_at_ms) {
                 hold->renewing = true;
                 hfi_hold_ref(hold);
                 hfi_list_push_back(&core->due, &hold->due_link);
@@ -111,7 +114,8 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 }
 
 /* What the server said of one hold in a batch, or that it said nothing. */
-static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int answer, int64_t valid_until_ms) {
+static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int answer,
+                    int64_t valid_until_ms) {
     struct hfi_core *core = hold->core;
     bool lost = false;
     int64_t now_ms = hfi_now_ms();
@@ -132,8 +136,9 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
             /* Perhaps the command under way has just released it: that one finds out, or the next renewal. */
             hold->renew_at_ms = now_ms + period_ms(core) / 8;
         } else if (err == HF_OK) {
-            lost = hfi_hold_lose_locked(hold, answer == 0 ? "the lock is gone from the server"
-                                                          : "something else is stored under its name");
+            lost =
+                hfi_hold_lose_locked(hold, answer == 0 ? "the lock is gone from the server"
+                                                       : "something else is stored under its name");
         } else {
             int64_t pause_ms = min_ms(period_ms(core) / 8, 1000);
             hold->renew_at_ms = now_ms + (pause_ms > 10 ? pause_ms : 10);
@@ -211,7 +216,8 @@ static void gather(struct hfi_core *core) {
         }
         batch->core = core;
         batch->renewal.lease_ms = core->watchdog_ms;
-        batch->renewal.deadline_ms = hfi_now_ms() + min_ms(core->cmd_timeout_ms, core->watchdog_ms / 3);
+        batch->renewal.deadline_ms =
+            hfi_now_ms() + min_ms(core->cmd_timeout_ms, core->watchdog_ms / 3);
         fill_batch(core, batch);
         batch->renewal.done = batch_done;
         core->engine->ops->renew(core->engine, &batch->renewal);

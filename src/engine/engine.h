@@ -47,12 +47,13 @@ struct hfi_call {
     size_t name_len;
     const char *owner; /* "uuid:number" */
     size_t owner_len;
-    int64_t count;       /* how often this owner holds the lock, as far as we know */
-    int64_t lease_ms;    /* acquire, release (for what remains), extend */
-    int64_t start_ms;    /* when the caller came */
-    int64_t deadline_ms; /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms.
-                          * others: the end of the exchange */
-    bool settle_release; /* settle: it follows a release from `count`, else an acquire from `count` */
+    int64_t count;    /* how often this owner holds the lock, as far as we know */
+    int64_t lease_ms; /* acquire, release (for what remains), extend */
+    int64_t start_ms; /* when the caller came */
+    /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others: the
+     * end of the exchange. */
+    int64_t deadline_ms;
+    bool settle_release;
     void (*done)(struct hfi_call *call);
 
     /* Out of a call that ends unsettled, and in again for settle: a copy of its command may act until then. */
@@ -65,14 +66,14 @@ struct hfi_call {
     int64_t token;          /* of a grant */
     int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
     bool contended;         /* acquire: another held it at first */
-    bool unsettled;         /* err is set and the command may have run or may yet run: call settle() */
-    bool gone;              /* release, extend: the hold was not there (err is HF_ELOST) */
+    /* err is set and the command may have run or may yet run: call settle() */
+    bool unsettled;
+    bool gone; /* release, extend: the hold was not there (err is HF_ELOST) */
 
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
 
 enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
-
 
 /* One hold in a renewal. */
 struct hfi_renewal_item {
@@ -93,8 +94,8 @@ struct hfi_renewal {
     struct hfi_renewal_item items[HFI_RENEWAL_MAX];
     int err; /* out: HF_OK: look at the answers. Else none was answered */
     hf_error error;
-    int64_t valid_until_ms;                       /* out: for those held */
-    void (*done)(struct hfi_renewal *renewal);    /* on the keeper's thread, exactly once */
+    int64_t valid_until_ms;                    /* out: for those held */
+    void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
     void *engine_private;
 };
 
@@ -105,13 +106,13 @@ struct hfi_engine_ops {
     const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
 
     /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
-    int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name, size_t len,
-                      hf_error *error);
+    int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error);
 
     /* What identifies a hold's place on the server: two kinds that share a record give the same bytes for it. Writes
      * at most `cap` bytes and returns how many there are. (Redis: key name and hash field.) */
-    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len, const char *owner,
-                      size_t owner_len, char *buffer, size_t cap);
+    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
+                      const char *owner, size_t owner_len, char *buffer, size_t cap);
 
     void (*acquire)(struct hfi_call *call); /* waits until held, deadline or cancel */
     void (*release)(struct hfi_call *call); /* from call->count to one less */
@@ -126,13 +127,15 @@ struct hfi_engine_ops {
      * left it. */
     void (*settle)(struct hfi_call *call);
 
-    void (*step)(struct hfi_call *call, unsigned events); /* engine events of the task, already masked */
+    /* engine events of the task, already masked */
+    void (*step)(struct hfi_call *call, unsigned events);
 
     /* Ask a running call to finish now: it calls done soon, with HF_ECANCELED (unsettled if need be) unless it had
      * finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the call's executor. */
     void (*cancel)(struct hfi_call *call, int err);
 
-    void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal); /* on the keeper's thread */
+    /* on the keeper's thread */
+    void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal);
 
     /* Tells when a connection was made again: renew everything now. Runs on the keeper's thread. */
     void (*on_reconnect)(struct hfi_engine *engine, void (*tell)(void *arg), void *arg);

@@ -160,7 +160,8 @@ static bool peek_is_alive(struct hfi_conn *conn, int64_t now_ms) {
     char byte;
     ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return true; /* with anything to read, it would be taken for the answer to the next command */
+        /* with anything to read, it would be taken for the answer to the next command */
+        return true;
     atomic_store(&conn->broken, true);
     hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
     return false;
@@ -361,8 +362,7 @@ void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms) {
         atomic_store(&conn->broken, true);
-        hfi_exec_nudge(conn->driver != NULL ? conn->driver
-                                            : hfi_keeper_exec(conn->target->keeper));
+        hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
     }
     pthread_mutex_unlock(&conn->mtx);
 }

@@ -30,16 +30,16 @@ struct hfi_target {
     const struct hfi_log *log;
     struct hfi_keeper *keeper;
     struct hfi_exec *dispatch; /* the executor behind HFI_SEAT_DISPATCH, or NULL */
-    hfi_resolve_fn resolve; /* NULL: `address` is final */
+    hfi_resolve_fn resolve;    /* NULL: `address` is final */
     const char *resolve_arg;
     struct hfi_addr address;
-    const char *node;         /* for messages: "host:port" or a path; never a password */
+    const char *node; /* for messages: "host:port" or a path; never a password */
     const char *user, *password;
     int db;
-    const char *client_name;  /* CLIENT SETNAME */
-    int64_t cmd_timeout_ms;   /* connect and handshake together */
+    const char *client_name; /* CLIENT SETNAME */
+    int64_t cmd_timeout_ms;  /* connect and handshake together */
     int64_t ping_ms;
-    atomic_ullong *commands;   /* counters of hf_stats */
+    atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
 };
@@ -63,14 +63,16 @@ struct hfi_req {
     struct hfi_link link; /* in the connection's FIFO */
     const struct hfi_mem *mem;
     struct hfi_conn *conn;
-    struct hfi_task *task; /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
+    /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
+    struct hfi_task *task;
     unsigned event;
     bool attended;   /* a synchronous caller looks after it */
     int64_t sent_ms; /* when it was submitted: leases count from here */
 
     /* Set when the event is posted: */
     atomic_bool complete;
-    int err;           /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
+    /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
+    int err;
     redisReply *reply; /* owned by the request */
     hf_error error;
 };
@@ -87,8 +89,8 @@ unsigned hfi_conn_load(struct hfi_conn *conn);
 
 /* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is abandoned first;
  * the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was sent. Takes no ownership of bytes. */
-int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task, unsigned event,
-                    struct hfi_req **ret_req);
+int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                    unsigned event, struct hfi_req **ret_req);
 
 /* For pub/sub connections: sends bytes that have no reply of their own. */
 int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len);
@@ -115,7 +117,8 @@ struct hfi_want {
 
 /* Asks for the connection. If it is ready already the event is posted at once. The want must stay valid until its
  * event was posted or hfi_conn_unwant() has returned. */
-void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task, unsigned event);
+void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task,
+                   unsigned event);
 void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want);
 
 /* Keeps a keeper's connection up, without anybody waiting (pub/sub, control). Off: it may stay down. */

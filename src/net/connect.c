@@ -134,14 +134,15 @@ static int check_version(const redisReply *reply, hf_error *error) {
     if (found == NULL || sscanf(found, "redis_version:%d.%d", &major, &minor) != 2)
         return HF_OK; /* a server that hides its version is taken at its word */
     if (major < 6 || (major == 6 && minor < 2))
-        return hfi_fail(error, HF_ENOTSUP, "needs Redis 6.2 or newer, or Valkey; this server is %d.%d",
-                        major, minor);
+        return hfi_fail(error, HF_ENOTSUP,
+                        "needs Redis 6.2 or newer, or Valkey; this server is %d.%d", major, minor);
     return HF_OK;
 }
 
 static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_STRING)
+        reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_STRING)
         return hfi_fail(error, HF_EPROTO, "TIME was not answered with a time");
     long long seconds = strtoll(reply->element[0]->str, NULL, 10);
     long long micros = strtoll(reply->element[1]->str, NULL, 10);
@@ -310,7 +311,8 @@ static void look_at_lookup(struct hfi_conn *conn) {
     hf_error error;
     int err;
     hfi_error_clear(&error);
-    if (!hfi_lookup_poll(conn->lookup, &err, conn->addrs, HFI_LOOKUP_MAX_ADDRS, &conn->addrs_len, &error))
+    if (!hfi_lookup_poll(conn->lookup, &err, conn->addrs, HFI_LOOKUP_MAX_ADDRS, &conn->addrs_len,
+                         &error))
         return;
     hfi_lookup_drop(conn->lookup);
     conn->lookup = NULL;
@@ -335,7 +337,8 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
             next_ms = now_ms + target->cmd_timeout_ms;
         }
     } else if (now_ms >= next_ms && conn->seat == HFI_SEAT_DISPATCH) {
-        next_ms = now_ms + target->ping_ms; /* nobody may be there to read the answer; commands find out */
+        /* nobody may be there to read the answer; commands find out */
+        next_ms = now_ms + target->ping_ms;
     } else if (now_ms >= next_ms) {
         static const char ping[] = "*1\r\n$4\r\nPING\r\n";
         struct hfi_req *req = NULL;
@@ -399,7 +402,8 @@ void hfi_conn_tend(struct hfi_conn *conn) {
         check_alive(conn, now_ms);
 }
 
-void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task, unsigned event) {
+void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task,
+                   unsigned event) {
     pthread_mutex_lock(&conn->mtx);
     want->task = task;
     want->event = event;

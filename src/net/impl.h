@@ -18,7 +18,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-enum conn_state { CONN_DOWN, CONN_RESOLVING, CONN_CONNECTING, CONN_HANDSHAKE, CONN_READY, CONN_CLOSED };
+enum conn_state {
+    CONN_DOWN,
+    CONN_RESOLVING,
+    CONN_CONNECTING,
+    CONN_HANDSHAKE,
+    CONN_READY,
+    CONN_CLOSED
+};
 
 struct buffer {
     char *bytes;
@@ -32,29 +39,29 @@ struct hfi_conn {
     hfi_state_fn on_state;
     void *arg;
 
-    pthread_mutex_t mtx; /* guards all below, except where a line names another owner */
+    pthread_mutex_t mtx;           /* guards all below, except where a line names another owner */
     _Atomic enum conn_state state; /* read without the mutex only as a hint, or by its changer */
-    int fd;                  /* closed only by the holder of the seat */
-    unsigned generation;     /* counts connections made */
-    atomic_bool broken;      /* to be torn down by the holder of the seat */
-    bool lost;               /* was ready and is not any more: the keeper has yet to say so */
+    int fd;                        /* closed only by the holder of the seat */
+    unsigned generation;           /* counts connections made */
+    atomic_bool broken;            /* to be torn down by the holder of the seat */
+    bool lost;                     /* was ready and is not any more: the keeper has yet to say so */
 
     /* The seat. */
     int kick_fd;             /* what a caller in the seat polls beside the socket */
     struct hfi_exec *driver; /* NULL: empty */
     struct hfi_link followers;
-    unsigned attendants;     /* requests in flight that a caller looks after */
+    unsigned attendants; /* requests in flight that a caller looks after */
 
     /* Requests. */
     struct hfi_link fifo;
     atomic_uint in_flight; /* read without the mutex as a hint */
     unsigned unsent;
-    struct buffer out;      /* appended to by submits */
-    struct buffer writing;  /* being written, from write_pos; owned by the writer */
+    struct buffer out;     /* appended to by submits */
+    struct buffer writing; /* being written, from write_pos; owned by the writer */
     size_t write_pos;
-    bool is_writing;        /* somebody is in send() */
-    int zombie_fd;          /* lost while somebody was in send(): the writer closes it */
-    atomic_bool blocked;    /* the socket takes no more: poll for POLLOUT */
+    bool is_writing;     /* somebody is in send() */
+    int zombie_fd;       /* lost while somebody was in send(): the writer closes it */
+    atomic_bool blocked; /* the socket takes no more: poll for POLLOUT */
 
     /* Owned by the holder of the seat. */
     redisReader *reader;
@@ -80,7 +87,8 @@ struct hfi_conn {
 };
 
 /* io.c */
-bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes, size_t len);
+bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
+                       size_t len);
 void hfi_conn_flush_locked(struct hfi_conn *conn);
 void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
 bool hfi_conn_new_reader(struct hfi_conn *conn);
@@ -90,18 +98,22 @@ int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
 /* conn.c */
 /* Hands on what the server has sent; owns the replies. */
 int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf_error *error);
-void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error); /* holder of the seat; unlocked */
-void hfi_conn_close_socket(struct hfi_conn *conn);                          /* locked */
+/* holder of the seat; unlocked */
+void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
+void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
 int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len);
 
 /* seat.c */
-void hfi_seat_excuse_locked(struct hfi_exec *exec); /* its reply is here: it waits for the seat no more */
+/* its reply is here: it waits for the seat no more */
+void hfi_seat_excuse_locked(struct hfi_exec *exec);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
-bool hfi_seat_adopt_locked(struct hfi_conn *conn); /* the keeper takes a seat that nobody else would */
+/* the keeper takes a seat that nobody else would */
+bool hfi_seat_adopt_locked(struct hfi_conn *conn);
 
 /* connect.c: the keeper's thread */
 void hfi_conn_tend(struct hfi_conn *conn);
-void hfi_conn_progress(struct hfi_conn *conn);                                /* the socket of a connect is ready */
+/* the socket of a connect is ready */
+void hfi_conn_progress(struct hfi_conn *conn);
 int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error);
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error);
 

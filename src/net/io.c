@@ -21,7 +21,8 @@
 #define READ_CHUNK 16384
 #define DELIVER_MAX 64
 
-bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes, size_t len) {
+bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
+                       size_t len) {
     if (len > buffer->cap - buffer->len) {
         size_t cap = buffer->cap == 0 ? 512 : buffer->cap;
         while (cap - buffer->len < len)
@@ -175,7 +176,8 @@ static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
             return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
     } while (len == max);
     if (conn->reply_bytes > MAX_LINE_BYTES && is_endless_line(conn->reader))
-        return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes", MAX_LINE_BYTES);
+        return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes",
+                        MAX_LINE_BYTES);
     if (conn->reply_bytes > MAX_REPLY_BYTES)
         return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes", MAX_REPLY_BYTES);
     return HF_OK;

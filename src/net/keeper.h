@@ -16,7 +16,7 @@ int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error 
 int hfi_keeper_start(struct hfi_keeper *keeper, hf_error *error);
 /* Ends the thread after it has run `last` on it (may be NULL). Returns when it has ended. */
 void hfi_keeper_stop(struct hfi_keeper *keeper, void (*last)(void *arg), void *arg);
-void hfi_keeper_free(struct hfi_keeper *keeper); /* NULL is fine; after stop */
+void hfi_keeper_free(struct hfi_keeper *keeper);      /* NULL is fine; after stop */
 void hfi_keeper_close_fds(struct hfi_keeper *keeper); /* in a forked child */
 
 struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper);

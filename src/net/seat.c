@@ -25,7 +25,8 @@ void hfi_seat_leave_locked(struct hfi_conn *conn) {
     conn->driver = NULL;
     if (conn->state != CONN_READY)
         return;
-    for (struct hfi_link *link = conn->followers.next; link != &conn->followers; link = link->next) {
+    for (struct hfi_link *link = conn->followers.next; link != &conn->followers;
+         link = link->next) {
         struct hfi_exec *follower = HFI_CONTAINER(link, struct hfi_exec, seat_link);
         if (hfi_exec_has_work(follower))
             continue; /* it is about to go */

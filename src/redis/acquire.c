@@ -215,8 +215,10 @@ static void attempt(struct hfi_call *call) {
         timed_out(call);
         return;
     }
-    bool once = call->deadline_ms <= call->start_ms; /* then it is one exchange from when the caller came */
-    int64_t exchange_end_ms = hfi_after_ms(once ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
+    /* then it is one exchange from when the caller came */
+    bool once = call->deadline_ms <= call->start_ms;
+    int64_t exchange_end_ms =
+        hfi_after_ms(once ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
     x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
     state->u.acquire.attempted_ms = now_ms;
     state->u.acquire.woken = false;

@@ -439,7 +439,8 @@ static enum hfi_progress on_timer(struct hfi_exchange *x) {
 }
 
 enum hfi_progress hfi_exchange_step(struct hfi_exchange *x, unsigned events) {
-    if ((events & x->reply_event) != 0 && x->phase == HFI_PHASE_ASKED && atomic_load(&x->req->complete))
+    if ((events & x->reply_event) != 0 && x->phase == HFI_PHASE_ASKED &&
+        atomic_load(&x->req->complete))
         return on_reply(x);
     if ((events & HFI_EVENT_READY) != 0 && x->phase == HFI_PHASE_CONNECTING)
         return on_ready(x);

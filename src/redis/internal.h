@@ -59,9 +59,10 @@ struct hfi_call_state {
     void (*step)(struct hfi_call *call, unsigned events); /* where the call is; NULL: not running */
     void (*answered)(struct hfi_call *call);              /* what to do with the answer */
     void (*cleanup)(struct hfi_call *call);               /* frees what is in `u`; may be NULL */
-    bool settles;  /* its outcome is the core's business: it can end unsettled */
-    bool acquiring; /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
-    bool settling; /* it is the settlement: unless it succeeds, nothing is settled */
+    bool settles; /* its outcome is the core's business: it can end unsettled */
+    /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
+    bool acquiring;
+    bool settling;         /* it is the settlement: unless it succeeds, nothing is settled */
     struct hfi_req *ghost; /* what a cancelled acquire has on its way: its settlement hears of it */
     unsigned ghost_event;
     union {

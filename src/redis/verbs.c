@@ -315,11 +315,13 @@ static void ghost_answered(struct hfi_call *call) {
     const redisReply *reply = state->ghost->reply;
     struct hfi_acquire_answer answer;
     if (state->ghost->err != HF_OK) {
-        hfi_call_drop_ghost(call); /* the connection was lost: the alarm is set to when no copy can act any more */
+        /* the connection was lost: the alarm is set to when no copy can act any more */
+        hfi_call_drop_ghost(call);
         return;
     }
-    bool nothing = hfi_is_refusal(reply) || (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
-                                             answer.verdict != HFI_ACQUIRED);
+    bool nothing =
+        hfi_is_refusal(reply) || (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
+                                  answer.verdict != HFI_ACQUIRED);
     hfi_call_drop_ghost(call);
     if (nothing)
         hfi_call_finish(call, HF_OK);

@@ -175,7 +175,8 @@ static void U54_thread_that_ends_is_not_renewed(void **state) {
     assert_int_equal(hf_lock_try(w.lock), HF_OK); /* it is nobody's */
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(atomic_load(&events.orphans), 1);
-    assert_true(wait_until(holds_nothing, w.client, HANG_MS)); /* the keeper's deadline is the server's, or before */
+    /* the keeper's deadline is the server's, or before */
+    assert_true(wait_until(holds_nothing, w.client, HANG_MS));
     world_end(&w);
 }
 

@@ -223,8 +223,8 @@ static bool all_fits(struct stage *stage, const struct state wanted[3], struct s
 
 /* The same call again, as after a lost reply, whatever it answers: nothing may change any more but
  * what the row says. */
-static bool resend_is_harmless(struct stage *stage, redisContext *connection,
-                               const struct row *row, struct span span, char *why, size_t room) {
+static bool resend_is_harmless(struct stage *stage, redisContext *connection, const struct row *row,
+                               struct span span, char *why, size_t room) {
     char detail[256];
     freeReplyObject(
         script_call(connection, stage_sha(stage, row->script), row->call, span.call_ms));

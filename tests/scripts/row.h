@@ -31,7 +31,7 @@ struct row {
         *reply; /* integers without the closing `now`, "~n" for a pttl that was n; "!CODE" for
                            an error that starts with it */
     struct state after[3];
-    const char *heard; /* as listener_heard() tells it; NULL for nothing */
+    const char *heard;      /* as listener_heard() tells it; NULL for nothing */
     struct state resent[3]; /* what a resend leaves, where that is not the same as `after` */
 };
 
