@@ -53,6 +53,7 @@ struct hfi_call {
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others: the
      * end of the exchange. */
     int64_t deadline_ms;
+    /* settle: it follows a release from `count`, else an acquire from `count`. */
     bool settle_release;
     void (*done)(struct hfi_call *call);
 
