@@ -23,6 +23,7 @@
 #include <stdio.h>
 
 #define SLICE_FIRST_MS 500
+#define SLICE_MIN_MS 20
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS 500
 #define CODE_TOO_LATE (-3)
@@ -304,7 +305,8 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     x->tries = 0;
     x->quiet_until_ms = 0;
     x->start_ms = hfi_now_ms();
-    x->slice_ms = SLICE_FIRST_MS;
+    /* A lost copy is waited out: leave time for others before the exchange must end. */
+    x->slice_ms = later(earlier(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
     x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
     return try_now(x);
 }
