@@ -5,3 +5,8 @@ add_executable(hf_bench ${sources})
 target_include_directories(hf_bench PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hf_bench PRIVATE holdfast_static hiredis Threads::Threads m)
 hf_compile_target(hf_bench)
+
+# The same rows as the peers are measured in; public header only.
+add_executable(hf_bench_peers bench/peers/holdfast.c)
+target_link_libraries(hf_bench_peers PRIVATE holdfast_static Threads::Threads)
+hf_compile_target(hf_bench_peers)

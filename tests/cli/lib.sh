@@ -61,6 +61,15 @@ free() { [ "$(redis exists "$1")" = 0 ]; }
 # Somebody waits for the lock: it listens for the release.
 awaited() { [ -n "$(redis pubsub channels "*{$1}*")" ]; }
 
+# not_yet FILE: for commands that go on until a file is there; and not longer than the test, or its directory,
+# lives, so that a test that fails leaves nothing running.
+cat >"$dir/bin/not_yet" <<END
+#!/bin/sh
+sleep 0.01
+[ ! -e "\$1" ] && [ -d "/proc/$main" ]
+END
+chmod +x "$dir/bin/not_yet"
+
 # ---- Processes ----------------------------------------------------------------------------------------
 
 # start COMMAND...: in the background; its pid is in $pid. Signals are as a shell at a terminal starts it:
@@ -81,31 +90,29 @@ finish() {
 ended_in_time() {
     wait_until ended "$1"
 }
+# What the kernel says of a process: in $stat, its state and parent are the first two words. Fails if it is
+# gone. Starts no process itself, since it is called for every one there is.
+read_stat() { { read -r stat <"/proc/$1/stat"; } 2>/dev/null && stat=${stat##*) }; }
 # No such process, or only its exit status is left of it.
 ended() {
     local stat
-    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
-    stat=${stat##*) }
+    read_stat "$1" || return 0
     [ "${stat%% *}" = Z ]
 }
 alive() { ! ended "$1"; }
-state_of() {
+in_state() {
     local stat
-    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-    stat=${stat##*) }
-    echo "${stat%% *}"
+    read_stat "$1" && [ "${stat%% *}" = "$2" ]
 }
-in_state() { [ "$(state_of "$1")" = "$2" ]; }
 # The pids of a process's children.
 children_of() {
-    local file stat rest
-    for file in /proc/[0-9]*/stat; do
-        stat=$(cat "$file" 2>/dev/null) || continue
-        rest=${stat##*) }
-        rest=${rest#* }
-        [ "${rest%% *}" = "$1" ] && echo "${stat%% *}"
+    local process stat
+    for process in /proc/[0-9]*; do
+        process=${process#/proc/}
+        read_stat "$process" || continue
+        stat=${stat#* }
+        [ "${stat%% *}" != "$1" ] || echo "$process"
     done
-    return 0
 }
 # The holder of the `run` whose first process is PID.
 holder_of() { children_of "$1" | head -n 1; }

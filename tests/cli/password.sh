@@ -84,7 +84,7 @@ test_not_in_the_list_of_processes() {
         "-u unix://worker:$encoded@$socket"; do
         rm -f "$dir/up"
         # shellcheck disable=SC2086
-        start "$HOLDFAST" $arguments run a sh -c 'touch "$0"; exec sleep 1000' "$dir/up" 2>"$dir/err"
+        start "$HOLDFAST" $arguments run a sh -c 'touch "$0"; exec sleep 100' "$dir/up" 2>"$dir/err"
         wait_until file_there "$dir/up"
         for process in "$pid" "$(holder_of "$pid")" "$(children_of "$(holder_of "$pid")")"; do
             if tr '\0' ' ' <"/proc/$process/cmdline" | grep -q s3cret; then

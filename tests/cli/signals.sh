@@ -40,7 +40,7 @@ test_in_the_first_moments() {
         0.03; do
         for _ in 1 2 3; do
             i=$((i + 1))
-            start hf run --ttl 1h first sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/command.$i"
+            start hf run --ttl 1h first sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/command.$i"
             sleep "$delay"
             kill -TERM "$pid"
             finish "$pid"
@@ -58,7 +58,7 @@ test_just_acquired() {
     mkfifo "$dir/just"
     exec 9<>"$dir/just"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        start hf run --ready-fd 9 just sleep 1000
+        start hf run --ready-fd 9 just sleep 100
         read -r -t "$LIMIT" _ <&9 || fail "not ready"
         kill -TERM "$pid"
         finish "$pid"
@@ -71,7 +71,7 @@ test_while_running() {
     local signal
     for signal in TERM INT HUP QUIT USR1 USR2 ALRM; do
         rm -f "$dir/up"
-        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while :; do sleep 0.01; done' \
+        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while not_yet /never; do :; done' \
             "$dir/up"
         wait_until file_there "$dir/up"
         kill "-$signal" "$pid"
@@ -83,7 +83,7 @@ test_while_running() {
 
 test_harmless_signals_are_passed_on() {
     start hf run run bash -c 'trap "touch $0.winch" WINCH; trap "touch $0.cont" CONT; touch $0.up
-        while [ ! -e $0.winch ] || [ ! -e $0.cont ]; do sleep 0.01; done' "$dir/harmless"
+        while not_yet $0.winch; do :; done; while not_yet $0.cont; do :; done' "$dir/harmless"
     wait_until file_there "$dir/harmless.up"
     kill -WINCH "$pid"
     kill -CONT "$pid"
@@ -92,7 +92,7 @@ test_harmless_signals_are_passed_on() {
 }
 
 test_uncaught_signal_kills_the_command() {
-    start hf run run sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/uncaught"
+    start hf run run sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/uncaught"
     wait_until file_filled "$dir/uncaught"
     kill -HUP "$pid"
     finish "$pid"
@@ -102,7 +102,7 @@ test_uncaught_signal_kills_the_command() {
 }
 
 test_whole_group_gets_it() {
-    start hf run run sh -c 'sleep 1000 & echo $! >"$0"; wait' "$dir/group"
+    start hf run run sh -c 'sleep 100 & echo $! >"$0"; wait' "$dir/group"
     wait_until file_filled "$dir/group"
     kill -TERM "$pid"
     finish "$pid"
@@ -111,7 +111,7 @@ test_whole_group_gets_it() {
 }
 
 test_ignored_signals_stay_ignored() {
-    start sh -c 'trap "" HUP; exec "$0" run run sh -c "echo \$\$ >\"\$0\"; exec sleep 1000" "$1"' hf \
+    start sh -c 'trap "" HUP; exec "$0" run run sh -c "echo \$\$ >\"\$0\"; exec sleep 100" "$1"' hf \
         "$dir/nohup"
     wait_until file_filled "$dir/nohup"
     kill -HUP "$pid"
@@ -122,7 +122,7 @@ test_ignored_signals_stay_ignored() {
 }
 
 test_command_may_ignore_and_go_on() {
-    start hf run run bash -c 'trap "" TERM; touch "$0"; while [ ! -e "$0.end" ]; do sleep 0.01; done
+    start hf run run bash -c 'trap "" TERM; touch "$0"; while not_yet "$0.end"; do :; done
         exit 3' "$dir/stubborn"
     wait_until file_there "$dir/stubborn"
     kill -TERM "$pid"
@@ -148,7 +148,7 @@ test_while_releasing() {
 no_children() { [ -z "$(children_of "$1")" ]; }
 
 test_to_the_holder_while_running() {
-    start hf run run sh -c 'echo $$ >"$0"; exec sleep 1000' "$dir/relay"
+    start hf run run sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/relay"
     wait_until file_filled "$dir/relay"
     kill -TERM "$(holder_of "$pid")"
     finish "$pid"

@@ -121,7 +121,7 @@ test_descriptors() {
 test_ready_fd() {
     mkfifo "$dir/ready"
     exec 9<>"$dir/ready"
-    start hf run --ready-fd 9 a sh -c '! { true >&9; } 2>/dev/null && sleep 1000'
+    start hf run --ready-fd 9 a sh -c '! { true >&9; } 2>/dev/null && sleep 100'
     read -r -t "$LIMIT" line <&9 || fail "no newline came"
     same "$line" ""
     locked a || fail "ready without the lock"
@@ -145,14 +145,14 @@ test_options_of_the_command_are_its_own() {
 }
 
 test_timeout_124() {
-    expect 124 hf run -t 200ms a sleep 1000
+    expect 124 hf run -t 200ms a sleep 100
     expect 0 hf run -t 0 a true
-    expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while :; do sleep 0.01; done'
+    expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while not_yet /never; do :; done'
     expect 9 hf run -t 200ms --signal INT --preserve-status a \
-        bash -c 'trap "exit 9" INT; while :; do sleep 0.01; done'
-    expect 124 hf run -t 200ms -k 200ms a bash -c 'trap "" TERM; while :; do sleep 0.01; done'
+        bash -c 'trap "exit 9" INT; while not_yet /never; do :; done'
+    expect 124 hf run -t 200ms -k 200ms a bash -c 'trap "" TERM; while not_yet /never; do :; done'
     expect 137 hf run -t 200ms -k 200ms --preserve-status a \
-        bash -c 'trap "" TERM; while :; do sleep 0.01; done'
+        bash -c 'trap "" TERM; while not_yet /never; do :; done'
     free a || fail "still locked"
 }
 

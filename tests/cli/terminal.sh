@@ -26,7 +26,7 @@ cat >"$dir/bin/work" <<'END'
 #!/bin/bash
 echo running
 exec 3<>"${socket%/*}/never"
-while [ ! -e "$socket.go" ]; do read -r -t 0.02 -u 3; done
+while [ ! -e "$socket.go" ] && [ -S "$socket" ]; do read -r -t 0.02 -u 3; done
 echo ended
 END
 chmod +x "$dir/bin/ask" "$dir/bin/work"
@@ -120,7 +120,7 @@ test_pager_in_a_pipeline() {
 test_ctrl_c_ends_command_and_script() {
     person '
         shell
-        send "bash -c \"hf run c sh -c \\\"echo run\\\"ning\\\"; exec sleep 1000\\\"; echo not\\\"\\\"reached\"\r"
+        send "bash -c \"hf run c sh -c \\\"echo run\\\"ning\\\"; exec sleep 100\\\"; echo not\\\"\\\"reached\"\r"
         must "running"
         send "\003"
         expect {

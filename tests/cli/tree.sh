@@ -10,7 +10,7 @@ cat >"$dir/bin/daemonize" <<'END'
 #!/bin/sh
 setsid sh -c '
     sh -c "echo \$\$ >\"\$0.new\"; mv \"\$0.new\" \"\$0\"
-        while [ ! -e \"\$0.end\" ]; do sleep 0.01; done" "$0" </dev/null >/dev/null 2>&1 &
+        while not_yet \"\$0.end\"; do :; done" "$0" </dev/null >/dev/null 2>&1 &
 ' "$1"
 END
 chmod +x "$dir/bin/daemonize"
@@ -19,7 +19,7 @@ chmod +x "$dir/bin/daemonize"
 start_with_daemon() {
     local file=$dir/$1
     start hf run --ttl 2s "$1" sh -c 'daemonize "$0.daemon"; echo $$ >"$0.new"; mv "$0.new" "$0"
-        exec sleep 1000' "$file"
+        exec sleep 100' "$file"
     wait_until file_filled "$file"
     wait_until file_filled "$file.daemon"
     command=$(cat "$file")
@@ -69,7 +69,7 @@ test_daemon_is_killed_when_the_lock_is_lost() {
 
 test_many_layers() {
     start hf run --ttl 2s layers sh -c 'for i in 1 2 3 4 5 6; do
-            setsid sh -c "sleep 1000 & echo \$! >>\"\$0.pids\"; sleep 1000 & echo \$! >>\"\$0.pids\"; wait" "$0" &
+            setsid sh -c "sleep 100 & echo \$! >>\"\$0.pids\"; sleep 100 & echo \$! >>\"\$0.pids\"; wait" "$0" &
         done; wait' "$dir/layers"
     wait_until lines_in "$dir/layers.pids" 12
     redis del layers >/dev/null
@@ -167,7 +167,7 @@ syscall($number, 0x4206, 0 + $pid, 0, 0) == 0 or exit 1; # PTRACE_SEIZE
 syscall($number, 0x4207, 0 + $pid, 0, 0) == 0 or exit 1; # PTRACE_INTERRUPT
 open(my $file, '>', $seized);
 close($file);
-sleep(1000);
+sleep(100);
 END
     start perl "$dir/seize.pl" "$number" "$holder" "$seized"
     wait_until seized_or_not
@@ -217,7 +217,7 @@ test_killed_while_waiting() {
 # Policies other than kill are kept also when one of the two dies.
 test_ignore_survives_the_holder() {
     start hf run --ttl 2s --on-lost=ignore ih bash -c 'trap "touch $0.term" TERM; touch "$0"
-        while [ ! -e "$0.end" ]; do sleep 0.01; done; exit 3' "$dir/ih"
+        while not_yet "$0.end"; do :; done; exit 3' "$dir/ih"
     wait_until file_there "$dir/ih"
     kill -KILL "$(holder_of "$pid")"
     sleep 0.5 # nothing must happen
@@ -230,7 +230,7 @@ test_ignore_survives_the_holder() {
 
 test_no_zombies_while_running() {
     start hf run zombies sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do setsid sh -c "true & :" & done; wait
-        touch "$0"; exec sleep 1000' "$dir/zombies"
+        touch "$0"; exec sleep 100' "$dir/zombies"
     wait_until file_there "$dir/zombies"
     wait_until one_child "$(holder_of "$pid")"
     kill -TERM "$pid"
