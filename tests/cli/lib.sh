@@ -61,21 +61,16 @@ free() { [ "$(redis exists "$1")" = 0 ]; }
 # Somebody waits for the lock: it listens for the release.
 awaited() { [ -n "$(redis pubsub channels "*{$1}*")" ]; }
 
-# not_yet FILE: for commands that go on until a file is there; and not longer than the test, or its directory,
-# lives, so that a test that fails leaves nothing running.
-cat >"$dir/bin/not_yet" <<END
-#!/bin/sh
-sleep 0.01
-[ ! -e "\$1" ] && [ -d "/proc/$main" ]
-END
-chmod +x "$dir/bin/not_yet"
+# For commands that go on until they are told to end: no longer than this test, so that one that fails leaves
+# nothing running.
+export test_proc=/proc/$main
 
 # ---- Processes ----------------------------------------------------------------------------------------
 
-# start COMMAND...: in the background; its pid is in $pid. Signals are as a shell at a terminal starts it:
-# bash would have INT and QUIT ignored.
+# start COMMAND...: in the background; its pid is in $pid. It dies with the test. Signals are as a shell at a
+# terminal starts it: bash would have INT and QUIT ignored.
 start() {
-    env --default-signal=INT,QUIT "$@" &
+    setpriv --pdeathsig KILL env --default-signal=INT,QUIT "$@" &
     pid=$!
     started+=("$pid")
     # While it still is a copy of this shell, bash may swallow a signal that is meant for the program.

@@ -73,7 +73,7 @@ new_server_serves() {
 test_new_server_survives_the_loss() {
     new_home survives
     start "$HOLDFAST" -u "local:$home" run --ttl 6s --on-lost=ignore a bash -c 'trap "" TERM; echo $$ >"$0"
-        while not_yet "$0.end"; do :; done' "$dir/survives"
+        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/survives"
     wait_until file_filled "$dir/survives"
     local before server
     before=$(server_of "$home")
@@ -95,7 +95,7 @@ another_server() {
 test_new_server_survives_a_killed_holder() {
     new_home orphan
     start "$HOLDFAST" -u "local:$home" run --ttl 6s --on-lost=signal a bash -c '
-        trap "echo >>\"$0.term\"" TERM; touch "$0"; while not_yet "$0.end"; do :; done' "$dir/orphan"
+        trap "echo >>\"$0.term\"" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/orphan"
     wait_until file_there "$dir/orphan"
     local before server
     before=$(server_of "$home")

@@ -60,7 +60,7 @@ test_preserve_status() {
 
 test_on_lost_signal() {
     start hf run --ttl 2s --on-lost=signal sig bash -c 'trap "touch $0.term; exit 0" TERM; touch "$0"
-        while not_yet /never; do :; done' "$dir/sig"
+        while [ -d $test_proc ]; do sleep 0.01; done' "$dir/sig"
     wait_until file_there "$dir/sig"
     redis del sig >/dev/null
     finish "$pid"
@@ -70,7 +70,7 @@ test_on_lost_signal() {
 
 test_on_lost_ignore() {
     start hf run --ttl 2s --on-lost=ignore ign bash -c 'trap "touch $0.term" TERM; touch "$0"
-        while not_yet "$0.end"; do :; done' "$dir/ign"
+        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/ign"
     wait_until file_there "$dir/ign"
     redis del ign >/dev/null
     sleep 3 # longer than the lease: nothing must happen, which no event can tell
@@ -86,7 +86,7 @@ test_lease_ends() {
     local before after
     before=$(now_ms)
     start hf run --lease 2s lease bash -c 'trap "touch $0.term" TERM; echo $$ >"$0"
-        while not_yet /never; do :; done' "$dir/lease"
+        while [ -d $test_proc ]; do sleep 0.01; done' "$dir/lease"
     wait_until file_filled "$dir/lease"
     finish "$pid"
     after=$(now_ms)
@@ -97,12 +97,12 @@ test_lease_ends() {
 }
 
 test_command_that_heeds_the_warning() {
-    start hf run --lease 3s heed bash -c 'trap "exit 5" TERM; touch "$0"; while not_yet /never; do :; done' \
+    start hf run --lease 3s heed bash -c 'trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do sleep 0.01; done' \
         "$dir/heed"
     finish "$pid"
     same "$status" 79
     start hf run --lease 3s --preserve-status heed bash -c 'trap "exit 5" TERM
-        while not_yet /never; do :; done'
+        while [ -d $test_proc ]; do sleep 0.01; done'
     finish "$pid"
     same "$status" 5
     wait_until free heed

@@ -112,7 +112,7 @@ expect { "s3cret" { exit 3 } timeout { exit 4 } eof {} }
 lassign [wait] _ _ _ status
 exit $status
 END
-    secret=$secret command expect "$dir/askpass.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
+    secret=$secret setpriv --pdeathsig KILL expect "$dir/askpass.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
     expect 64 setsid -w "$HOLDFAST" -s "$socket" --askpass run a true
     says "there is no terminal"
 }

@@ -71,7 +71,7 @@ test_while_running() {
     local signal
     for signal in TERM INT HUP QUIT USR1 USR2 ALRM; do
         rm -f "$dir/up"
-        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while not_yet /never; do :; done' \
+        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while [ -d $test_proc ]; do sleep 0.01; done' \
             "$dir/up"
         wait_until file_there "$dir/up"
         kill "-$signal" "$pid"
@@ -83,7 +83,7 @@ test_while_running() {
 
 test_harmless_signals_are_passed_on() {
     start hf run run bash -c 'trap "touch $0.winch" WINCH; trap "touch $0.cont" CONT; touch $0.up
-        while not_yet $0.winch; do :; done; while not_yet $0.cont; do :; done' "$dir/harmless"
+        while [ ! -e $0.winch ] || [ ! -e $0.cont ]; do sleep 0.01; done' "$dir/harmless"
     wait_until file_there "$dir/harmless.up"
     kill -WINCH "$pid"
     kill -CONT "$pid"
@@ -122,7 +122,7 @@ test_ignored_signals_stay_ignored() {
 }
 
 test_command_may_ignore_and_go_on() {
-    start hf run run bash -c 'trap "" TERM; touch "$0"; while not_yet "$0.end"; do :; done
+    start hf run run bash -c 'trap "" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done
         exit 3' "$dir/stubborn"
     wait_until file_there "$dir/stubborn"
     kill -TERM "$pid"

@@ -147,12 +147,12 @@ test_options_of_the_command_are_its_own() {
 test_timeout_124() {
     expect 124 hf run -t 200ms a sleep 100
     expect 0 hf run -t 0 a true
-    expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while not_yet /never; do :; done'
+    expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do sleep 0.01; done'
     expect 9 hf run -t 200ms --signal INT --preserve-status a \
-        bash -c 'trap "exit 9" INT; while not_yet /never; do :; done'
-    expect 124 hf run -t 200ms -k 200ms a bash -c 'trap "" TERM; while not_yet /never; do :; done'
+        bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do sleep 0.01; done'
+    expect 124 hf run -t 200ms -k 200ms a bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
     expect 137 hf run -t 200ms -k 200ms --preserve-status a \
-        bash -c 'trap "" TERM; while not_yet /never; do :; done'
+        bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
     free a || fail "still locked"
 }
 

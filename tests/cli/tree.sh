@@ -10,7 +10,7 @@ cat >"$dir/bin/daemonize" <<'END'
 #!/bin/sh
 setsid sh -c '
     sh -c "echo \$\$ >\"\$0.new\"; mv \"\$0.new\" \"\$0\"
-        while not_yet \"\$0.end\"; do :; done" "$0" </dev/null >/dev/null 2>&1 &
+        while [ ! -e \"\$0.end\" ] && [ -d \$test_proc ]; do sleep 0.01; done" "$0" </dev/null >/dev/null 2>&1 &
 ' "$1"
 END
 chmod +x "$dir/bin/daemonize"
@@ -18,7 +18,7 @@ chmod +x "$dir/bin/daemonize"
 # start_with_daemon NAME: `run` with a command that lives, and a daemon of it.
 start_with_daemon() {
     local file=$dir/$1
-    start hf run --ttl 2s "$1" sh -c 'daemonize "$0.daemon"; echo $$ >"$0.new"; mv "$0.new" "$0"
+    start hf run --ttl 3s "$1" sh -c 'daemonize "$0.daemon"; echo $$ >"$0.new"; mv "$0.new" "$0"
         exec sleep 100' "$file"
     wait_until file_filled "$file"
     wait_until file_filled "$file.daemon"
@@ -189,7 +189,7 @@ test_stopped_for_a_moment_only() {
     kill -STOP "$holder"
     wait_until in_state "$holder" T
     kill -CONT "$holder"
-    sleep 2.5 # longer than the lease: nothing must happen, which no event can tell
+    sleep 3.5 # longer than the lease: nothing must happen, which no event can tell
     alive "$command" && alive "$daemon" || fail "it was killed"
     locked moment || fail "it was lost"
     kill -TERM "$guard"
@@ -217,7 +217,7 @@ test_killed_while_waiting() {
 # Policies other than kill are kept also when one of the two dies.
 test_ignore_survives_the_holder() {
     start hf run --ttl 2s --on-lost=ignore ih bash -c 'trap "touch $0.term" TERM; touch "$0"
-        while not_yet "$0.end"; do :; done; exit 3' "$dir/ih"
+        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done; exit 3' "$dir/ih"
     wait_until file_there "$dir/ih"
     kill -KILL "$(holder_of "$pid")"
     sleep 0.5 # nothing must happen
