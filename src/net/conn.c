@@ -17,6 +17,9 @@
 
 /* So many commands in flight keep the server busy; more are gathered and written together. */
 #define HOLD_BACK 8
+/* So many are gathered at most by a seat that writes once per turn: the server can begin with them while we make
+ * the next. */
+#define GATHER_MAX 16
 #define PEEK_AFTER_IDLE_MS 50
 
 static void alarm_fired(struct hfi_alarm *alarm) {
@@ -180,7 +183,7 @@ int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len)
 static void flush_unless_gathering(struct hfi_conn *conn) {
     bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
                      (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
-    if (!gathering && conn->in_flight - conn->unsent < HOLD_BACK)
+    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
         hfi_conn_flush_locked(conn);
 }
 
