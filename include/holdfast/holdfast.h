@@ -90,7 +90,8 @@ HF_API int hf_version_num(void);
     X(HF_ENOTSUP, -18, "not supported here")                                                       \
     X(HF_EREFUSED, -19, "the server cannot take commands now")                                     \
     X(HF_EOOM, -20, "the server is out of memory")                                                 \
-    X(HF_ESYS, -21, "the operating system refused")
+    X(HF_ESYS, -21, "the operating system refused")                                                \
+    X(HF_ETLS, -22, "TLS failed: a certificate was not accepted, or the server speaks no TLS")
 
 enum {
     HF_OK = 0,
@@ -119,9 +120,12 @@ HF_API const hf_error *hf_last_error(void);
 
 typedef struct hf_client hf_client;
 
-#define HF_FOREVER ((int64_t)-1) /* a wait that never gives up */
-#define HF_WATCHDOG ((int64_t)0) /* a lease that is renewed for as long as it is held */
+#define HF_FOREVER (-INT64_C(1)) /* a wait that never gives up */
+#define HF_WATCHDOG INT64_C(0)   /* a lease that is renewed for as long as it is held */
 #define HF_MANUAL_DISPATCH 0x1u  /* callbacks run in hf_dispatch() instead of a thread of ours */
+#define HF_TLS_INSECURE 0x2u     /* TLS with any certificate: whoever is in between can be the server */
+#define HF_TLS_1_2 12            /* for tls_min_version */
+#define HF_TLS_1_3 13
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
 /* May be called on any thread, at any time; must not call back into the library. */
@@ -145,24 +149,37 @@ typedef struct hf_options {
     int64_t watchdog_ms;        /* the lease of watchdog holds; renewed every third of it */
     int64_t max_hold_ms;        /* watchdog holds are not renewed past this age; 0: no limit */
     int64_t ping_ms;            /* how often an idle connection is checked */
-    unsigned flags;             /* HF_MANUAL_DISPATCH */
+    unsigned flags;             /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
     hf_log_fn log;              /* NULL: silent */
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
+
+    /* TLS, for rediss:// and valkeys:// only. Files are PEM, and read by hf_open(). The server's certificate has to
+     * lead to a CA that is trusted, and to name the host (or the address) of the url. */
+    const char *tls_ca_file;     /* the CAs to trust, with tls_ca_dir; neither: the system's */
+    const char *tls_ca_dir;      /* a directory as `openssl rehash` makes it */
+    const char *tls_cert_file;   /* our own certificate and its chain, for servers that ask for one */
+    const char *tls_key_file;    /* its key, not encrypted; NULL: it is in tls_cert_file */
+    const char *tls_server_name; /* asked for (SNI) and verified instead of the url's host */
+    int tls_min_version;         /* HF_TLS_1_2 (also 0) or HF_TLS_1_3 */
+
+    int64_t fair_wait_ms; /* fair locks shared with Java: its `fairLockWaitTimeout` */
 } hf_options;
 
 #define HF_OPTIONS_INIT                                                                            \
     {                                                                                              \
         .size = sizeof(hf_options), .cmd_timeout_ms = 3000, .connect_timeout_ms = 10000,           \
-        .watchdog_ms = 30000, .ping_ms = 10000                                                     \
+        .watchdog_ms = 30000, .ping_ms = 10000, .fair_wait_ms = 300000                             \
     }
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
- *   url      redis://[user:password@]host[:port][/db][?option=value&...], valkey://..., unix://path,
+ *   url      redis://[user:password@]host[:port][/db][?option=value&...], valkey://..., the same with TLS as
+ *            rediss://... or valkeys://..., unix://path,
  *            or local: for a private server of this user on this machine. NULL: HOLDFAST_URL, then
  *            REDIS_URL from the environment, else HF_EINVAL. See docs/guide.md for every form.
  *   options  NULL: the defaults above. Options in the url override them.
- * Blocks:  no.   Errors: HF_EINVAL (hf_last_error() names the bad part), HF_ENOTSUP, HF_ENOMEM, HF_ESYS. */
+ * Blocks:  no; with TLS it reads the files.
+ * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM, HF_ESYS. */
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
 
 /* Ends a client. Waiting calls return HF_ECLOSED, pending callbacks run with it. Holds are not
@@ -207,7 +224,8 @@ typedef struct hf_op hf_op;
 typedef struct hf_cancel hf_cancel;
 
 /* The first four are one lock on the server: under one name they exclude and wake each other, and an owner's holds through
- * handles of several of these kinds are one hold. */
+ * handles of several of these kinds are one hold. So are the two fair ones; and the two sides of a read/write lock belong
+ * together. Otherwise one name is for one kind: another is refused with HF_EWRONGTYPE wherever the server can tell. */
 typedef enum hf_kind {
     HF_PLAIN, /* reentrant, exclusive, unfair: Redisson's RLock */
     /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
@@ -215,7 +233,15 @@ typedef enum hf_kind {
     /* as plain, but waits by trying again after 1 to 128 ms: for holds that are very short */
     HF_SPIN,
     /* as plain, and every acquire is given a token for hf_fence_check(): RFencedLock */
-    HF_FENCED
+    HF_FENCED,
+    /* first come, first served, over all processes: a release gives the lock to the first in line. RFairLock */
+    HF_FAIR,
+    HF_FAIR_NONREENTRANT, /* the same, but an owner that holds it and acquires again gets HF_EDEADLK */
+    /* the two sides of a read/write lock: many readers or one writer. A writer may also read, and keeps reading when it
+     * stops writing; a reader that wants to write gets HF_EDEADLK at once. Readers are always let in to readers, so
+     * under an endless stream of them a writer waits until its wait is over. RReadWriteLock */
+    HF_READ,
+    HF_WRITE
 } hf_kind;
 
 /* Makes a handle. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only).
@@ -240,7 +266,7 @@ typedef struct hf_acquire_options {
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_acquire_options;
 
-#define HF_LEASE_MAX_MS ((int64_t)1000 * 60 * 60 * 24 * 3660) /* ten years */
+#define HF_LEASE_MAX_MS (INT64_C(1000) * 60 * 60 * 24 * 3660) /* ten years */
 #define HF_ACQUIRE_INIT                                                                            \
     { .size = sizeof(hf_acquire_options), .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG }
 
@@ -293,11 +319,14 @@ HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
 /* Force: frees the lock whoever holds it. The holder is told as of a loss, if it uses this library.
- * Writes whether there was one to break. Errors: HF_EWRONGTYPE what is there is no lock. */
+ * Writes whether there was one to break. Of a read/write lock: the handle's side, all readers or the writer, whose own
+ * reads end with it.
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE what is there is no lock; HF_EUNKNOWN. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
 /* Questions to the server. Block up to `cmd_timeout_ms`. An owner of 0 is this thread.
- * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. */
+ * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. Of a read/write lock it is of both sides; the others are
+ * of the handle's side. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
 HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
 HF_API int hf_lock_is_held_by(hf_lock *lock, hf_owner owner, bool *ret_held);
@@ -318,11 +347,19 @@ typedef struct hf_holder {
     char *connection;
 } hf_holder;
 typedef struct hf_lock_info {
-    const char *kind; /* "plain"; "free" when nobody holds it; "other" for a key that is no lock */
+    /* "plain", "fair", "read", "write"; "free" when nobody holds it. "fair" can be told from "plain" by its line only, so while
+     * nobody waits it is what the handle is. What is no lock: "permits" (of which some are taken), "counter" (a semaphore, a
+     * latch, or permits of which none is taken), "other" */
+    const char *kind;
     int64_t ttl_ms;   /* as hf_lock_ttl_ms() */
     size_t holders_len;
+    /* of a read/write lock: readers, and the writer, with ":write" behind its owner, and its write holds counted */
     hf_holder *holders;
+    size_t waiters_len; /* fair locks: who waits, first in line first */
+    hf_holder *waiters; /* count is 0 */
+    const char *type;   /* what the server calls it: "hash", "string", "list", ...; "none" */
 } hf_lock_info;
+/* Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange; HF_ENOMEM. */
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
@@ -361,7 +398,8 @@ typedef struct hf_event {
 
 typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
 
-/* Tells of trouble with any hold of this client on this name, acquired through whichever handle. Replaces
+/* Tells of trouble with any hold of this client on this name (of a read/write lock: on the handle's side of it),
+ * acquired through whichever handle. Replaces
  * the former callback; NULL ends it. Independent of the callback, the next call on a lost hold returns
  * HF_ELOST once, and hf_stats() counts it. */
 HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
@@ -413,6 +451,214 @@ HF_API void hf_cancel_fire(hf_cancel *cancel);
 HF_API void hf_cancel_reset(hf_cancel *cancel);
 HF_API void hf_cancel_free(hf_cancel *cancel); /* not while a wait uses it */
 
+/* ---- Waiting for other things than locks ------------------------------------------------------- */
+
+typedef struct hf_wait_options {
+    size_t size;       /* sizeof(hf_wait_options): set by HF_WAIT_INIT */
+    int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
+    hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
+} hf_wait_options;
+
+#define HF_WAIT_INIT                                                                               \
+    { .size = sizeof(hf_wait_options), .wait_ms = HF_FOREVER }
+
+#define HF_PERMITS_MAX INT64_C(2147483647) /* what Java can count */
+
+/* ---- Semaphores -------------------------------------------------------------------------------- */
+
+/* A number of permits under a name; nobody's in particular: Redisson's RSemaphore. A process that dies with permits keeps
+ * them for ever. If that matters, use hf_permits. The handle is cheap, like a lock's. */
+typedef struct hf_sem hf_sem;
+
+/* Makes and frees a handle; nothing is sent. Errors: HF_EINVAL, HF_ENOMEM. */
+HF_API int hf_sem_new(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem);
+HF_API void hf_sem_free(hf_sem *sem);
+
+/* Sets the number of permits if the semaphore does not exist yet, to expire after `ttl_ms` (0: never). Writes whether it
+ * was set. `permits` is 0 to HF_PERMITS_MAX.
+ * Blocks, as all below unless they say otherwise: up to `cmd_timeout_ms`.
+ * Errors, as all below: HF_EUNKNOWN no answer came, and it may or may not have been done; HF_EWRONGTYPE the name is no
+ * semaphore; HF_EINVAL; and those of every exchange with the server. */
+HF_API int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
+
+/* Takes `permits` at once, or waits until there are so many: for ever / once / for up to `wait_ms`. Of 0 permits nothing is
+ * sent. Blocks: for the wait, plus one exchange.
+ * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED nothing was taken (or what was taken is
+ *          given back in the background); HF_EUNKNOWN as above. */
+HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
+HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
+HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);
+HF_API int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *options);
+
+/* Puts permits back, and makes the semaphore if it does not exist (any more); the second only if it does, and writes
+ * whether it did. */
+HF_API int hf_sem_release(hf_sem *sem, int64_t permits);
+HF_API int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released);
+
+/* Changes the number of permits by `delta`, which may be negative; so may the number then. Its TTL stays. */
+HF_API int hf_sem_add(hf_sem *sem, int64_t delta);
+/* Takes all there are, and writes how many that was. */
+HF_API int hf_sem_drain(hf_sem *sem, int64_t *ret_permits);
+HF_API int hf_sem_available(hf_sem *sem, int64_t *ret_permits); /* 0 if it does not exist */
+HF_API int hf_sem_delete(hf_sem *sem, bool *ret_deleted);
+
+/* The same as operations. The number, or whether it was done, is in the result's `value`. */
+HF_API int hf_sem_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
+                            void *user, hf_op **ret_op);
+HF_API int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
+                                hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
+                                hf_op **ret_op);
+HF_API int hf_sem_release_if_exists_start(hf_sem *sem, int64_t permits, hf_callback callback,
+                                          void *user, hf_op **ret_op);
+HF_API int hf_sem_add_start(hf_sem *sem, int64_t delta, hf_callback callback, void *user,
+                            hf_op **ret_op);
+HF_API int hf_sem_drain_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_available_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_delete_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
+
+/* ---- Permits with leases ----------------------------------------------------------------------- */
+
+/* A semaphore whose every permit has an id and a lease, so that those of a process that died come back by themselves:
+ * Redisson's RPermitExpirableSemaphore. Whoever knows an id may release or extend it. */
+typedef struct hf_permits hf_permits;
+
+/* 16 random bytes as 32 lower-case hexadecimal digits, and a NUL. */
+typedef struct hf_permit_id {
+    char text[33];
+} hf_permit_id;
+
+#define HF_NO_LEASE (-INT64_C(1)) /* a permit that never expires, as Redisson's acquire() gives */
+
+typedef struct hf_permits_options {
+    size_t size;       /* sizeof(hf_permits_options): set by HF_PERMITS_INIT */
+    int64_t count;     /* how many at once, all or none: 1 to 1000 */
+    int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
+    int64_t lease_ms;  /* HF_WATCHDOG: renewed until released; a fixed one; HF_NO_LEASE */
+    hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
+} hf_permits_options;
+
+#define HF_PERMITS_INIT                                                                            \
+    { .size = sizeof(hf_permits_options), .count = 1, .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG }
+
+/* Makes and frees a handle; nothing is sent. Permits that were acquired stay acquired (and renewed) without it. */
+HF_API int hf_permits_new(hf_client *client, const void *name, size_t name_len,
+                          hf_permits **ret_permits);
+HF_API void hf_permits_free(hf_permits *permits);
+
+/* The number of permits, taken ones included: set it if the object does not exist yet (writes whether it was set); set it in
+ * any case; change it. What is available becomes negative if more are taken. A TTL of the object stays.
+ * Blocks and errors, as all below: see hf_sem_set(). */
+HF_API int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set);
+HF_API int hf_permits_set(hf_permits *permits, int64_t number);
+HF_API int hf_permits_add(hf_permits *permits, int64_t delta);
+
+/* Takes permits, all or none, and writes their ids to `ret_ids`, which has room for `count`. The short forms take one, with
+ * the watchdog: for ever / once / for up to `wait_ms`.
+ * Blocks:  for the wait, plus one exchange.
+ * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED: nothing is held, as for a lock. */
+HF_API int hf_permits_acquire(hf_permits *permits, hf_permit_id *ret_id);
+HF_API int hf_permits_try(hf_permits *permits, hf_permit_id *ret_id);
+HF_API int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permit_id *ret_id);
+HF_API int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options *options,
+                                   hf_permit_id *ret_ids);
+
+/* Gives permits back: one; or many, all or none. They are not renewed any more, whatever the outcome.
+ * Errors:  HF_ELOST its lease had run out (then it goes back all the same), or it was ours and is gone; HF_ENOTOWNER no such
+ *          permit, or (many) one of them has run out, and none was released; HF_EINVAL not an id; HF_EUNKNOWN no answer
+ *          came: it is repeated in the background until the lease is over. */
+HF_API int hf_permits_release(hf_permits *permits, const hf_permit_id *id);
+HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids, size_t ids_len);
+
+/* Gives a permit a lease from now (also a shorter one, also HF_NO_LEASE); how much is left of it: -1 without an end.
+ * Errors:  HF_ENOTOWNER no such permit, or it has run out. */
+HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
+HF_API int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
+
+/* How long a permit of this client can still be trusted, from memory and without I/O; 0: it holds no such permit, or lost it. */
+HF_API int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id);
+
+/* How many are free, how many there are, how many are taken. 0 if the object does not exist. */
+HF_API int hf_permits_available(hf_permits *permits, int64_t *ret_number);
+HF_API int hf_permits_total(hf_permits *permits, int64_t *ret_number);
+HF_API int hf_permits_taken(hf_permits *permits, int64_t *ret_number);
+
+/* Lets the whole object expire; deletes it. Write whether it existed. */
+HF_API int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed);
+HF_API int hf_permits_delete(hf_permits *permits, bool *ret_deleted);
+
+/* Tells of a permit of this client on this name that was lost, or whose renewal is failing; a fixed lease that runs out is a
+ * loss, too. Of permits without a lease nothing is told. The event's owner is 0. Replaces the former callback;
+ * NULL ends it. `id` is NULL-terminated text, valid during the call. */
+typedef void (*hf_permit_event_fn)(hf_permits *permits, const char *id, const hf_event *event,
+                                   void *user);
+HF_API int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user);
+
+/* The same as operations. `ret_ids` is written before the callback runs, if the acquire succeeded, and must live until then.
+ * Ids that are given are copied. Numbers, or whether it was done, are in the result's `value`. */
+HF_API int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback,
+                                    void *user, hf_op **ret_op);
+HF_API int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback,
+                                void *user, hf_op **ret_op);
+HF_API int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_callback callback,
+                                void *user, hf_op **ret_op);
+HF_API int hf_permits_acquire_start(hf_permits *permits, const hf_permits_options *options,
+                                    hf_permit_id *ret_ids, hf_callback callback, void *user,
+                                    hf_op **ret_op);
+HF_API int hf_permits_release_start(hf_permits *permits, const hf_permit_id *ids, size_t ids_len,
+                                    hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_permits_extend_start(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
+                                   hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_permits_lease_ms_start(hf_permits *permits, const hf_permit_id *id,
+                                     hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_permits_available_start(hf_permits *permits, hf_callback callback, void *user,
+                                      hf_op **ret_op);
+HF_API int hf_permits_total_start(hf_permits *permits, hf_callback callback, void *user,
+                                  hf_op **ret_op);
+HF_API int hf_permits_taken_start(hf_permits *permits, hf_callback callback, void *user,
+                                  hf_op **ret_op);
+HF_API int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callback callback,
+                                   void *user, hf_op **ret_op);
+HF_API int hf_permits_delete_start(hf_permits *permits, hf_callback callback, void *user,
+                                   hf_op **ret_op);
+
+/* ---- Count-down latch -------------------------------------------------------------------------- */
+
+/* A number that is counted down to zero, and those who wait for that: Redisson's RCountDownLatch. A latch that does not exist
+ * is open. */
+typedef struct hf_latch hf_latch;
+
+/* Makes and frees a handle; nothing is sent. */
+HF_API int hf_latch_new(hf_client *client, const void *name, size_t name_len, hf_latch **ret_latch);
+HF_API void hf_latch_free(hf_latch *latch);
+
+/* Closes the latch with a count of 1 to 2^53 - 1, if it is open. Writes whether it was.
+ * Blocks and errors, as all below: see hf_sem_set(). */
+HF_API int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set);
+
+/* Counts down by one; at zero all who wait return. An open latch stays open. */
+HF_API int hf_latch_count_down(hf_latch *latch);
+
+/* Waits until the latch is open or was deleted: for ever / for up to `wait_ms`. One that was closed anew meanwhile has been
+ * open, and the wait is over.
+ * Blocks:  for the wait, plus one exchange.   Errors: HF_EBUSY one attempt, and it is closed; HF_ETIMEDOUT, HF_ECANCELED. */
+HF_API int hf_latch_await(hf_latch *latch);
+HF_API int hf_latch_await_for(hf_latch *latch, int64_t wait_ms);
+HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
+
+HF_API int hf_latch_count(hf_latch *latch, int64_t *ret_count); /* 0: open */
+HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted); /* those who wait return */
+
+/* The same as operations. The number, or whether it was done, is in the result's `value`. */
+HF_API int hf_latch_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
+                              hf_op **ret_op);
+HF_API int hf_latch_count_down_start(hf_latch *latch, hf_callback callback, void *user,
+                                     hf_op **ret_op);
+HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options,
+                                hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_latch_count_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
+
 /* ---- Statistics -------------------------------------------------------------------------------- */
 
 typedef struct hf_times {
@@ -445,9 +691,66 @@ typedef struct hf_stats {
 #define HF_STATS_INIT                                                                              \
     { .size = sizeof(hf_stats) }
 
+/* What this client has done since it was opened. Each number is exact, but they are read one after the other.
+ * Blocks:  no.   Errors: HF_EINVAL, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 
 #ifdef __cplusplus
 }
+
+/* `hf_options options = HF_OPTIONS_INIT;` in C++ too, which before C++20 cannot name the fields. */
+static inline hf_options hf_options_init(void) {
+    hf_options options = {};
+    options.size = sizeof options;
+    options.cmd_timeout_ms = 3000;
+    options.connect_timeout_ms = 10000;
+    options.watchdog_ms = 30000;
+    options.ping_ms = 10000;
+    options.fair_wait_ms = 300000;
+    return options;
+}
+static inline hf_acquire_options hf_acquire_init(void) {
+    hf_acquire_options options = {};
+    options.size = sizeof options;
+    options.wait_ms = HF_FOREVER;
+    options.lease_ms = HF_WATCHDOG;
+    return options;
+}
+static inline hf_result hf_result_init(void) {
+    hf_result result = {};
+    result.size = sizeof result;
+    return result;
+}
+static inline hf_wait_options hf_wait_init(void) {
+    hf_wait_options options = {};
+    options.size = sizeof options;
+    options.wait_ms = HF_FOREVER;
+    return options;
+}
+static inline hf_permits_options hf_permits_init(void) {
+    hf_permits_options options = {};
+    options.size = sizeof options;
+    options.count = 1;
+    options.wait_ms = HF_FOREVER;
+    options.lease_ms = HF_WATCHDOG;
+    return options;
+}
+static inline hf_stats hf_stats_init(void) {
+    hf_stats stats = {};
+    stats.size = sizeof stats;
+    return stats;
+}
+#undef HF_OPTIONS_INIT
+#undef HF_ACQUIRE_INIT
+#undef HF_RESULT_INIT
+#undef HF_WAIT_INIT
+#undef HF_PERMITS_INIT
+#undef HF_STATS_INIT
+#define HF_OPTIONS_INIT hf_options_init()
+#define HF_ACQUIRE_INIT hf_acquire_init()
+#define HF_RESULT_INIT hf_result_init()
+#define HF_WAIT_INIT hf_wait_init()
+#define HF_PERMITS_INIT hf_permits_init()
+#define HF_STATS_INIT hf_stats_init()
 #endif
 #endif
