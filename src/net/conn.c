@@ -155,19 +155,33 @@ static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task,
     return req;
 }
 
-/* An idle connection may have been closed by the server long ago: find out before a command is lost in it. */
-static bool peek_is_alive(struct hfi_conn *conn, int64_t now_ms) {
-    if (conn->in_flight > 0 ||
-        now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
-        return true;
+/* Is an idle connection still there, as far as the kernel has heard? */
+static bool peek_is_alive(struct hfi_conn *conn) {
     char byte;
     ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         /* with anything to read, it would be taken for the answer to the next command */
         return true;
+    if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
+        return true;
     atomic_store(&conn->broken, true);
     hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
     return false;
+}
+
+/* It may have been closed by the server long ago: find out before a command is lost in it. */
+static bool is_alive_if_idle(struct hfi_conn *conn, int64_t now_ms) {
+    if (conn->in_flight > 0 ||
+        now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
+        return true;
+    return peek_is_alive(conn);
+}
+
+void hfi_conn_look(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && conn->in_flight == 0 && !atomic_load(&conn->broken))
+        peek_is_alive(conn);
+    pthread_mutex_unlock(&conn->mtx);
 }
 
 int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
@@ -195,7 +209,7 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
     int64_t now_ms = hfi_now_ms();
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && peek_is_alive(conn, now_ms))
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
         err = hfi_conn_append_locked(conn, bytes, len);
     if (err == HF_OK) {
         req->sent_ms = now_ms;
@@ -280,11 +294,13 @@ void hfi_conn_close_socket(struct hfi_conn *conn) {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     if (conn->in_flight > 0)
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-    if (conn->is_writing)
+    if (conn->is_writing && conn->zombie_fd < 0)
         conn->zombie_fd = conn->fd;
-    else
+    else /* also while a writer is still busy with an earlier one */
         close(conn->fd);
     conn->fd = -1;
+    hfi_tls_free(conn->tls);
+    conn->tls = NULL;
 }
 
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/task.h"
 #include "net/lookup.h"
+#include "net/tls.h"
 
 #include <hiredis/hiredis.h>
 
@@ -33,7 +34,8 @@ struct hfi_target {
     hfi_resolve_fn resolve;    /* NULL: `address` is final */
     const char *resolve_arg;
     struct hfi_addr address;
-    const char *node; /* for messages: "host:port" or a path; never a password */
+    const struct hfi_tls_context *tls; /* NULL: in clear */
+    const char *node;                  /* for messages: "host:port" or a path; never a password */
     const char *user, *password;
     int db;
     const char *client_name; /* CLIENT SETNAME */
@@ -91,6 +93,10 @@ unsigned hfi_conn_load(struct hfi_conn *conn);
  * the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was sent. Takes no ownership of bytes. */
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                     unsigned event, struct hfi_req **ret_req);
+
+/* Looks if an idle connection has been closed by the other side, so that the next submit does not lose its command in it. For
+ * commands that must not be sent twice; a submit looks by itself after a while. */
+void hfi_conn_look(struct hfi_conn *conn);
 
 /* For pub/sub connections: sends bytes that have no reply of their own. */
 int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len);

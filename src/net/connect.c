@@ -1,8 +1,8 @@
 /*
  * Getting connected, and noticing when a connection is dead.
  *
- * Everything here runs on the keeper's thread. A connection is made only while somebody wants it. Lookup, connect and
- * handshake together may take `cmd_timeout_ms`; after a failure the next attempt waits, 20 ms at first, doubling to a
+ * Everything here runs on the keeper's thread. A connection is made only while somebody wants it. Lookup, connect, TLS
+ * and handshake together may take `cmd_timeout_ms`; after a failure the next attempt waits, 20 ms at first, doubling to a
  * second, with jitter so that a fleet does not come back in step. An idle connection is pinged every `ping_ms`; one
  * that has not said anything `cmd_timeout_ms` later is closed.
  *
@@ -218,6 +218,59 @@ static void shake_hands(struct hfi_conn *conn) {
     }
 }
 
+/* ---- TLS ---- */
+
+/* Goes on with what has been fed. Also when it fails something may be to be sent: why. */
+static void go_on_with_tls(struct hfi_conn *conn) {
+    hf_error error;
+    bool done = false;
+    hfi_error_clear(&error);
+    pthread_mutex_lock(&conn->mtx);
+    int err = hfi_tls_shake_hands(conn->tls, &done, &error);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    if (err != HF_OK)
+        hfi_conn_connect_failed(conn, err, &error);
+    else if (done)
+        shake_hands(conn);
+}
+
+static void connected(struct hfi_conn *conn) {
+    if (conn->target->tls == NULL) {
+        shake_hands(conn);
+        return;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    conn->tls = hfi_tls_new(conn->target->tls);
+    bool made = conn->tls != NULL;
+    if (made)
+        conn->state = CONN_TLS;
+    pthread_mutex_unlock(&conn->mtx);
+    if (made)
+        go_on_with_tls(conn);
+    else
+        fail_errno(conn, HF_ENOMEM, ENOMEM, "no memory for TLS");
+}
+
+static void flush_blocked(struct hfi_conn *conn) {
+    if (!atomic_load(&conn->blocked))
+        return;
+    atomic_store(&conn->blocked, false);
+    hfi_conn_flush(conn);
+}
+
+static void progress_tls(struct hfi_conn *conn) {
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = hfi_conn_read_tls_handshake(conn, &error);
+    if (err != HF_OK) {
+        hfi_conn_connect_failed(conn, err, &error);
+        return;
+    }
+    flush_blocked(conn);
+    go_on_with_tls(conn);
+}
+
 /* ---- Connect ---- */
 
 static void try_next_address(struct hfi_conn *conn, int sys_errno) {
@@ -244,7 +297,7 @@ static void try_next_address(struct hfi_conn *conn, int sys_errno) {
         conn->state = CONN_CONNECTING;
         pthread_mutex_unlock(&conn->mtx);
         if (rc == 0)
-            shake_hands(conn);
+            connected(conn);
         return;
     }
     bool ours = sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ENOMEM;
@@ -257,25 +310,29 @@ void hfi_conn_progress(struct hfi_conn *conn) {
         socklen_t len = sizeof failure;
         getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &len);
         if (failure == 0) {
-            shake_hands(conn);
+            connected(conn);
             return;
         }
         pthread_mutex_lock(&conn->mtx);
         hfi_conn_close_socket(conn);
         pthread_mutex_unlock(&conn->mtx);
         try_next_address(conn, failure);
+    } else if (conn->state == CONN_TLS) {
+        progress_tls(conn);
     } else if (conn->state == CONN_HANDSHAKE) {
         hf_error error;
         hfi_error_clear(&error);
         int err = hfi_conn_read(conn, &error);
+        if (err == HF_EUNREACH && conn->handshake_step == 0 && conn->tls == NULL)
+            hfi_fail(&error, err,
+                     "the server ended the connection without a word; does it want TLS "
+                     "(rediss://)?");
         if (err != HF_OK)
             hfi_conn_connect_failed(conn, err, &error);
         else if (conn->handshake_step == conn->handshake_len)
             now_ready(conn); /* only now: others may take the seat at once */
-        else if (conn->state == CONN_HANDSHAKE && atomic_load(&conn->blocked)) {
-            atomic_store(&conn->blocked, false);
-            hfi_conn_flush(conn);
-        }
+        else if (conn->state == CONN_HANDSHAKE)
+            flush_blocked(conn);
     }
 }
 
@@ -391,9 +448,11 @@ void hfi_conn_tend(struct hfi_conn *conn) {
     if (state == CONN_RESOLVING)
         look_at_lookup(conn);
     if ((conn->state == CONN_RESOLVING || conn->state == CONN_CONNECTING ||
-         conn->state == CONN_HANDSHAKE) &&
+         conn->state == CONN_TLS || conn->state == CONN_HANDSHAKE) &&
         now_ms >= conn->connect_deadline_ms)
-        fail_errno(conn, HF_EUNREACH, ETIMEDOUT, "cannot connect");
+        fail_errno(conn, HF_EUNREACH, ETIMEDOUT,
+                   conn->state == CONN_TLS ? "no answer to TLS; is this a server without it?"
+                                           : "cannot connect");
     if (state == CONN_DOWN)
         begin_if_wanted(conn, now_ms);
     if (state == CONN_READY && ours && atomic_load(&conn->broken))

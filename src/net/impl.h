@@ -3,8 +3,9 @@
  *
  *   conn.c     life, submitting, completing, losing the connection
  *   seat.c     who reads: callers taking, offering and leaving the seat
- *   connect.c  getting connected: lookup, connect, handshake, back-off, pings (the keeper's thread)
+ *   connect.c  getting connected: lookup, connect, TLS, handshake, back-off, pings (the keeper's thread)
  *   io.c       bytes: the output buffer, reading, the capped RESP reader
+ *   tls.c      between the two buffers and the socket, for rediss://
  *   keeper.c   the keeper's thread
  *
  * Lock order: connection, then task, then executor.
@@ -22,6 +23,7 @@ enum conn_state {
     CONN_DOWN,
     CONN_RESOLVING,
     CONN_CONNECTING,
+    CONN_TLS, /* its handshake; CONN_HANDSHAKE is Redis' own */
     CONN_HANDSHAKE,
     CONN_READY,
     CONN_CLOSED
@@ -61,6 +63,7 @@ struct hfi_conn {
     size_t write_pos;
     bool is_writing;     /* somebody is in send() */
     int zombie_fd;       /* lost while somebody was in send(): the writer closes it */
+    struct hfi_tls *tls; /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
     atomic_bool blocked; /* the socket takes no more: poll for POLLOUT */
 
     /* Owned by the holder of the seat. */
@@ -94,6 +97,10 @@ void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
 bool hfi_conn_new_reader(struct hfi_conn *conn);
 /* Reads once. HF_OK: go on. Else the connection is no good any more, and `error` says why. */
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
+/* The same during the handshake of TLS: feeds it. */
+int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error);
+/* Something has arrived on an idle connection whose seat is empty. Locked. Is it only TLS talking to itself? */
+bool hfi_conn_is_tls_talk(struct hfi_conn *conn);
 
 /* conn.c */
 /* Hands on what the server has sent; owns the replies. */

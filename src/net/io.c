@@ -7,6 +7,10 @@
  *
  * Input: only the holder of the seat reads. Replies are parsed by hiredis' reader, whose appetite is bounded here: a
  * server cannot make us hold more than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent.
+ *
+ * TLS: `out` is in clear and is encrypted into `writing` when a writer takes it; what was received is decrypted before
+ * it is fed to the reader. Both happen under the mutex, sending and receiving do not. Reading goes on until TLS wants
+ * more from the socket, so nothing that poll() cannot see is ever left inside.
  */
 #include "net/impl.h"
 
@@ -17,22 +21,32 @@
 
 #define MAX_REPLY_BYTES ((size_t)4 << 20)
 #define MAX_REPLY_ELEMENTS 65536
+#define MAX_REPLY_DEPTH 7 /* hiredis 1.x knows no limit, but frees a reply by recursion */
 #define MAX_LINE_BYTES 65536
+#define MAX_TLS_ANSWERS 262144 /* what TLS has to say by itself is short, unless it is not read */
+#define MAX_TALK 4             /* chunks; more has nobody to say on an idle connection */
 #define READ_CHUNK 16384
 #define DELIVER_MAX 64
+#define TLS_ALERT 0x15 /* how the answer of a TLS server begins that was asked in clear */
+
+static bool reserve(const struct hfi_mem *mem, struct buffer *buffer, size_t len) {
+    if (len <= buffer->cap - buffer->len)
+        return true;
+    size_t cap = buffer->cap == 0 ? 512 : buffer->cap;
+    while (cap - buffer->len < len)
+        cap *= 2;
+    char *grown = hfi_realloc(mem, buffer->bytes, cap);
+    if (grown == NULL)
+        return false;
+    buffer->bytes = grown;
+    buffer->cap = cap;
+    return true;
+}
 
 bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
                        size_t len) {
-    if (len > buffer->cap - buffer->len) {
-        size_t cap = buffer->cap == 0 ? 512 : buffer->cap;
-        while (cap - buffer->len < len)
-            cap *= 2;
-        char *grown = hfi_realloc(mem, buffer->bytes, cap);
-        if (grown == NULL)
-            return false;
-        buffer->bytes = grown;
-        buffer->cap = cap;
-    }
+    if (!reserve(mem, buffer, len))
+        return false;
     memcpy(buffer->bytes + buffer->len, bytes, len);
     buffer->len += len;
     return true;
@@ -47,10 +61,34 @@ void hfi_conn_discard_output(struct hfi_conn *conn) {
     atomic_store(&conn->blocked, false);
 }
 
+static void break_locked(struct hfi_conn *conn) {
+    atomic_store(&conn->broken, true);
+    hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
+}
+
+/* The same as take_output() for TLS, which may also have something to say of its own. */
+static bool take_encrypted(struct hfi_conn *conn) {
+    conn->writing.len = conn->write_pos = 0;
+    bool ok = conn->out.len == 0 || hfi_tls_write(conn->tls, conn->out.bytes, conn->out.len);
+    conn->out.len = 0;
+    conn->unsent = 0;
+    size_t pending = hfi_tls_pending(conn->tls);
+    ok = ok && reserve(conn->target->mem, &conn->writing, pending);
+    if (!ok) {
+        break_locked(conn);
+        return false;
+    }
+    if (pending > 0)
+        conn->writing.len = hfi_tls_take(conn->tls, conn->writing.bytes, pending);
+    return conn->writing.len > 0;
+}
+
 /* Nothing is being written: take what was gathered. */
 static bool take_output(struct hfi_conn *conn) {
     if (conn->write_pos < conn->writing.len)
         return true; /* the rest of an earlier send */
+    if (conn->tls != NULL)
+        return take_encrypted(conn);
     struct buffer empty = conn->writing;
     empty.len = 0;
     conn->writing = conn->out;
@@ -64,8 +102,9 @@ void hfi_conn_flush_locked(struct hfi_conn *conn) {
     if (conn->is_writing)
         return; /* that thread will write ours too */
     conn->is_writing = true;
-    while ((conn->state == CONN_READY || conn->state == CONN_HANDSHAKE) &&
-           !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
+    while (
+        (conn->state == CONN_READY || conn->state == CONN_HANDSHAKE || conn->state == CONN_TLS) &&
+        !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
         int fd = conn->fd;
         unsigned generation = conn->generation;
         pthread_mutex_unlock(&conn->mtx);
@@ -89,9 +128,7 @@ void hfi_conn_flush_locked(struct hfi_conn *conn) {
             if (conn->driver != NULL)
                 hfi_exec_nudge(conn->driver); /* so that it polls for POLLOUT */
         } else {
-            atomic_store(&conn->broken, true);
-            hfi_exec_nudge(conn->driver != NULL ? conn->driver
-                                                : hfi_keeper_exec(conn->target->keeper));
+            break_locked(conn);
         }
     }
     conn->is_writing = false;
@@ -103,7 +140,7 @@ void hfi_conn_flush(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-/* hiredis would allocate for as many elements as the server announces. */
+/* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as it nests them. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
 #else
@@ -117,10 +154,11 @@ struct capped_reader {
 
 static void *create_capped_array(const redisReadTask *task, element_count elements) {
     const redisReadTask *root = task;
-    while (root->parent != NULL)
-        root = root->parent;
+    int depth = 1;
+    for (; root->parent != NULL; root = root->parent)
+        depth++;
     const struct capped_reader *capped = root->privdata;
-    if (elements > MAX_REPLY_ELEMENTS)
+    if (elements > MAX_REPLY_ELEMENTS || depth > MAX_REPLY_DEPTH)
         return NULL; /* hiredis reports it as out of memory */
     return capped->create_array(task, elements);
 }
@@ -183,11 +221,13 @@ static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
     return HF_OK;
 }
 
-int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
-    char chunk[READ_CHUNK];
+/* HF_OK with *ret_len 0: there is nothing now. */
+static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_len,
+                   hf_error *error) {
     ssize_t got;
+    *ret_len = 0;
     do
-        got = recv(conn->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+        got = recv(conn->fd, bytes, size, MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return HF_OK;
@@ -195,10 +235,94 @@ int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
         return hfi_fail_errno(error, HF_EUNREACH, errno, "the connection was lost");
     if (got == 0)
         return hfi_fail(error, HF_EUNREACH, "the server closed the connection");
-
     atomic_store_explicit(&conn->last_rx_ms, hfi_now_ms(), memory_order_relaxed);
-    conn->reply_bytes += (size_t)got;
-    if (redisReaderFeed(conn->reader, chunk, (size_t)got) != REDIS_OK)
+    *ret_len = (size_t)got;
+    return HF_OK;
+}
+
+static int feed_reader(struct hfi_conn *conn, const char *bytes, size_t len, hf_error *error) {
+    conn->reply_bytes += len;
+    if (redisReaderFeed(conn->reader, bytes, len) != REDIS_OK)
         return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
-    return deliver_replies(conn, error);
+    return HF_OK;
+}
+
+/* Decrypts what was received (into the same place) and feeds it to the reader. What came before an end is delivered
+ * before the end is reported, as it would be without TLS. */
+static int read_encrypted(struct hfi_conn *conn, char *chunk, size_t size, size_t len,
+                          hf_error *error) {
+    hf_error end;
+    bool any = false;
+    int err = HF_OK, end_err = HF_OK;
+    hfi_error_clear(&end);
+    pthread_mutex_lock(&conn->mtx);
+    if (!hfi_tls_feed(conn->tls, chunk, len))
+        err = hfi_fail(error, HF_ENOMEM, "no memory for a reply");
+    while (err == HF_OK && end_err == HF_OK) {
+        end_err = hfi_tls_read(conn->tls, conn->state == CONN_HANDSHAKE, chunk, size, &len, &end);
+        if (end_err == HF_OK && len == 0)
+            break;
+        if (end_err == HF_OK) {
+            err = feed_reader(conn, chunk, len, error);
+            any = true;
+        }
+        if (!hfi_tls_has_more(conn->tls))
+            break; /* the usual case: one record, and what it holds has been read */
+    }
+    if (hfi_tls_pending(conn->tls) > 0)
+        hfi_conn_flush_locked(conn); /* it has something to answer, or its last words */
+    if (err == HF_OK && hfi_tls_pending(conn->tls) > MAX_TLS_ANSWERS)
+        err = hfi_fail(error, HF_EPROTO, "the server asks for new keys but does not read");
+    pthread_mutex_unlock(&conn->mtx);
+    if (err == HF_OK && any)
+        err = deliver_replies(conn, error);
+    if (err == HF_OK && end_err != HF_OK) {
+        *error = end;
+        err = end_err;
+    }
+    return err;
+}
+
+int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
+    char chunk[READ_CHUNK];
+    size_t len;
+    int err = receive(conn, chunk, sizeof chunk, &len, error);
+    if (err != HF_OK || len == 0)
+        return err;
+    if (conn->tls != NULL)
+        return read_encrypted(conn, chunk, sizeof chunk, len, error);
+    if (conn->state == CONN_HANDSHAKE && chunk[0] == TLS_ALERT)
+        return hfi_fail(error, HF_EPROTO, "the server speaks TLS; write rediss:// or valkeys://");
+    err = feed_reader(conn, chunk, len, error);
+    return err == HF_OK ? deliver_replies(conn, error) : err;
+}
+
+int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error) {
+    char chunk[READ_CHUNK];
+    size_t len;
+    int err = receive(conn, chunk, sizeof chunk, &len, error);
+    if (err != HF_OK || len == 0)
+        return err;
+    pthread_mutex_lock(&conn->mtx);
+    if (!hfi_tls_feed(conn->tls, chunk, len))
+        err = hfi_fail(error, HF_ENOMEM, "no memory for TLS");
+    pthread_mutex_unlock(&conn->mtx);
+    return err;
+}
+
+bool hfi_conn_is_tls_talk(struct hfi_conn *conn) {
+    char chunk[READ_CHUNK];
+    for (int i = 0; i < MAX_TALK; i++) {
+        size_t len;
+        int err = receive(conn, chunk, sizeof chunk, &len, NULL);
+        if (err == HF_OK && len == 0)
+            return true; /* what it answers goes out with the command */
+        if (err == HF_OK && !hfi_tls_feed(conn->tls, chunk, len))
+            err = HF_ENOMEM;
+        if (err == HF_OK)
+            err = hfi_tls_read(conn->tls, false, chunk, sizeof chunk, &len, NULL);
+        if (err != HF_OK || len > 0)
+            return false;
+    }
+    return false;
 }

@@ -104,7 +104,8 @@ static size_t copy_conns(struct hfi_keeper *keeper, struct hfi_conn **conns) {
 /* Does the keeper have to watch this connection's socket? */
 static bool is_ours(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     pthread_mutex_lock(&conn->mtx);
-    bool ours = conn->state == CONN_CONNECTING || conn->state == CONN_HANDSHAKE ||
+    bool ours = conn->state == CONN_CONNECTING || conn->state == CONN_TLS ||
+                conn->state == CONN_HANDSHAKE ||
                 (conn->state == CONN_READY && conn->driver == &keeper->exec);
     if (ours && conn->state == CONN_READY && conn->seat == HFI_SEAT_CALLERS &&
         (conn->in_flight == 0 || conn->attendants > 0) && !atomic_load(&conn->broken)) {

@@ -191,6 +191,57 @@ static int set_time(struct parser *p, struct slice text, const char *name, int64
     return HF_OK;
 }
 
+static int set_tls_version(struct parser *p, struct slice text) {
+    if (p->url.tls_min_version != 0)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option tls_min_version is given twice");
+    p->url.tls_min_version = slice_is(text, "1.2") ? HF_TLS_1_2 : HF_TLS_1_3;
+    if (!slice_is(text, "1.2") && !slice_is(text, "1.3"))
+        return hfi_fail(p->error, HF_EINVAL, "url: the option tls_min_version is 1.2 or 1.3");
+    return HF_OK;
+}
+
+static int set_tls_verify(struct parser *p, struct slice text) {
+    if (p->url.tls_verify != HFI_VERIFY_DEFAULT)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option tls_verify is given twice");
+    p->url.tls_verify = slice_is(text, "none") ? HFI_VERIFY_NONE : HFI_VERIFY_FULL;
+    if (!slice_is(text, "none") && !slice_is(text, "full"))
+        return hfi_fail(p->error, HF_EINVAL, "url: the option tls_verify is full or none");
+    return HF_OK;
+}
+
+/* *ret_known tells whether it is an option of TLS at all. */
+static int set_tls_option(struct parser *p, struct slice name, struct slice value,
+                          bool *ret_known) {
+    const struct {
+        const char *name;
+        char **text;
+    } texts[] = {
+        {"tls_ca_file", &p->url.tls_ca_file},         {"tls_ca_dir", &p->url.tls_ca_dir},
+        {"tls_cert_file", &p->url.tls_cert_file},     {"tls_key_file", &p->url.tls_key_file},
+        {"tls_server_name", &p->url.tls_server_name},
+    };
+    const size_t len = sizeof texts / sizeof texts[0];
+    bool is_version = slice_is(name, "tls_min_version"), is_verify = slice_is(name, "tls_verify");
+    size_t i = 0;
+    while (i < len && !slice_is(name, texts[i].name))
+        i++;
+    *ret_known = i < len || is_version || is_verify;
+    if (!*ret_known)
+        return HF_OK;
+    if (!p->url.tls)
+        return hfi_fail(p->error, HF_EINVAL,
+                        "url: options of TLS need TLS; write rediss:// or valkeys://");
+    if (is_version)
+        return set_tls_version(p, value);
+    if (is_verify)
+        return set_tls_verify(p, value);
+    if (*texts[i].text != NULL)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option %s is given twice", texts[i].name);
+    if (value.len == 0)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option %s is empty", texts[i].name);
+    return decode(p, value, texts[i].name, texts[i].text);
+}
+
 static int unknown_option(const struct parser *p, struct slice name, bool may_quote) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     bool is_plain = name.len > 0 && name.len <= 40;
@@ -233,7 +284,9 @@ static int set_option(struct parser *p, struct slice option, bool may_quote) {
         return set_user(p, value);
     if (is_password)
         return set_password(p, value);
-    return unknown_option(p, name, may_quote);
+    bool known;
+    int err = set_tls_option(p, name, value, &known);
+    return known ? err : unknown_option(p, name, may_quote);
 }
 
 static int parse_options(struct parser *p, struct slice text) {
@@ -249,7 +302,7 @@ static int parse_options(struct parser *p, struct slice text) {
     return HF_OK;
 }
 
-/* ---- redis://, valkey:// --------------------------------------------------------------------- */
+/* ---- redis://, valkey://, with and without TLS --------------------------------------------------------------------- */
 
 static int set_host(struct parser *p, struct slice text, bool brackets) {
     if (text.len == 0)
@@ -330,6 +383,11 @@ static int parse_tcp(struct parser *p, struct slice text) {
     return db.len > 0 ? set_db(p, db) : HF_OK;
 }
 
+static int parse_tls(struct parser *p, struct slice text) {
+    p->url.tls = true;
+    return parse_tcp(p, text);
+}
+
 /* ---- unix://, local: ------------------------------------------------------------------------- */
 
 static int set_path(struct parser *p, struct slice text, const char *what, size_t max) {
@@ -383,8 +441,8 @@ static const struct scheme schemes[] = {
     {"redis+uds", HFI_URL_UNIX, parse_unix, NULL},
     {"valkey+uds", HFI_URL_UNIX, parse_unix, NULL},
     {"redis-socket", HFI_URL_UNIX, parse_unix, NULL},
-    {"rediss", HFI_URL_TCP, NULL, "TLS"},
-    {"valkeys", HFI_URL_TCP, NULL, "TLS"},
+    {"rediss", HFI_URL_TCP, parse_tls, NULL},
+    {"valkeys", HFI_URL_TCP, parse_tls, NULL},
     {"redis-sentinel", HFI_URL_TCP, NULL, "Sentinel"},
     {"rediss-sentinel", HFI_URL_TCP, NULL, "Sentinel"},
     {"redis-sentinels", HFI_URL_TCP, NULL, "Sentinel"},
@@ -419,8 +477,9 @@ static int parse_scheme(const struct parser *p, struct slice *text, const struct
         *text = behind(*text, mark, strlen("://"));
         return HF_OK;
     }
-    return hfi_fail(p->error, HF_EINVAL,
-                    "url: the scheme is unknown; it is one of redis, valkey, unix, local");
+    return hfi_fail(
+        p->error, HF_EINVAL,
+        "url: the scheme is unknown; it is one of redis, rediss, valkey, valkeys, unix, local");
 }
 
 static int parse_all(struct parser *p, struct slice text) {
@@ -464,5 +523,10 @@ void hfi_url_clear(const struct hfi_mem *mem, struct hfi_url *url) {
     hfi_free(mem, url->user);
     hfi_free(mem, url->password);
     hfi_free(mem, url->name_prefix);
+    hfi_free(mem, url->tls_ca_file);
+    hfi_free(mem, url->tls_ca_dir);
+    hfi_free(mem, url->tls_cert_file);
+    hfi_free(mem, url->tls_key_file);
+    hfi_free(mem, url->tls_server_name);
     memset(url, 0, sizeof *url);
 }

@@ -1,6 +1,6 @@
 /* Connection urls, taken apart.
  *
- *   redis://[USERINFO@][HOST][:PORT][/DB][?OPTION=VALUE[&...]]   or valkey://
+ *   redis://[USERINFO@][HOST][:PORT][/DB][?OPTION=VALUE[&...]]   or valkey://; with TLS rediss://, valkeys://
  *   unix://[USERINFO@]/abs/path[?OPTION=VALUE[&...]]             or redis+unix://, redis+uds://,
  *                                                                valkey+uds://, redis-socket://
  *   local:[/abs/dir][?OPTION=VALUE[&...]]                        a private server of this user
@@ -11,7 +11,9 @@
  * a database 0.
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, ping_ms. An unknown option is refused by name. Whatever is given
+ * connect_timeout_ms, watchdog_ms, ping_ms. With TLS also tls_ca_file, tls_ca_dir, tls_cert_file, tls_key_file,
+ * tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full or none); without TLS these are refused, since
+ * whoever wrote them believes in it. An unknown option is refused by name. Whatever is given
  * twice (also the database as /DB and ?db=, or a user in front of the host and as an option) is
  * refused: a url that says two things is a mistake. */
 #ifndef HFI_NET_URL_H
@@ -29,7 +31,7 @@ enum hfi_url_kind { HFI_URL_TCP, HFI_URL_UNIX, HFI_URL_LOCAL };
 
 struct hfi_url {
     enum hfi_url_kind kind;
-    bool tls;               /* rediss, valkeys: for now these are refused, so never true */
+    bool tls;               /* rediss, valkeys */
     char *host;             /* TCP: a name, an IPv4 address, or an IPv6 address without brackets */
     uint16_t port;          /* TCP */
     char *path;             /* UNIX: the socket; LOCAL: the directory, or NULL for the default */
@@ -40,11 +42,14 @@ struct hfi_url {
     int64_t watchdog_ms;        /* */
     int64_t ping_ms;            /* */
     char *name_prefix;          /* NULL: not given */
+    char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
+    int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */
+    enum hfi_url_verify { HFI_VERIFY_DEFAULT, HFI_VERIFY_FULL, HFI_VERIFY_NONE } tls_verify;
 };
 
 /* Takes `text` apart. On success the caller owns `ret` and clears it with hfi_url_clear(); on
  * failure `ret` is untouched. Errors: HF_EINVAL with a sentence that names the bad part; HF_ENOTSUP
- * for what a later version will do (TLS, Sentinel, Cluster, several hosts); HF_ENOMEM. No message
+ * for what a later version will do (Sentinel, Cluster, several hosts); HF_ENOMEM. No message
  * ever contains a password, nor any text that could be a piece of one. `error` may be NULL. */
 int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *ret,
                   hf_error *error);

@@ -31,7 +31,8 @@ static const struct {
     {"WRONGPASS", HF_EPERM, HFI_REMEDY_NONE},
     {"NOPERM", HF_EPERM, HFI_REMEDY_NONE},
     {"WRONGTYPE", HF_EWRONGTYPE, HFI_REMEDY_NONE},
-    {"The user executing the script can't", HF_EPERM, HFI_REMEDY_NONE},
+    {"The user executing the script can't", HF_EPERM, HFI_REMEDY_NONE}, /* Redis 7.0 */
+    {"ACL failure in script:", HF_EPERM, HFI_REMEDY_NONE},              /* Redis 7.2, Valkey */
 };
 
 /* Is `word` at `at`, and not only the beginning of a longer one? */

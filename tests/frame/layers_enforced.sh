@@ -87,6 +87,7 @@ expect_refused() {
 expect_refused src/redis/route/probe.h hf_route_includes '"../probe.h"' 'without \.\.'
 expect_refused src/net/probe_base.c hf_net_includes '"../core/probe.h"' 'without \.\.'
 expect_refused src/core/probe_base.c hf_core_includes '<hiredis/hiredis.h>' 'may not use hiredis'
+expect_refused src/redis/probe_base.c hf_redis_includes '<openssl/ssl.h>' 'may not use openssl'
 expect_refused src/api/probe.h hf_api_includes '<jansson.h>' 'may not use jansson'
 expect_refused cli/main.c holdfast_cli_includes '<hiredis/hiredis.h>' 'may not use hiredis'
 

@@ -278,6 +278,7 @@ static void endless_replies_are_cut_off(void **state) {
     endless(BYTES(":1\r\n"), "*65536\r\n*65536\r\n*65536\r\n");
     endless(BYTES("*0\r\n"), "*65536\r\n*65536\r\n*65536\r\n");
     endless(BYTES("$-1\r\n"), "*65536\r\n*65536\r\n*65536\r\n");
+    endless(BYTES("*1\r\n"), NULL); /* an answer in an answer in an answer */
     endless(BYTES(":1\r\n"), NULL); /* replies that nobody asked for */
 }
 

@@ -62,7 +62,8 @@ static void write_config(const struct server *server, const struct server_option
     if (file == NULL)
         support_die("%s: %s", server->config_path, strerror(errno));
     fprintf(file, "dir %s\nunixsocket %s\nunixsocketperm 700\n", server->dir, server->socket);
-    fprintf(file, "bind 127.0.0.1\nport %d\n", server->port);
+    fprintf(file, "bind 127.0.0.1\n%s %d\n", server->tls ? "port 0\ntls-port" : "port",
+            server->port);
     fprintf(file, "daemonize no\nsave \"\"\n");
     fprintf(file, "appendonly %s\nappendfsync always\n", options->aof ? "yes" : "no");
     if (knows_debug_line())
@@ -96,7 +97,7 @@ static void set_urls(struct server *server) {
     free(server->url);
     free(server->tcp_url);
     server->url = format("unix://%s%s", userinfo, server->socket, NULL);
-    server->tcp_url = format("redis://%s127.0.0.1:%s", userinfo, port, NULL);
+    server->tcp_url = format("redis%s://%s127.0.0.1:%s", server->tls ? "s" : "", userinfo, port);
     free(quoted);
     free(userinfo);
 }
@@ -168,6 +169,7 @@ struct server *server_start(const struct server_options *options) {
     server->config_path = format("%s/redis.conf", server->dir, NULL, NULL);
     server->log_path = format("%s/log", server->dir, NULL, NULL);
     server->socket = format("%s/s", server->dir, NULL, NULL);
+    server->tls = options->tls;
     server->password = options->password != NULL ? strdup(options->password) : NULL;
     start_on_some_port(server, options);
     return server;

@@ -31,6 +31,7 @@ struct server;
 
 struct server_options {
     bool tcp;             /* listen on 127.0.0.1 as well, on a port nobody uses */
+    bool tls;             /* that port speaks TLS; support/tls.h sets it */
     bool aof;             /* keep the data over kill and restart: every write is on disk at once */
     const char *password; /* requirepass; it is part of the urls and used by the helpers */
     const char *const *config; /* more lines, e.g. "maxmemory 10mb"; NULL at the end */
@@ -45,7 +46,7 @@ void server_free(struct server *server);
 /* ---- Where it is ----------------------------------------------------------------------------- */
 
 const char *server_url(const struct server *server);     /* unix://[:password@]/path */
-const char *server_tcp_url(const struct server *server); /* redis://[:password@]127.0.0.1:port */
+const char *server_tcp_url(const struct server *server); /* redis[s]://[:password@]127.0.0.1:port */
 const char *server_socket(const struct server *server);  /* the path alone */
 const char *server_dir(const struct server *server);     /* with redis.conf and log in it */
 int server_port(const struct server *server);            /* 0 without `tcp` */

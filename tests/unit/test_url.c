@@ -102,6 +102,18 @@ static const struct good good[] = {
     {"redis://host?name_prefix=a@b&db=1", {TCP("host", 6379), .name_prefix = S("a@b"), .db = 1}},
     {"redis://host?", {TCP("host", 6379)}},
     {"redis://host?&db=1&&", {TCP("host", 6379), .db = 1}},
+
+    {"rediss://", {TCP("localhost", 6379), .tls = true}},
+    {"VALKEYS://me:" SECRET "@[::1]:7/2",
+     {TCP("::1", 7), .tls = true, .user = S("me"), .password = S(SECRET), .db = 2}},
+    {"rediss://host?tls_ca_file=/a%20b&tls_ca_dir=/c&tls_cert_file=d&tls_key_file=e"
+     "&tls_server_name=f.test&tls_min_version=1.3&tls_verify=none",
+     {TCP("host", 6379), .tls = true, .tls_ca_file = S("/a b"), .tls_ca_dir = S("/c"),
+      .tls_cert_file = S("d"), .tls_key_file = S("e"), .tls_server_name = S("f.test"),
+      .tls_min_version = HF_TLS_1_3, .tls_verify = HFI_VERIFY_NONE}},
+    {"rediss://host?tls_verify=full&tls_min_version=1.2",
+     {TCP("host", 6379), .tls = true, .tls_min_version = HF_TLS_1_2,
+      .tls_verify = HFI_VERIFY_FULL}},
 };
 
 static bool same_text(const char *a, const char *b) {
@@ -122,7 +134,14 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->connect_timeout_ms, expected->connect_timeout_ms) &&
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
            same_time(found->ping_ms, expected->ping_ms) &&
-           same_text(found->name_prefix, expected->name_prefix);
+           same_text(found->name_prefix, expected->name_prefix) &&
+           same_text(found->tls_ca_file, expected->tls_ca_file) &&
+           same_text(found->tls_ca_dir, expected->tls_ca_dir) &&
+           same_text(found->tls_cert_file, expected->tls_cert_file) &&
+           same_text(found->tls_key_file, expected->tls_key_file) &&
+           same_text(found->tls_server_name, expected->tls_server_name) &&
+           found->tls_min_version == expected->tls_min_version &&
+           found->tls_verify == expected->tls_verify;
 }
 
 static void good_urls_are_taken_apart(void **state) {
@@ -160,8 +179,17 @@ static const struct bad bad[] = {
     {"me:" SECRET "@host", HF_EINVAL, "the scheme"},
     {SECRET "://host", HF_EINVAL, "the scheme"},
 
-    {"rediss://:" SECRET "@host", HF_ENOTSUP, "TLS is not supported by this version"},
-    {"valkeys://host", HF_ENOTSUP, "TLS"},
+    {"redis://:" SECRET "@host?tls_verify=full", HF_EINVAL, "rediss://"},
+    {"unix:///a?tls_ca_file=b", HF_EINVAL, "rediss://"},
+    {"local:?tls_min_version=1.3", HF_EINVAL, "rediss://"},
+    {"rediss://host?tls_verify=no", HF_EINVAL, "tls_verify is full or none"},
+    {"rediss://host?tls_verify=none&tls_verify=full", HF_EINVAL, "tls_verify is given twice"},
+    {"rediss://host?tls_min_version=1.1", HF_EINVAL, "tls_min_version is 1.2 or 1.3"},
+    {"rediss://host?tls_min_version=1.2&tls_min_version=1.2", HF_EINVAL, "given twice"},
+    {"rediss://host?tls_ca_file=", HF_EINVAL, "tls_ca_file is empty"},
+    {"rediss://host?tls_ca_file=a&tls_ca_file=a", HF_EINVAL, "tls_ca_file is given twice"},
+    {"rediss://host?tls_key_file=%00", HF_EINVAL, "tls_key_file"},
+    {"rediss://host?tls_password=" SECRET, HF_EINVAL, "tls_password"},
     {"redis-sentinel://h1,h2/master", HF_ENOTSUP, "Sentinel"},
     {"redis-cluster://h1,h2", HF_ENOTSUP, "Cluster"},
     {"redis://h1,h2", HF_ENOTSUP, "several hosts"},

@@ -22,6 +22,7 @@ struct hfi_node {
     const struct hfi_mem *mem;
     struct hfi_target target;
     char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
+    struct hfi_tls_context *tls;                              /* this too */
 
     struct hfi_conn *command[2], *control, *pubsub;
     atomic_bool second_wanted;
@@ -80,6 +81,28 @@ static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error
     return enough ? HF_OK : hfi_fail(error, HF_ENOMEM, "out of memory");
 }
 
+static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *config,
+                       hf_error *error) {
+    const struct hfi_url *url = config->url;
+    if (!url->tls)
+        return HF_OK;
+    struct hfi_tls_options options = {.ca_file = url->tls_ca_file,
+                                      .ca_dir = url->tls_ca_dir,
+                                      .cert_file = url->tls_cert_file,
+                                      .key_file = url->tls_key_file,
+                                      .server_name = url->tls_server_name,
+                                      .min_version = url->tls_min_version,
+                                      .insecure = url->tls_verify == HFI_VERIFY_NONE};
+    int err = hfi_tls_context_new(node->mem, &options, url->host, &node->tls, error);
+    if (err != HF_OK)
+        return err;
+    node->target.tls = node->tls;
+    if (options.insecure)
+        hfi_log(config->log, HF_LOG_WARN,
+                "%s: TLS without verification: this may be anybody's server", node->name);
+    return HF_OK;
+}
+
 static int describe_us(struct hfi_node *node, const struct hfi_node_config *config,
                        hf_error *error) {
     if (!copy_text(node->mem, config->url->user, &node->user) ||
@@ -127,6 +150,8 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     if (err == HF_OK)
         err = aim(node, config->url, error);
     if (err == HF_OK)
+        err = prepare_tls(node, config, error);
+    if (err == HF_OK)
         err = make_connections(node, config, error);
     if (err != HF_OK) {
         hfi_node_free(node);
@@ -156,6 +181,7 @@ void hfi_node_free(struct hfi_node *node) {
     hfi_free(node->mem, node->client_name);
     hfi_free(node->mem, node->resolve_arg);
     hfi_free(node->mem, node->name);
+    hfi_tls_context_free(node->tls);
     pthread_mutex_destroy(&node->mtx);
     hfi_free(node->mem, node);
 }

@@ -1,0 +1,427 @@
+/*
+ * TLS: whom we believe, whom we do not, and what we say then.
+ *
+ * Every server is a real one with certificates made for this run. A refusal is HF_ETLS, comes at once (it would be the
+ * same the next time) and names the reason; nothing of ours has been sent to the server by then.
+ */
+#include "net/scene.h"
+#include "support/hostile.h"
+#include "support/tls.h"
+
+#include <openssl/ssl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVERY_NAME "DNS:localhost,DNS:*.example.test,IP:127.0.0.1"
+
+static struct authority *ca, *stranger;
+static struct certificate *good, *mine, *theirs;
+static struct server *server; /* with `good`, no client certificates wanted */
+
+static int begin(void **state) {
+    (void)state;
+    ca = authority_new("holdfast test CA");
+    stranger = authority_new("somebody else's CA");
+    good = authority_issue(ca, &(struct certificate_options){.names = EVERY_NAME});
+    mine = authority_issue(ca, &(struct certificate_options){0});
+    theirs = authority_issue(stranger, &(struct certificate_options){.names = EVERY_NAME});
+    server = tls_server_start(NULL, good, NULL);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    server_free(server);
+    authority_free(ca);
+    authority_free(stranger);
+    return 0;
+}
+
+static hf_options trusting_options(void) {
+    hf_options options = scene_options();
+    options.tls_ca_file = authority_file(ca);
+    return options;
+}
+
+static void format_url(char url[256], const struct server *at, const char *host,
+                       const char *query) {
+    snprintf(url, 256, "rediss://%s:%d%s", host, server_port(at), query);
+}
+
+/* Opens, pings, and keeps the details of a failure. */
+static int try(const struct server *at, const char *host, const char *query,
+               const hf_options *options, hf_error *ret_error) {
+    char url[256];
+    hf_client *client = NULL;
+    format_url(url, at, host, query);
+    memset(ret_error, 0, sizeof *ret_error);
+    int err = hf_open(url, options, &client);
+    if (err == HF_OK)
+        err = hf_ping(client);
+    if (err != HF_OK)
+        *ret_error = *hf_last_error();
+    hf_close(client);
+    return err;
+}
+
+static void assert_accepted(const struct server *at, const char *host, const char *query,
+                            const hf_options *options) {
+    hf_error error;
+    int err = try(at, host, query, options, &error);
+    if (err != HF_OK)
+        fail_msg("%s: %s", hf_error_name(err), error.text);
+}
+
+static void assert_refused(const struct server *at, const char *host, const char *query,
+                           const hf_options *options, const char *words) {
+    hf_error error;
+    int64_t start_ms = now_ms();
+    int err = try(at, host, query, options, &error);
+    if (err != HF_ETLS || strstr(error.text, words) == NULL)
+        fail_msg("%s: %s", hf_error_name(err), error.text);
+    assert_int_equal(error.code, HF_ETLS);
+    assert_string_not_equal(error.node, "");
+    assert_true(now_ms() - start_ms < HANG_MS);
+}
+
+static void assert_cannot_open(const hf_options *options, const char *words) {
+    hf_client *client = NULL;
+    assert_int_equal(hf_open("rediss://localhost", options, &client), HF_EINVAL);
+    if (strstr(hf_last_error()->text, words) == NULL)
+        fail_msg("%s", hf_last_error()->text);
+    assert_null(client);
+}
+
+/* A server of its own for one test, with such a certificate. */
+static struct server *server_with(const struct certificate_options *options) {
+    return tls_server_start(NULL, authority_issue(ca, options), NULL);
+}
+
+/* ---- Names ---- */
+
+static void right_names(void **state) {
+    (void)state;
+    hf_options options = trusting_options();
+    assert_accepted(server, "localhost", "", &options);
+    assert_accepted(server, "LOCALHOST", "", &options);
+    assert_accepted(server, "127.0.0.1", "", &options);
+    assert_accepted(server, "127.0.0.1", "?tls_server_name=db.example.test", &options);
+}
+
+static void wrong_name(void **state) {
+    (void)state;
+    hf_options options = trusting_options();
+    assert_refused(server, "localhost", "?tls_server_name=other.test", &options, "mismatch");
+    assert_refused(server, "localhost", "?tls_server_name=a.b.example.test", &options, "mismatch");
+    assert_refused(server, "127.0.0.1", "?tls_server_name=127.0.0.2", &options, "mismatch");
+    struct server *other = server_with(&(struct certificate_options){.names = "DNS:other.test"});
+    assert_refused(other, "localhost", "", &options, "not accepted for 'localhost'");
+    server_free(other);
+}
+
+/* An address has to be in the certificate as an address, a name as a name. */
+static void address_is_no_name(void **state) {
+    (void)state;
+    hf_options options = trusting_options();
+    struct server *name = server_with(&(struct certificate_options){.names = "DNS:127.0.0.1"});
+    assert_refused(name, "127.0.0.1", "", &options, "IP address mismatch");
+    server_free(name);
+    struct server *address = server_with(&(struct certificate_options){.names = "IP:127.0.0.1"});
+    assert_accepted(address, "127.0.0.1", "", &options);
+    assert_refused(address, "localhost", "", &options, "ostname mismatch");
+    server_free(address);
+}
+
+/* OpenSSL would take no name for any, and one that begins with a dot for whatever ends like it. */
+static void names_that_are_none(void **state) {
+    (void)state;
+    char long_name[300];
+    memset(long_name, 'n', sizeof long_name);
+    long_name[sizeof long_name - 1] = '\0';
+    const char *const names[] = {"", ".", ".example.test", ".test", "%eth0:", long_name};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        hf_options options = trusting_options();
+        options.tls_server_name = names[i];
+        assert_cannot_open(&options, "name");
+    }
+}
+
+/* ---- Chains and times ---- */
+
+static void untrusted_authority(void **state) {
+    (void)state;
+    hf_options options = scene_options();
+    options.tls_ca_file = authority_file(stranger);
+    assert_refused(server, "localhost", "", &options, "not accepted for 'localhost'");
+    options.tls_ca_file = NULL; /* the system's CAs do not know it either */
+    assert_refused(server, "localhost", "", &options, "not accepted");
+}
+
+static void authorities_in_a_directory(void **state) {
+    (void)state;
+    hf_options options = scene_options();
+    options.tls_ca_dir = authority_dir(ca);
+    assert_accepted(server, "localhost", "", &options);
+    options.tls_ca_dir = authority_dir(stranger);
+    assert_refused(server, "localhost", "", &options, "not accepted");
+    options.tls_ca_file = authority_file(ca); /* both count */
+    assert_accepted(server, "localhost", "", &options);
+}
+
+/* A url that says whom to trust is not widened by the program's options. */
+static void authorities_of_the_url(void **state) {
+    (void)state;
+    char query[256];
+    hf_options options = scene_options();
+    options.tls_ca_dir = authority_dir(ca);
+    snprintf(query, sizeof query, "?tls_ca_file=%s", authority_file(stranger));
+    assert_refused(server, "localhost", query, &options, "not accepted");
+    options.tls_ca_dir = NULL;
+    options.tls_ca_file = authority_file(ca);
+    snprintf(query, sizeof query, "?tls_ca_dir=%s", authority_dir(stranger));
+    assert_refused(server, "localhost", query, &options, "not accepted");
+}
+
+static void expired_certificate(void **state) {
+    (void)state;
+    hf_options options = trusting_options();
+    struct server *old = server_with(
+        &(struct certificate_options){.names = EVERY_NAME, .since_s = -7200, .until_s = -3600});
+    assert_refused(old, "localhost", "", &options, "expired");
+    server_free(old);
+    struct server *early = server_with(
+        &(struct certificate_options){.names = EVERY_NAME, .since_s = 3600, .until_s = 7200});
+    assert_refused(early, "localhost", "", &options, "not yet valid");
+    server_free(early);
+}
+
+/* Nothing but a certificate that is trusted gets to see the password. */
+static void refused_server_learns_nothing(void **state) {
+    (void)state;
+    char url[256];
+    struct scene_log log;
+    hf_options options = scene_options();
+    hf_client *client = NULL;
+    options.tls_ca_file = authority_file(stranger);
+    options.password = "open-sesame";
+    scene_log_start(&log, &options);
+    long long before = server_commands(server);
+    format_url(url, server, "localhost", "");
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    assert_int_equal(hf_ping(client), HF_ETLS);
+    assert_int_equal(scene_ping_async(client), HF_ETLS);
+    hf_close(client);
+    assert_int_equal(server_commands(server), before);
+    assert_true(scene_log_contains(&log, "not accepted"));
+    assert_false(scene_log_contains(&log, "sesame"));
+    scene_log_end(&log);
+}
+
+/* ---- The opt-out ---- */
+
+static void without_verification(void **state) {
+    (void)state;
+    struct scene_log log;
+    hf_options options = scene_options();
+    options.tls_ca_file = authority_file(stranger);
+    scene_log_start(&log, &options);
+    assert_accepted(server, "localhost", "?tls_verify=none&tls_server_name=other.test", &options);
+    assert_true(scene_log_contains(&log, "without verification"));
+    scene_log_end(&log);
+
+    options = scene_options();
+    options.flags = HF_TLS_INSECURE;
+    assert_accepted(server, "localhost", "", &options);
+    assert_refused(server, "localhost", "?tls_verify=full", &options, "not accepted");
+}
+
+/* ---- Certificates of clients ---- */
+
+static void client_certificate_required(void **state) {
+    (void)state;
+    static const char *const versions[] = {"tls-protocols TLSv1.2", "tls-protocols TLSv1.3"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *config[] = {versions[i], NULL};
+        struct server *strict =
+            tls_server_start(ca, good, &(struct server_options){.config = config});
+        hf_options options = trusting_options();
+        assert_refused(strict, "localhost", "", &options, "the server refused");
+
+        options.tls_cert_file = certificate_file(theirs);
+        options.tls_key_file = certificate_key(theirs);
+        assert_refused(strict, "localhost", "", &options, "the server refused");
+
+        options.tls_cert_file = certificate_file(mine);
+        options.tls_key_file = certificate_key(mine);
+        assert_accepted(strict, "localhost", "", &options);
+
+        options.tls_cert_file = certificate_both(mine);
+        options.tls_key_file = NULL;
+        assert_accepted(strict, "localhost", "", &options);
+
+        /* The key in the options is that of the certificate in the options. */
+        char query[256];
+        options.tls_cert_file = certificate_file(theirs);
+        options.tls_key_file = certificate_key(theirs);
+        snprintf(query, sizeof query, "?tls_cert_file=%s", certificate_both(mine));
+        assert_accepted(strict, "localhost", query, &options);
+        server_free(strict);
+    }
+}
+
+/* ---- Versions ---- */
+
+static void lowest_version(void **state) {
+    (void)state;
+    hf_options options = trusting_options();
+    const char *old_config[] = {"tls-protocols TLSv1.2", NULL};
+    struct server *old =
+        tls_server_start(NULL, good, &(struct server_options){.config = old_config});
+    assert_accepted(old, "localhost", "", &options);
+    assert_accepted(old, "localhost", "?tls_min_version=1.2", &options);
+    options.tls_min_version = HF_TLS_1_3;
+    assert_refused(old, "localhost", "", &options, "TLS");
+    assert_accepted(old, "localhost", "?tls_min_version=1.2", &options); /* the url wins */
+    assert_accepted(server, "localhost", "", &options);
+    server_free(old);
+}
+
+/* ---- The other side of the mistake ---- */
+
+static bool speaks_of_tls(void *arg) {
+    return scene_log_contains(arg, "TLS");
+}
+
+/* A server without TLS may take our greeting for the beginning of a command and wait for more, or answer in clear. */
+static void server_without_tls(void **state) {
+    (void)state;
+    struct scene_log log;
+    hf_options options = trusting_options();
+    options.cmd_timeout_ms = 300;
+    scene_log_start(&log, &options);
+    char url[256];
+    hf_client *client = NULL;
+    struct server *clear = server_start(&(struct server_options){.tcp = true});
+    format_url(url, clear, "127.0.0.1", "");
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    int err = hf_ping(client);
+    assert_true(err == HF_ETLS || err == HF_EUNREACH);
+    assert_true(wait_until(speaks_of_tls, &log, HANG_MS));
+    hf_close(client);
+    scene_log_end(&log);
+    server_free(clear);
+}
+
+static void tls_server_asked_in_clear(void **state) {
+    (void)state;
+    char url[256];
+    hf_options options = scene_options();
+    hf_client *client = NULL;
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", server_port(server));
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    int err = hf_ping(client);
+    const hf_error *error = hf_last_error();
+    if (err != HF_EUNREACH || strstr(error->text, "rediss://") == NULL)
+        fail_msg("%s: %s", hf_error_name(err), error->text);
+    hf_close(client);
+}
+
+/* Not every implementation ends it without a word. */
+static void tls_alert_in_clear(void **state) {
+    (void)state;
+    static const struct hostile_reply alert = {"\x15\x03\x03\x00\x02\x02\x46", 7};
+    struct hostile *hostile = hostile_start_script(&alert, 1);
+    hf_client *client = scene_open(hostile_url(hostile), NULL);
+    assert_int_equal(hf_ping(client), HF_EPROTO);
+    assert_non_null(strstr(hf_last_error()->text, "rediss://"));
+    hf_close(client);
+    hostile_free(hostile);
+}
+
+/* ---- Files ---- */
+
+static void bad_files(void **state) {
+    (void)state;
+    struct certificate *locked =
+        authority_issue(ca, &(struct certificate_options){.passphrase = "secret"});
+    hf_options options = scene_options();
+    options.tls_ca_file = "/nonexistent/ca.pem";
+    assert_cannot_open(&options, "/nonexistent/ca.pem: No such file or directory");
+    options.tls_ca_file = certificate_key(mine); /* no certificate in it */
+    assert_cannot_open(&options, "CA certificates");
+    options.tls_ca_file = NULL;
+    options.tls_ca_dir = "/nonexistent";
+    assert_cannot_open(&options, "not there");
+    options.tls_ca_dir = NULL;
+
+    options.tls_key_file = certificate_key(mine);
+    assert_cannot_open(&options, "without its certificate");
+    options.tls_cert_file = certificate_file(mine);
+    options.tls_key_file = certificate_key(theirs);
+    assert_cannot_open(&options, "key of the client certificate");
+    options.tls_key_file = NULL; /* there is no key in the file of the certificate */
+    assert_cannot_open(&options, "key of the client certificate");
+    options.tls_cert_file = certificate_file(locked);
+    options.tls_key_file = certificate_key(locked); /* nobody is asked for the passphrase */
+    assert_cannot_open(&options, "key of the client certificate");
+    assert_non_null(strstr(hf_last_error()->text, "is encrypted"));
+
+    options = scene_options();
+    options.tls_min_version = 11;
+    assert_cannot_open(&options, "tls_min_version");
+}
+
+/* For a url without TLS they mean nothing: a program may set them always. */
+static void options_without_tls(void **state) {
+    (void)state;
+    hf_options options = scene_options();
+    options.tls_ca_file = "/nonexistent/ca.pem";
+    hf_client *client = scene_open(server_url(server), &options);
+    assert_int_equal(hf_ping(client), HF_OK);
+    hf_close(client);
+}
+
+/* An application may be in the middle of something with OpenSSL: we neither leave errors in its thread's queue nor
+ * stumble over what it left there. */
+static void leaves_no_openssl_errors(void **state) {
+    (void)state;
+    hf_options options = trusting_options();
+    char url[256];
+    hf_client *client = NULL;
+    format_url(url, server, "localhost", "");
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_lock *lock = scene_lock(client, "openssl");
+    for (int i = 0; i < 10; i++) {
+        assert_null(SSL_CTX_new(NULL)); /* leaves one */
+        assert_int_equal(hf_lock_acquire(lock), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+    }
+    assert_int_equal(scene_stats(client).reconnects, 0);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_names),
+        cmocka_unit_test(wrong_name),
+        cmocka_unit_test(address_is_no_name),
+        cmocka_unit_test(names_that_are_none),
+        cmocka_unit_test(untrusted_authority),
+        cmocka_unit_test(authorities_in_a_directory),
+        cmocka_unit_test(authorities_of_the_url),
+        cmocka_unit_test(expired_certificate),
+        cmocka_unit_test(refused_server_learns_nothing),
+        cmocka_unit_test(without_verification),
+        cmocka_unit_test(client_certificate_required),
+        cmocka_unit_test(lowest_version),
+        cmocka_unit_test(server_without_tls),
+        cmocka_unit_test(tls_server_asked_in_clear),
+        cmocka_unit_test(tls_alert_in_clear),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(options_without_tls),
+        cmocka_unit_test(leaves_no_openssl_errors),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

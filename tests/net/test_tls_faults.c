@@ -1,0 +1,402 @@
+/*
+ * TLS on a bad network: connections that end in the middle of a handshake or of a record, that bring a byte at a time,
+ * that bring something else than was sent; and many threads on one connection.
+ *
+ * The server is a real one; between it and us there is a wire (support/wire.h). Whatever happens after the handshake
+ * is a lost connection like any other: nothing is reported but what is true, and calls that can wait go on.
+ */
+#include "net/scene.h"
+#include "support/tls.h"
+#include "support/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct authority *ca;
+static struct server *server;
+
+static int begin(void **state) {
+    (void)state;
+    ca = authority_new("holdfast test CA");
+    struct certificate_options names = {.names = "DNS:localhost,IP:127.0.0.1"};
+    server = tls_server_start(NULL, authority_issue(ca, &names), NULL);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    server_free(server);
+    authority_free(ca);
+    return 0;
+}
+
+static hf_options patient_options(void) {
+    hf_options options = scene_options();
+    options.tls_ca_file = authority_file(ca);
+    options.cmd_timeout_ms = options.connect_timeout_ms = HANG_MS;
+    return options;
+}
+
+static hf_client *open_at(int port, const hf_options *options) {
+    char url[64];
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d", port);
+    return scene_open(url, options);
+}
+
+static void assert_lock_works(hf_client *client, const char *name) {
+    hf_lock *lock = scene_lock(client, name);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_true(key_exists(server, name));
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_false(key_exists(server, name));
+    hf_lock_free(lock);
+}
+
+/* How many bytes of the server it takes until a client has pinged. */
+static size_t bytes_of_a_ping(void) {
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    hf_client *client = open_at(wire_port(wire), &options);
+    assert_int_equal(hf_ping(client), HF_OK);
+    size_t bytes = wire_delivered(wire);
+    hf_close(client);
+    wire_free(wire);
+    return bytes;
+}
+
+/* ---- Ends ---- */
+
+static bool answers(void *arg) {
+    return hf_ping(arg) == HF_OK;
+}
+
+/* The server's stream ends after every so many bytes: in the handshake of TLS, in ours, in a record. Each end is
+ * HF_EUNREACH for one who does not wait, never a refusal; and the next connection works. */
+static void cut_anywhere(void **state) {
+    (void)state;
+    size_t all = bytes_of_a_ping();
+    assert_true(all > 500);
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    options.connect_timeout_ms = options.cmd_timeout_ms = 200;
+    size_t failures = 0;
+    for (size_t at = 1; at < all + 40; at += at < 20 ? 1 : 37) {
+        wire_cut_after(wire, at);
+        hf_client *client = open_at(wire_port(wire), &options);
+        int err = hf_ping(client);
+        if (err != HF_OK && err != HF_EUNREACH)
+            fail_msg("cut after %zu bytes: %s", at, hf_last_error()->text);
+        failures += err != HF_OK;
+        wire_cut_after(wire, 0);
+        if (err != HF_OK)
+            assert_true(wait_until(answers, client, HANG_MS));
+        hf_close(client);
+    }
+    assert_true(failures > 20);
+    wire_free(wire);
+}
+
+static bool was_tried_thrice(void *arg) {
+    return wire_connections(arg) >= 3;
+}
+
+/* One who waits tries again until it works. */
+static void dropped_in_the_handshake(void **state) {
+    (void)state;
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    hf_client *client = open_at(wire_port(wire), &options);
+    hf_lock *lock = scene_lock(client, "dropped");
+    struct scene_call call;
+    wire_cut_after(wire, 300);
+    scene_acquire(&call, lock, HF_FOREVER, NULL);
+    assert_true(wait_until(was_tried_thrice, wire, HANG_MS));
+    wire_cut_after(wire, 0);
+    assert_int_equal(scene_join(&call), HF_OK);
+    assert_int_equal(hf_lock_release_as(lock, call.options.owner), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+    wire_free(wire);
+}
+
+/* A handshake that gets no answer ends with the time of an exchange. */
+static void silence_in_the_handshake(void **state) {
+    (void)state;
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    options.cmd_timeout_ms = options.connect_timeout_ms = 300;
+    hf_client *client = open_at(wire_port(wire), &options);
+    wire_stall(wire, true);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_ping(client), HF_EUNREACH);
+    assert_true(now_ms() - start_ms >= 300);
+    wire_stall(wire, false);
+    hf_close(client);
+    wire_free(wire);
+}
+
+/* What does not decrypt is a lost connection: made again, and nobody notices but the counter. */
+static void garbage_in_a_record(void **state) {
+    (void)state;
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    hf_client *client = open_at(wire_port(wire), &options);
+    for (int i = 0; i < 5; i++) {
+        assert_lock_works(client, "garbage");
+        wire_flip_next(wire);
+    }
+    assert_lock_works(client, "garbage");
+    assert_true(scene_stats(client).reconnects >= 4);
+    hf_close(client);
+    wire_free(wire);
+}
+
+/* CLIENT KILL of an idle connection: TLS says goodbye before the end comes, which is no answer to the next command. */
+static void killed_while_idle(void **state) {
+    (void)state;
+    hf_options options = patient_options();
+    long long ids[SCENE_CONNS];
+    hf_client *client = open_at(server_port(server), &options);
+    for (int idle_ms = 0; idle_ms <= 120; idle_ms += 60) {
+        assert_int_equal(hf_ping(client), HF_OK);
+        assert_int_equal(scene_ping_async(client), HF_OK);
+        size_t len = scene_conns(server, client, ids);
+        assert_int_equal(len, 2);
+        for (size_t i = 0; i < len; i++)
+            scene_kill(server, ids[i]);
+        sleep_ms(idle_ms); /* on either side of the time after which it is looked */
+        assert_lock_works(client, "idle");
+        assert_int_equal(scene_ping_async(client), HF_OK);
+    }
+    hf_close(client);
+}
+
+/* ---- Pieces ---- */
+
+static void byte_at_a_time(void **state) {
+    (void)state;
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    wire_trickle(wire, 1);
+    hf_client *client = open_at(wire_port(wire), &options);
+    for (int i = 0; i < 5; i++)
+        assert_lock_works(client, "trickle");
+    assert_int_equal(scene_ping_async(client), HF_OK);
+    assert_int_equal(scene_stats(client).reconnects, 0);
+    hf_close(client);
+    wire_free(wire);
+}
+
+/* More than a record can hold, in both directions. */
+static void long_names(void **state) {
+    (void)state;
+    enum { LENGTH = 60000 };
+    hf_options options = patient_options();
+    hf_client *client = open_at(server_port(server), &options);
+    char *name = malloc(LENGTH + 1);
+    assert_non_null(name);
+    memset(name, 'n', LENGTH);
+    name[LENGTH] = '\0';
+    assert_lock_works(client, name);
+    free(name);
+    hf_close(client);
+}
+
+/* ---- The other connections ---- */
+
+/* Messages come over TLS too: a waiter is told, and does not have to look by itself (that would be after 10 s). */
+static void waiters_are_told(void **state) {
+    (void)state;
+    hf_options options = patient_options();
+    hf_client *holder = open_at(server_port(server), &options);
+    hf_client *waiter = open_at(server_port(server), &options);
+    hf_lock *held = scene_lock(holder, "told"), *wanted = scene_lock(waiter, "told");
+    struct scene_call call;
+    assert_int_equal(hf_lock_acquire(held), HF_OK);
+    scene_acquire(&call, wanted, HF_FOREVER, NULL);
+    scene_wait_subscribed(server, "told");
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_release(held), HF_OK);
+    assert_int_equal(scene_join(&call), HF_OK);
+    assert_true(now_ms() - start_ms < 5000);
+    assert_int_equal(hf_lock_release_as(wanted, call.options.owner), HF_OK);
+    hf_lock_free(held);
+    hf_lock_free(wanted);
+    hf_close(holder);
+    hf_close(waiter);
+}
+
+static void count_success(hf_op *op, const hf_result *result, void *user) {
+    (void)op;
+    *(int *)user += result->code == HF_OK;
+}
+
+/* The connection that hf_dispatch() drives; also when it was idle, and when it was killed then. */
+static void manual_dispatch(void **state) {
+    (void)state;
+    enum { ROUNDS = 4, IN_FLIGHT = 50 };
+    hf_options options = patient_options();
+    options.flags = HF_MANUAL_DISPATCH;
+    hf_client *client = open_at(server_port(server), &options);
+    int successes = 0;
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < IN_FLIGHT; i++)
+            assert_int_equal(hf_ping_start(client, count_success, &successes, NULL), HF_OK);
+        int64_t end_ms = now_ms() + HANG_MS;
+        while (successes < round * IN_FLIGHT && now_ms() < end_ms)
+            assert_true(hf_dispatch(client, 1000) >= 0);
+        assert_int_equal(successes, round * IN_FLIGHT);
+        if (round == 2)
+            cmd_ok(server, "CLIENT KILL TYPE normal SKIPME yes");
+        sleep_ms(80); /* longer than an idle connection is trusted without a look */
+    }
+    hf_close(client);
+}
+
+/* ---- Renewals ---- */
+
+static bool has_renewed_twice(void *arg) {
+    return scene_stats(arg).renewals >= 2;
+}
+
+static bool has_failed_to_renew(void *arg) {
+    return scene_stats(arg).renew_failures >= 1;
+}
+
+/* The connections are gone when a renewal is due, and for a while none can be made: the hold survives it. */
+static void renewal_due_during_reconnect(void **state) {
+    (void)state;
+    struct wire *wire = wire_start(server_port(server));
+    hf_options options = patient_options();
+    options.watchdog_ms = 12000;
+    options.cmd_timeout_ms = 300;
+    options.connect_timeout_ms = 300;
+    hf_client *client = open_at(wire_port(wire), &options);
+    hf_lock *lock = scene_lock(client, "renewed");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    wire_cut_after(wire, 700); /* into the middle of the certificate */
+    wire_cut_all(wire);
+    assert_true(wait_until(has_failed_to_renew, client, HANG_MS));
+    wire_cut_after(wire, 0);
+    assert_true(wait_until(has_renewed_twice, client, HANG_MS));
+    assert_int_equal(scene_stats(client).losses, 0);
+    assert_true(pttl(server, "renewed") > 0);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+    wire_free(wire);
+}
+
+/* ---- Many threads ---- */
+
+struct worker {
+    pthread_t thread;
+    hf_lock *own, *shared;
+    atomic_int *inside;
+    int rounds, result;
+    bool crowded;
+};
+
+static void *work(void *arg) {
+    struct worker *worker = arg;
+    for (int i = 0; i < worker->rounds && worker->result == HF_OK; i++) {
+        bool share = i % 8 == 0;
+        hf_lock *lock = share ? worker->shared : worker->own;
+        worker->result = hf_lock_acquire(lock);
+        if (worker->result != HF_OK)
+            break;
+        if (share) {
+            worker->crowded = worker->crowded || atomic_fetch_add(worker->inside, 1) != 0;
+            atomic_fetch_sub(worker->inside, 1);
+        }
+        worker->result = hf_lock_release(lock);
+    }
+    return NULL;
+}
+
+static void run_threads(struct wire *wire, int rounds) {
+    enum { WORKERS = 64 };
+    static struct worker workers[WORKERS];
+    atomic_int inside = 0;
+    hf_options options = patient_options();
+    hf_client *client = open_at(wire != NULL ? wire_port(wire) : server_port(server), &options);
+    hf_lock *shared = scene_lock(client, "shared");
+    for (int i = 0; i < WORKERS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "own-%d", i);
+        workers[i] = (struct worker){
+            .own = scene_lock(client, name), .shared = shared, .inside = &inside, .rounds = rounds};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int cuts = 0; wire != NULL && cuts < 5; cuts++) {
+        sleep_ms(60); /* some work in between */
+        wire_cut_all(wire);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (workers[i].result != HF_OK)
+            fail_msg("thread %d: %s", i, hf_error_name(workers[i].result));
+        assert_false(workers[i].crowded);
+        hf_lock_free(workers[i].own);
+    }
+    assert_int_equal(cmd_int(server, "DBSIZE"), 0);
+    hf_lock_free(shared);
+    hf_close(client);
+}
+
+static void many_threads(void **state) {
+    (void)state;
+    run_threads(NULL, 40);
+}
+
+static void many_threads_on_a_bad_wire(void **state) {
+    (void)state;
+    struct wire *wire = wire_start(server_port(server));
+    run_threads(wire, 24);
+    wire_free(wire);
+}
+
+/* ---- Forks ---- */
+
+static int use_in_child(void *arg) {
+    hf_client *client = arg;
+    if (hf_ping(client) != HF_EFORKED)
+        return 1;
+    return hf_close(client) == HF_OK ? 0 : 2;
+}
+
+/* A child closes its descriptors without a word on our connections. */
+static void parent_goes_on_after_fork(void **state) {
+    (void)state;
+    hf_options options = patient_options();
+    hf_client *client = open_at(server_port(server), &options);
+    hf_lock *lock = scene_lock(client, "fork");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(scene_ping_async(client), HF_OK);
+    assert_true(expect_exit(run_child(use_in_child, client), 0, HANG_MS));
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(scene_ping_async(client), HF_OK);
+    assert_int_equal(scene_stats(client).reconnects, 0);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_anywhere),
+        cmocka_unit_test(dropped_in_the_handshake),
+        cmocka_unit_test(silence_in_the_handshake),
+        cmocka_unit_test(garbage_in_a_record),
+        cmocka_unit_test(killed_while_idle),
+        cmocka_unit_test(byte_at_a_time),
+        cmocka_unit_test(long_names),
+        cmocka_unit_test(waiters_are_told),
+        cmocka_unit_test(manual_dispatch),
+        cmocka_unit_test(renewal_due_during_reconnect),
+        cmocka_unit_test(many_threads),
+        cmocka_unit_test(many_threads_on_a_bad_wire),
+        cmocka_unit_test(parent_goes_on_after_fork),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
