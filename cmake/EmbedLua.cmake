@@ -5,8 +5,8 @@
 # and writes what was embedded to <build>/lua/<name>.lua, for redis-cli --eval and the script tests.
 # The SHA-1 is the one SCRIPT LOAD would answer, so the library needs no code for it.
 #
-# A script whose first line is `-- include: <file>.lua` gets the text of that file instead of the line.
-# A file that others include is no script by itself and is not embedded.
+# A script whose first line is `-- include: <file>.lua` gets the text of that file instead of the line; so
+# does that file. A file that others include is no script by itself and is not embedded.
 
 set(HF_LUA_DIR ${CMAKE_CURRENT_BINARY_DIR}/lua)
 set(HF_LUA2C ${CMAKE_CURRENT_LIST_DIR}/lua2c.cmake)
@@ -37,13 +37,17 @@ function(hf_embed_lua target dir)
       continue()
     endif()
     hf_lua_included(${lua} included)
+    set(deeper "")
+    if(included)
+      hf_lua_included(${included} deeper)
+    endif()
     get_filename_component(name ${lua} NAME_WE)
     set(whole ${HF_LUA_DIR}/${name}.lua)
     add_custom_command(
       OUTPUT ${whole}.c ${whole}
-      COMMAND ${CMAKE_COMMAND} -DIN=${lua} -DINCLUDED=${included} -DNAME=${name} -DOUT=${whole}
-              -P ${HF_LUA2C}
-      DEPENDS ${lua} ${included} ${HF_LUA2C}
+      COMMAND ${CMAKE_COMMAND} -DIN=${lua} -DINCLUDED=${included} -DDEEPER=${deeper}
+              -DNAME=${name} -DOUT=${whole} -P ${HF_LUA2C}
+      DEPENDS ${lua} ${included} ${deeper} ${HF_LUA2C}
       COMMENT "Embedding ${name}.lua" VERBATIM)
     target_sources(${target} PRIVATE ${whole}.c)
   endforeach()

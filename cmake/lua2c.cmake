@@ -1,17 +1,26 @@
-# Run with cmake -P: IN (a script), INCLUDED (what its first line includes, or empty), NAME (the stem of
-# the C name), OUT (the whole script is written there, and as C to OUT.c).
+# Run with cmake -P: IN (a script), INCLUDED (what its first line includes, or empty), DEEPER (the same of
+# INCLUDED), NAME (the stem of the C name), OUT (the whole script is written there, and as C to OUT.c).
 cmake_minimum_required(VERSION 3.25)
 
-file(READ ${IN} text)
-if(INCLUDED)
-  file(READ ${INCLUDED} prelude)
+# Puts `prelude` in the place of the first line of `text`.
+function(hf_put_in_front prelude text ret)
   if(NOT prelude MATCHES "\n$")
     string(APPEND prelude "\n")
   endif()
   string(FIND "${text}" "\n" end)
   math(EXPR end "${end} + 1")
   string(SUBSTRING "${text}" ${end} -1 rest)
-  set(text "${prelude}${rest}")
+  set(${ret} "${prelude}${rest}" PARENT_SCOPE)
+endfunction()
+
+file(READ ${IN} text)
+if(INCLUDED)
+  file(READ ${INCLUDED} prelude)
+  if(DEEPER)
+    file(READ ${DEEPER} first)
+    hf_put_in_front("${first}" "${prelude}" prelude)
+  endif()
+  hf_put_in_front("${prelude}" "${text}" text)
 endif()
 file(WRITE ${OUT} "${text}")
 

@@ -30,9 +30,10 @@ int main(int argc, char **argv) {
 }
 EOF
 
-# check EXPECTED INCLUDED: embeds awkward.lua with that prelude and compares with the expected text.
+# check EXPECTED INCLUDED [DEEPER]: embeds awkward.lua with that prelude, and that one's own, and compares
+# with the expected text.
 check() {
-    cmake -DIN="$dir/awkward.lua" -DINCLUDED="$2" -DNAME=awkward -DOUT="$dir/whole.lua" \
+    cmake -DIN="$dir/awkward.lua" -DINCLUDED="$2" -DDEEPER="${3-}" -DNAME=awkward -DOUT="$dir/whole.lua" \
         -P "$HF_SOURCE_DIR/cmake/lua2c.cmake"
     "$CC" -Wall -Wextra -Werror -I"$dir" -o "$dir/print" "$dir/print.c" "$dir/whole.lua.c"
     cmp "$1" "$dir/whole.lua"
@@ -51,17 +52,26 @@ printf 'local now = 1 -- guard; [no newline' >"$dir/guard.lua"
 printf '%s\n%s\n' "$(cat "$dir/guard.lua")" "$awkward" >"$dir/expected"
 check "$dir/expected" "$dir/guard.lua"
 
+printf -- '-- include: guard.lua\n%s' "$awkward" >"$dir/common.lua"
+printf '%s\n%s\n%s\n' "$(cat "$dir/guard.lua")" "$awkward" "$awkward" >"$dir/expected"
+check "$dir/expected" "$dir/common.lua" "$dir/guard.lua"
+
 # The real ones: every script of the source tree but the preludes is there, prelude and all.
+whole() {
+    local first
+    first=$(head -n 1 "$1")
+    if [[ $first == "-- include: "* ]]; then
+        whole "$HF_SOURCE_DIR/src/redis/${first#-- include: }"
+        tail -n +2 "$1"
+    else
+        cat "$1"
+    fi
+}
 count=0
 for lua in "$HF_SOURCE_DIR"/src/redis/*.lua; do
     name=$(basename "$lua")
     ! grep -qx -- "-- include: $name" "$HF_SOURCE_DIR"/src/redis/*.lua || continue
-    first=$(head -n 1 "$lua")
-    if [[ $first == "-- include: "* ]]; then
-        cat "$HF_SOURCE_DIR/src/redis/${first#-- include: }" <(tail -n +2 "$lua") >"$dir/expected"
-    else
-        cp "$lua" "$dir/expected"
-    fi
+    whole "$lua" >"$dir/expected"
     cmp "$dir/expected" "$HF_LUA_DIR/$name"
     count=$((count + 1))
 done
