@@ -63,6 +63,8 @@ static void idle(void *arg) {
     pthread_mutex_lock(&client->close_mtx);
     pthread_cond_broadcast(&client->close_cond);
     pthread_mutex_unlock(&client->close_mtx);
+    if (client->dispatcher.manual)
+        hfi_exec_nudge(&client->dispatcher.exec);
 }
 
 /* ---- Calls ---- */
@@ -155,8 +157,11 @@ static int check_options(const hf_options *given, hf_options *options, hf_error 
     bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
     if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
         return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
-    if ((options->flags & ~HF_MANUAL_DISPATCH) != 0)
+    if ((options->flags & ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE)) != 0)
         return hfi_fail(error, HF_EINVAL, "unknown flags");
+    if (options->tls_min_version != 0 && options->tls_min_version != HF_TLS_1_2 &&
+        options->tls_min_version != HF_TLS_1_3)
+        return hfi_fail(error, HF_EINVAL, "tls_min_version is HF_TLS_1_2 or HF_TLS_1_3");
     return HF_OK;
 }
 
@@ -186,11 +191,40 @@ static int override_text(const struct hfi_mem *mem, char **text, const char *wit
     return HF_OK;
 }
 
+/* Options of TLS go to the url where that does not say anything itself. Whom to trust is one thing to say, though it
+ * takes two options: a url that names a CA is not to be widened. And a key goes with its own certificate. */
+static int add_tls_options(const struct hfi_mem *mem, const hf_options *options,
+                           struct hfi_url *url) {
+    bool ca = url->tls_ca_file == NULL && url->tls_ca_dir == NULL;
+    bool cert = url->tls_cert_file == NULL;
+    const struct {
+        char **text;
+        const char *given;
+        bool wanted;
+    } texts[] = {{&url->tls_ca_file, options->tls_ca_file, ca},
+                 {&url->tls_ca_dir, options->tls_ca_dir, ca},
+                 {&url->tls_cert_file, options->tls_cert_file, cert},
+                 {&url->tls_key_file, options->tls_key_file,
+                  url->tls_key_file == NULL && (cert || options->tls_cert_file == NULL)},
+                 {&url->tls_server_name, options->tls_server_name, url->tls_server_name == NULL}};
+    int err = HF_OK;
+    for (size_t i = 0; url->tls && err == HF_OK && i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].wanted)
+            err = override_text(mem, texts[i].text, texts[i].given);
+    if (url->tls_min_version == 0)
+        url->tls_min_version = options->tls_min_version;
+    if (url->tls_verify == HFI_VERIFY_DEFAULT && (options->flags & HF_TLS_INSECURE) != 0)
+        url->tls_verify = HFI_VERIFY_NONE;
+    return err;
+}
+
 static int check_times(const hf_options *o, hf_error *error) {
     const int64_t day_ms = 24 * 3600 * 1000;
     if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
         o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms)
         return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
+    if (o->fair_wait_ms < 0 || o->fair_wait_ms > HF_LEASE_MAX_MS)
+        return hfi_fail(error, HF_EINVAL, "fair_wait_ms is not negative, and ten years at most");
     if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
         return hfi_fail(error, HF_EINVAL,
                         "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
@@ -213,6 +247,8 @@ static int make_engine(hf_client *client, struct hfi_url *url, const hf_options 
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
         .ping_ms = options->ping_ms,
+        .watchdog_ms = options->watchdog_ms,
+        .fair_wait_ms = options->fair_wait_ms,
         .commands = &counters->commands,
         .reconnects = &counters->reconnects,
         .unknowns = &counters->unknowns,
@@ -230,7 +266,7 @@ static void init_locks(hf_client *client) {
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&client->handles_mtx, NULL);
     pthread_cond_init(&client->handles_cond, NULL);
-    hfi_list_init(&client->handles);
+    hfi_list_init(&client->ears);
 }
 
 static void stop_engine(void *arg) {
@@ -238,24 +274,32 @@ static void stop_engine(void *arg) {
     hfi_redis_stop(client->core.engine);
 }
 
-/* A cancelled acquire that may have got the lock is worth one exchange: else it would be held by nobody for a lease. */
-static void wait_until_settled(hf_client *client) {
-    struct timespec until;
+static void sleep_until_idle(hf_client *client, int64_t wait_ms) {
+    struct timespec until; /* on the clock of the condition */
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += client->core.cmd_timeout_ms / 1000;
-    until.tv_nsec += client->core.cmd_timeout_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    int64_t end_ns = until.tv_nsec + wait_ms % 1000 * 1000000;
+    until.tv_sec += wait_ms / 1000 + end_ns / 1000000000;
+    until.tv_nsec = end_ns % 1000000000;
     pthread_mutex_lock(&client->close_mtx);
-    while (client->core.watchdog != NULL && !hfi_core_is_idle(&client->core) &&
+    while (!hfi_core_is_idle(&client->core) &&
            pthread_cond_timedwait(&client->close_cond, &client->close_mtx, &until) == 0)
         continue;
     pthread_mutex_unlock(&client->close_mtx);
+}
+
+/* A cancelled acquire that may have got the lock is worth one exchange: else it would be held by nobody for a lease. With
+ * manual dispatch its reply may come on a connection that nobody else reads any more. */
+static void wait_until_settled(hf_client *client) {
+    if (client->core.watchdog == NULL)
+        return;
+    int64_t wait_ms = client->core.cmd_timeout_ms, until_ms = hfi_now_ms() + wait_ms;
+    if (client->dispatcher.manual)
+        while (!hfi_core_is_idle(&client->core) && hfi_now_ms() < until_ms)
+            hfi_dispatcher_serve(client, until_ms);
+    else
+        sleep_until_idle(client, wait_ms);
     atomic_store(&client->core.abandoning, true);
-    if (client->core.watchdog != NULL)
-        hfi_core_close_ops(&client->core);
+    hfi_core_close_ops(&client->core);
 }
 
 /* Ends whatever has begun; also a client that was only half opened. */
@@ -297,6 +341,8 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
     err = override_text(&client->mem, &url.user, options->user);
     if (err == HF_OK)
         err = override_text(&client->mem, &url.password, options->password);
+    if (err == HF_OK)
+        err = add_tls_options(&client->mem, options, &url);
     if (err == HF_OK)
         err = check_times(options, error);
     if (err == HF_OK)

@@ -4,6 +4,8 @@
  *   client.c    opening, closing, entering and leaving a call, statistics
  *   call.c      running an operation: synchronously, or started for a callback
  *   lock.c      the verbs of a lock
+ *   thing.c     what the handles of semaphores, permits and latches have in common
+ *   sem.c, permits.c, latch.c   their verbs
  *   loss.c      telling handles about trouble with holds
  *   dispatch.c  where callbacks run
  *   fence.c     the check of fencing tokens, which needs no client
@@ -49,21 +51,39 @@ struct hf_client {
     pthread_cond_t close_cond;
     bool closed;
 
-    pthread_mutex_t handles_mtx; /* guards handles and what is told to them */
+    pthread_mutex_t handles_mtx; /* guards what is told to handles */
     pthread_cond_t handles_cond;
-    struct hfi_link handles; /* those that want to hear of trouble */
-    hf_lock *telling;        /* its callback is running */
+    struct hfi_link ears;    /* those that want to hear of trouble */
+    struct hfi_ear *telling; /* its callback is running */
     uint64_t telling_round;
+};
+
+/* What a handle calls. One of the two, or none. */
+struct hfi_on_lost {
+    hf_event_fn lock;
+    hf_permit_event_fn permit;
+    void *user;
+};
+
+/* The part of a handle that hears of trouble with the holds on its name. */
+struct hfi_ear {
+    hf_client *client;
+    const struct hfi_kind *kind;
+    const char *name;
+    size_t name_len;
+    /* Calls what the handle wanted called; no mutex is held. It may free the handle. */
+    void (*tell)(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const char *owner,
+                 const hf_event *event);
+    struct hfi_link link; /* in client->ears; guarded, as is what follows */
+    struct hfi_on_lost on_lost;
+    int lost_fd;
+    uint64_t told_round;
 };
 
 struct hf_lock {
     hf_client *client;
     const struct hfi_kind *kind;
-    struct hfi_link link; /* in client->handles; guarded, as is the rest down to told_round */
-    hf_event_fn on_lost;
-    void *user;
-    int lost_fd;
-    uint64_t told_round;
+    struct hfi_ear ear;
     size_t name_len;
     char name[];
 };
@@ -94,7 +114,11 @@ int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op)
 bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                  hf_event_kind event);
 void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-              const hf_event *event);
+              const char *owner, const hf_event *event);
+/* Sets what the handle wants called, or nothing; in the end, or when nothing is left to be called, waits until a callback
+ * that is running has returned. */
+int hfi_ear_set(struct hfi_ear *ear, const struct hfi_on_lost *on_lost);
+void hfi_ear_end(struct hfi_ear *ear);
 
 /* dispatch.c */
 int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error);
@@ -102,6 +126,8 @@ int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error);
 int hfi_dispatcher_ensure(hf_client *client);
 void hfi_dispatch_notice(void *arg, struct hfi_notice *notice);
 void hfi_dispatcher_drain(hf_client *client); /* close, manual: run everything that is left, here */
+/* close, manual: the same, and read what comes, until there is something to do */
+void hfi_dispatcher_serve(hf_client *client, int64_t until_ms);
 void hfi_dispatcher_stop(hf_client *client);  /* close: run what is queued, end the thread */
 void hfi_dispatcher_clear(hf_client *client);
 void hfi_dispatcher_close_fds(hf_client *client);

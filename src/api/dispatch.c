@@ -221,7 +221,8 @@ static void take_over(struct hfi_dispatcher *d) {
 }
 
 static int dispatch(hf_client *client, int64_t wait_ms) {
-    int64_t until_ms = hfi_after_ms(hfi_now_ms(), wait_ms);
+    /* as for every wait: not a part of a millisecond too short */
+    int64_t until_ms = hfi_after_ms(hfi_now_ms() + (wait_ms > 0 ? 1 : 0), wait_ms);
     bool looked = false;
     int ran = work(client);
     while (ran == 0 && !atomic_load(&client->core.closing) &&
@@ -266,4 +267,13 @@ void hfi_dispatcher_drain(hf_client *client) {
     take_over(d);
     while (hfi_exec_run(&d->exec) || run_notices(client) > 0)
         continue;
+}
+
+void hfi_dispatcher_serve(hf_client *client, int64_t until_ms) {
+    hfi_dispatcher_drain(client);
+    struct hfi_conn *conn = connection(client);
+    if (conn != NULL)
+        hfi_conn_flush(conn);
+    wait_and_read(client, until_ms);
+    hfi_dispatcher_drain(client);
 }

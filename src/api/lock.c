@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void tell(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const char *owner,
+                 const hf_event *event) {
+    (void)owner; /* the event has its number */
+    on_lost->lock(HFI_CONTAINER(ear, hf_lock, ear), event, on_lost->user);
+}
+
 int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
                      hf_lock **ret_lock) {
     hf_error error;
@@ -29,9 +35,14 @@ int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t n
     if (err == HF_OK) {
         lock->client = client;
         lock->kind = table;
-        lock->lost_fd = -1;
         lock->name_len = name_len;
         memcpy(lock->name, name, name_len);
+        lock->ear = (struct hfi_ear){.client = client,
+                                     .kind = table,
+                                     .name = lock->name,
+                                     .name_len = name_len,
+                                     .tell = tell,
+                                     .lost_fd = -1};
         hfi_client_ref(client);
         *ret_lock = lock;
     }
@@ -225,14 +236,19 @@ int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info) {
     return err != HF_OK ? err : hfi_run_sync(lock->client, &args, NULL, ret_info);
 }
 
+static void free_list(hf_holder *list, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        free(list[i].owner);
+        free(list[i].connection);
+    }
+    free(list);
+}
+
 void hf_lock_info_free(hf_lock_info *info) {
     if (info == NULL)
         return;
-    for (size_t i = 0; i < info->holders_len; i++) {
-        free(info->holders[i].owner);
-        free(info->holders[i].connection);
-    }
-    free(info->holders);
+    free_list(info->holders, info->holders_len);
+    free_list(info->waiters, info->waiters_len);
     free(info);
 }
 

@@ -1,7 +1,8 @@
 /*
  * Telling handles about trouble with holds: descriptors at once, on whichever thread noticed; callbacks on the
- * dispatcher. A handle hears of every hold of its client on its name. Handles come and go while callbacks run, so
- * the list is walked again from the start after each; a round number keeps a handle from hearing of one event twice.
+ * dispatcher. A handle hears of every hold of its client on its name (and its side of a read/write lock; permits are apart).
+ * Handles come and go while callbacks run, so the list is walked again from the start after each; a round number keeps a
+ * handle from hearing of one event twice.
  */
 #include "api/client.h"
 
@@ -9,57 +10,59 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Whatever the kind: several kinds share one hold, and it has the kind of the handle that came first. */
-static bool is_about(const hf_lock *lock, const char *name, size_t name_len) {
-    return lock->name_len == name_len && memcmp(lock->name, name, name_len) == 0;
+/* Several kinds may share one hold, and it has the kind of the handle that came first. */
+static bool is_about(const struct hfi_ear *ear, const struct hfi_kind *kind, const char *name,
+                     size_t name_len) {
+    return ear->name_len == name_len && memcmp(ear->name, name, name_len) == 0 &&
+           strcmp(hfi_kind_part(ear->kind), hfi_kind_part(kind)) == 0;
+}
+
+static bool wants_call(const struct hfi_on_lost *on_lost) {
+    return on_lost->lock != NULL || on_lost->permit != NULL;
 }
 
 bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                  hf_event_kind event) {
     hf_client *client = arg;
-    (void)kind;
     bool wanted = false;
     pthread_mutex_lock(&client->handles_mtx);
-    for (struct hfi_link *link = client->handles.next; link != &client->handles;
-         link = link->next) {
-        hf_lock *lock = HFI_CONTAINER(link, hf_lock, link);
-        if (!is_about(lock, name, name_len))
+    for (struct hfi_link *link = client->ears.next; link != &client->ears; link = link->next) {
+        const struct hfi_ear *ear = HFI_CONTAINER(link, struct hfi_ear, link);
+        if (!is_about(ear, kind, name, name_len))
             continue;
-        wanted = wanted || lock->on_lost != NULL;
+        wanted = wanted || wants_call(&ear->on_lost);
         uint64_t one = 1;
-        if (event == HF_EVENT_LOST && lock->lost_fd >= 0 &&
-            write(lock->lost_fd, &one, sizeof one) != (ssize_t)sizeof one)
+        if (event == HF_EVENT_LOST && ear->lost_fd >= 0 &&
+            write(ear->lost_fd, &one, sizeof one) != (ssize_t)sizeof one)
             continue; /* full: readable already */
     }
     pthread_mutex_unlock(&client->handles_mtx);
     return wanted;
 }
 
-static hf_lock *next_to_tell_locked(hf_client *client, const char *name, size_t name_len,
-                                    uint64_t round) {
-    for (struct hfi_link *link = client->handles.next; link != &client->handles;
-         link = link->next) {
-        hf_lock *lock = HFI_CONTAINER(link, hf_lock, link);
-        if (lock->on_lost != NULL && lock->told_round != round && is_about(lock, name, name_len))
-            return lock;
+static struct hfi_ear *next_to_tell_locked(hf_client *client, const struct hfi_kind *kind,
+                                           const char *name, size_t name_len, uint64_t round) {
+    for (struct hfi_link *link = client->ears.next; link != &client->ears; link = link->next) {
+        struct hfi_ear *ear = HFI_CONTAINER(link, struct hfi_ear, link);
+        if (wants_call(&ear->on_lost) && ear->told_round != round &&
+            is_about(ear, kind, name, name_len))
+            return ear;
     }
     return NULL;
 }
 
 void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-              const hf_event *event) {
+              const char *owner, const hf_event *event) {
     hf_client *client = arg;
-    hf_lock *lock;
-    (void)kind;
+    struct hfi_ear *ear;
     pthread_mutex_lock(&client->handles_mtx);
     uint64_t round = ++client->telling_round;
-    while ((lock = next_to_tell_locked(client, name, name_len, round)) != NULL) {
-        hf_event_fn callback = lock->on_lost;
-        void *user = lock->user;
-        lock->told_round = round;
-        client->telling = lock;
+    while ((ear = next_to_tell_locked(client, kind, name, name_len, round)) != NULL) {
+        struct hfi_on_lost on_lost = ear->on_lost;
+        ear->told_round = round;
+        client->telling = ear;
         pthread_mutex_unlock(&client->handles_mtx);
-        callback(lock, event, user); /* may free the handle */
+        ear->tell(ear, &on_lost, owner, event);
         pthread_mutex_lock(&client->handles_mtx);
         client->telling = NULL;
         pthread_cond_broadcast(&client->handles_cond);
@@ -67,44 +70,55 @@ void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t n
     pthread_mutex_unlock(&client->handles_mtx);
 }
 
-static void wait_until_told_locked(hf_lock *lock) {
-    hf_client *client = lock->client;
+static void wait_until_told_locked(struct hfi_ear *ear) {
+    hf_client *client = ear->client;
     const struct hfi_self *self = hfi_self();
     if (self != NULL && self->in_callback == client)
         return; /* it may be our own callback that is running */
-    while (client->telling == lock)
+    while (client->telling == ear)
         pthread_cond_wait(&client->handles_cond, &client->handles_mtx);
 }
 
-static void list_locked(hf_lock *lock) {
-    if (hfi_linked(&lock->link))
+static void list_locked(struct hfi_ear *ear) {
+    if (hfi_linked(&ear->link))
         return;
     /* what is being told now is not for a newcomer */
-    lock->told_round = lock->client->telling_round;
-    hfi_list_push_back(&lock->client->handles, &lock->link);
+    ear->told_round = ear->client->telling_round;
+    hfi_list_push_back(&ear->client->ears, &ear->link);
 }
 
-int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user) {
+int hfi_ear_set(struct hfi_ear *ear, const struct hfi_on_lost *on_lost) {
     struct hfi_entry entry;
-    if (lock == NULL)
-        return hfi_remember(HF_EINVAL, NULL);
-    hf_client *client = lock->client;
+    hf_client *client = ear->client;
     int err = hfi_enter(client, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
-    if (callback != NULL)
+    if (wants_call(on_lost))
         err = hfi_dispatcher_ensure(client);
     if (err == HF_OK) {
         pthread_mutex_lock(&client->handles_mtx);
-        if (callback == NULL)
-            wait_until_told_locked(lock);
-        lock->on_lost = callback;
-        lock->user = user;
-        list_locked(lock);
+        if (!wants_call(on_lost))
+            wait_until_told_locked(ear);
+        ear->on_lost = *on_lost;
+        list_locked(ear);
         pthread_mutex_unlock(&client->handles_mtx);
     }
     hfi_leave(client, &entry);
     return hfi_remember(err, NULL);
+}
+
+void hfi_ear_end(struct hfi_ear *ear) {
+    pthread_mutex_lock(&ear->client->handles_mtx);
+    hfi_list_remove(&ear->link);
+    wait_until_told_locked(ear);
+    pthread_mutex_unlock(&ear->client->handles_mtx);
+    if (ear->lost_fd >= 0)
+        close(ear->lost_fd);
+}
+
+int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user) {
+    const struct hfi_on_lost on_lost = {.lock = callback, .user = user};
+    return lock == NULL ? hfi_remember(HF_EINVAL, NULL) : hfi_ear_set(&lock->ear, &on_lost);
 }
 
 int hf_lock_lost_fd(hf_lock *lock) {
@@ -114,13 +128,14 @@ int hf_lock_lost_fd(hf_lock *lock) {
     int err = hfi_enter(lock->client, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
+    struct hfi_ear *ear = &lock->ear;
     pthread_mutex_lock(&lock->client->handles_mtx);
-    if (lock->lost_fd < 0) {
-        lock->lost_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        if (lock->lost_fd >= 0)
-            list_locked(lock);
+    if (ear->lost_fd < 0) {
+        ear->lost_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (ear->lost_fd >= 0)
+            list_locked(ear);
     }
-    int fd = lock->lost_fd;
+    int fd = ear->lost_fd;
     pthread_mutex_unlock(&lock->client->handles_mtx);
     hfi_leave(lock->client, &entry);
     return fd >= 0 ? fd : hfi_remember(HF_ESYS, NULL);
@@ -131,16 +146,11 @@ void hf_lock_free(hf_lock *lock) {
         return;
     hf_client *client = lock->client;
     if (client->core.pid != getpid()) {
-        if (lock->lost_fd >= 0)
-            close(lock->lost_fd);
+        if (lock->ear.lost_fd >= 0)
+            close(lock->ear.lost_fd);
         return; /* a mutex may have been held when the process forked: leave the memory */
     }
-    pthread_mutex_lock(&client->handles_mtx);
-    hfi_list_remove(&lock->link);
-    wait_until_told_locked(lock);
-    pthread_mutex_unlock(&client->handles_mtx);
-    if (lock->lost_fd >= 0)
-        close(lock->lost_fd);
+    hfi_ear_end(&lock->ear);
     hfi_free(&client->mem, lock);
     hfi_client_unref(client);
 }

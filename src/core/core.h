@@ -6,6 +6,8 @@
  *   gate.c      one remote waiter per process and name; the others queue here
  *   op.c        operations: the task behind every verb, from start to callback
  *   verbs.c     what each verb does with holds and the engine
+ *   actions.c   the verbs of things that nobody holds
+ *   permits.c   the verbs of permits, which are holds by their ids
  *   cancel.c    switches that end waits from another thread
  *   watchdog.c  renewals, deadlines, warnings, threads that ended
  *
@@ -60,7 +62,7 @@ struct hfi_core_hooks {
                     hf_event_kind event);
     /* On the dispatcher: call the callbacks. */
     void (*tell)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-                 const hf_event *event);
+                 const char *owner, const hf_event *event);
     /* An operation, which may outlive the client, begins and ends to need its memory. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
@@ -123,7 +125,13 @@ struct hfi_hold {
     int64_t token;
     int64_t since_us;
     bool watchdog; /* is renewed */
-    bool lost;     /* ended without our release; the next call reports it */
+    /* its owner will not come again, so a loss that nobody asks about is forgotten in the end */
+    bool ephemeral;
+    int64_t forget_ms; /* when */
+    bool kept_fresh;   /* its fixed lease is set anew, up to its end */
+    /* It was given for so long only, and gets its lease when it is renewed, which is then until; 0: it has it. */
+    int64_t provisional_ms, promised_until_ms;
+    bool lost; /* ended without our release; the next call reports it */
     bool warned, renewing, orphaned;
     /* `active` is over for its caller, but the server has not answered yet */
     bool settling;
@@ -158,6 +166,10 @@ struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *sh
 struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
                                       const struct hfi_kind *kind, const char *name,
                                       size_t name_len, hf_owner number);
+/* The same for whoever is no number: a permit, by its id. Finds only, unless `make`. */
+struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                    const struct hfi_kind *kind, const char *name, size_t name_len,
+                                    const char *owner, size_t owner_len, bool make);
 /* Removes the record from the table if nothing needs it any more. */
 void hfi_hold_tidy_locked(struct hfi_hold *hold);
 void hfi_hold_ref(struct hfi_hold *hold);
@@ -193,8 +205,8 @@ void hfi_watchdog_stop(struct hfi_core *core);
 /* (Re)arms the hold's alarm after its times have changed. */
 void hfi_watchdog_arm_locked(struct hfi_hold *hold);
 void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
-/* Nobody holds it: tidies it up when no renewal can act any more. */
-void hfi_watchdog_look_later_locked(struct hfi_hold *hold);
+/* Nobody holds it: tidies it up at that time, when no renewal can act any more, or its loss is forgotten. */
+void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms);
 
 /* ---- The core ---- */
 

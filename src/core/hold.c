@@ -60,13 +60,11 @@ void hfi_hold_unref(struct hfi_hold *hold) {
     hfi_free(hold->core->mem, hold);
 }
 
-/* The record of a place, made if `make` says so and it is not there. */
-static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard,
-                               const struct hfi_kind *kind, const char *name, size_t name_len,
-                               hf_owner number, bool make) {
+struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                    const struct hfi_kind *kind, const char *name, size_t name_len,
+                                    const char *owner, size_t owner_len, bool make) {
     const struct hfi_mem *mem = core->mem;
-    char owner[HFI_OWNER_MAX], small[256], *place = small;
-    size_t owner_len = hfi_owner_text(core, number, owner);
+    char small[256], *place = small;
     size_t place_len =
         core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
     if (place_len > sizeof small) {
@@ -80,7 +78,6 @@ static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard,
     if (hold == NULL && make) {
         hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
         if (hold != NULL) {
-            hold->number = number;
             HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
             if (hold->hh.tbl == NULL) {
                 hfi_free(mem, hold);
@@ -96,24 +93,39 @@ static struct hfi_hold *lookup(struct hfi_core *core, struct hfi_shard *shard,
 struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
                                      const struct hfi_kind *kind, const char *name, size_t name_len,
                                      hf_owner number) {
-    return lookup(core, shard, kind, name, name_len, number, true);
+    char owner[HFI_OWNER_MAX];
+    size_t owner_len = hfi_owner_text(core, number, owner);
+    struct hfi_hold *hold =
+        hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, true);
+    if (hold != NULL)
+        hold->number = number;
+    return hold;
 }
 
 struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
                                       const struct hfi_kind *kind, const char *name,
                                       size_t name_len, hf_owner number) {
-    return lookup(core, shard, kind, name, name_len, number, false);
+    char owner[HFI_OWNER_MAX];
+    size_t owner_len = hfi_owner_text(core, number, owner);
+    return hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, false);
 }
 
 void hfi_hold_tidy_locked(struct hfi_hold *hold) {
     const struct hfi_mem *mem = hold->core->mem;
     (void)mem;
     if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
-        (hold->lost && !hold->orphaned) || hold->hh.tbl == NULL)
+        hold->hh.tbl == NULL)
         return;
-    if (hold->renewal_until_ms != 0 && hfi_now_ms() < hold->renewal_until_ms) {
+    int64_t later_ms = hold->renewal_until_ms;
+    if (hold->lost && !hold->orphaned) {
+        if (!hold->ephemeral)
+            return;
+        if (hold->forget_ms > later_ms)
+            later_ms = hold->forget_ms;
+    }
+    if (hfi_now_ms() < later_ms) {
         if (!hold->renewing)
-            hfi_watchdog_look_later_locked(hold);
+            hfi_watchdog_look_later_locked(hold, later_ms);
         return;
     }
     hfi_watchdog_disarm_locked(hold);
@@ -131,7 +143,8 @@ void hfi_hold_end_locked(struct hfi_hold *hold) {
         return;
     hold->count = 0;
     hold->generation++;
-    hold->watchdog = hold->warned = false;
+    hold->watchdog = hold->kept_fresh = hold->warned = false;
+    hold->provisional_ms = 0;
     hfi_watchdog_disarm_locked(hold);
     atomic_fetch_sub_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
     hfi_times_add(&hold->core->hold, hfi_now_us() - hold->since_us);
@@ -142,6 +155,7 @@ bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
         return false;
     hfi_hold_end_locked(hold);
     hold->lost = true;
+    hold->forget_ms = hfi_now_ms() + hold->lease_ms;
     hold->reason = reason;
     hfi_count(&hold->core->counters.losses);
     return true;
@@ -160,15 +174,17 @@ static const struct {
 static void tell_trouble(struct hfi_notice *notice) {
     struct hfi_trouble_notice *trouble = HFI_CONTAINER(notice, struct hfi_trouble_notice, notice);
     struct hfi_hold *hold = trouble->hold;
-    hf_event event = {.kind = troubles[trouble->kind].event, .owner = hold->number};
+    hf_event event = {.kind = troubles[trouble->kind].event};
     pthread_mutex_lock(&hold->shard->mtx);
+    event.owner = hold->number;
     trouble->queued = false;
     event.remaining_ms = trouble->remaining_ms;
     event.reason = trouble->kind == HFI_LOST && hold->reason != NULL
                        ? hold->reason
                        : troubles[trouble->kind].reason;
     pthread_mutex_unlock(&hold->shard->mtx);
-    hold->core->hooks.tell(hold->core->hooks.arg, hold->kind, hold->name, hold->name_len, &event);
+    hold->core->hooks.tell(hold->core->hooks.arg, hold->kind, hold->name, hold->name_len,
+                           hold->owner, &event);
     hfi_hold_unref(hold);
 }
 

@@ -21,30 +21,32 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 }
 
 /* An operation is larger than what malloc keeps at hand, so each shard keeps one: a thread that locks and releases in
- * a loop gets the same memory again and again. Operations on long names are on their own. */
-#define SMALL_NAME_MAX 64
+ * a loop gets the same memory again and again. Operations on long names, or with many ids, are on their own. */
+#define SMALL_ROOM_MAX 64
 
 static size_t aligned(size_t size) {
     return (size + 15) & ~(size_t)15;
 }
 
-static size_t op_size(const struct hfi_core *core, size_t name_len) {
-    size_t room = name_len < SMALL_NAME_MAX ? SMALL_NAME_MAX : name_len;
-    return aligned(sizeof(struct hf_op)) + aligned(core->engine->ops->call_size) + room + 1;
+static size_t op_size(const struct hfi_core *core, size_t room) {
+    return aligned(sizeof(struct hf_op)) + aligned(core->engine->ops->call_size) +
+           (room < SMALL_ROOM_MAX ? SMALL_ROOM_MAX : room) + 1;
 }
 
-static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard, size_t name_len) {
-    size_t size = op_size(core, name_len);
-    void *spare = name_len <= SMALL_NAME_MAX ? atomic_exchange(&shard->spare_op, NULL) : NULL;
-    if (spare == NULL)
-        return hfi_zalloc(core->mem, size);
-    memset(spare, 0, size);
-    return spare;
+static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard, size_t room) {
+    size_t size = op_size(core, room);
+    void *spare = room <= SMALL_ROOM_MAX ? atomic_exchange(&shard->spare_op, NULL) : NULL;
+    struct hf_op *op = spare != NULL ? spare : hfi_alloc(core->mem, size);
+    if (op != NULL) {
+        memset(op, 0, size);
+        op->room = room;
+    }
+    return op;
 }
 
 static void deallocate(struct hfi_core *core, struct hf_op *op) {
     void *none = NULL;
-    if (op->name_len > SMALL_NAME_MAX || atomic_load(&core->closing) ||
+    if (op->room > SMALL_ROOM_MAX || atomic_load(&core->closing) ||
         !atomic_compare_exchange_strong(&op->shard->spare_op, &none, op))
         hfi_free(core->mem, op);
 }
@@ -78,7 +80,8 @@ static void init_completion(struct hf_op *op) {
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
     size_t head = aligned(sizeof(struct hf_op)), state_size = aligned(core->engine->ops->call_size);
     struct hfi_shard *shard = hfi_core_shard(core, args->name, args->name_len);
-    struct hf_op *op = allocate(core, shard, args->name_len);
+    size_t ids_size = args->ids_len * HFI_ID_LEN;
+    struct hf_op *op = allocate(core, shard, args->name_len + ids_size);
     if (op == NULL)
         return NULL;
     hfi_task_init(&op->task, args->exec, run, destroy);
@@ -89,6 +92,7 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->wait_ms = args->wait_ms;
     op->lease_ms = args->lease_ms;
     op->question = args->question;
+    op->act = args->act;
     op->yes_or_no = args->yes_or_no;
     op->callback = args->callback;
     op->user = args->user;
@@ -99,12 +103,21 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->name = (char *)op + head + state_size;
     memcpy(op->name, args->name, args->name_len);
     op->name_len = args->name_len;
+    op->call.amount = args->amount;
+    op->call.ttl_ms = args->ttl_ms;
+    if (ids_size > 0) {
+        op->call.ids = memcpy(op->name + args->name_len, args->ids, ids_size);
+        op->call.ids_len = args->ids_len;
+        op->permits.ret_ids = args->ret_ids;
+    }
     op->shard = shard;
     op->start_us = hfi_now_us();
     op->start_ms = op->start_us / 1000;
-    op->cancellable = args->verb == &hfi_verb_acquire;
-    bool waits = args->verb == &hfi_verb_acquire && args->wait_ms != 0;
-    op->deadline_ms = hfi_after_ms(op->start_ms, waits ? args->wait_ms : core->cmd_timeout_ms);
+    op->cancellable = args->verb->waits;
+    bool waits = args->verb->waits && args->wait_ms != 0;
+    /* the clock is read in whole milliseconds, and a wait must not be a part of one too short */
+    op->deadline_ms = waits ? hfi_after_ms(op->start_ms + 1, args->wait_ms)
+                            : hfi_after_ms(op->start_ms, core->cmd_timeout_ms);
     if (args->self != NULL) {
         hfi_self_ref(args->self);
         op->self = args->self;
@@ -209,6 +222,20 @@ void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
     hfi_task_unref(&op->task);
 }
 
+/* The hold is busy until it is known what became of it. */
+static void settle_hold_locked(struct hf_op *op, int err) {
+    struct hfi_hold *hold = op->hold;
+    if (hold == NULL)
+        return;
+    hold->settling = true;
+    if (!hold->leftover)
+        /* one that only has to leave the line was answered */
+        hold->silent = err != HF_ECANCELED && !(op->call.queued && op->call.ghost_until_ms == 0);
+    hold->leftover = false; /* this settlement sees to it */
+    if (op->call.ghost_until_ms < hold->quiet_until_ms)
+        op->call.ghost_until_ms = hold->quiet_until_ms;
+}
+
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms) {
     if (atomic_load(&op->core->abandoning)) {
         op->core->engine->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
@@ -222,12 +249,7 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
     hfi_alarm_clear(op->task.exec, &op->alarm);
     pthread_mutex_lock(&op->shard->mtx);
     hfi_gate_leave_locked(op->shard, op);
-    op->hold->settling = true;
-    if (!op->hold->leftover)
-        op->hold->silent = err != HF_ECANCELED;
-    op->hold->leftover = false; /* this settlement sees to it */
-    if (op->call.ghost_until_ms < op->hold->quiet_until_ms)
-        op->call.ghost_until_ms = op->hold->quiet_until_ms;
+    settle_hold_locked(op, err);
     pthread_mutex_unlock(&op->shard->mtx);
     op->state = HFI_OP_SETTLING;
     op->call.deadline_ms = until_ms;
@@ -270,7 +292,7 @@ static void look_if_done(struct hf_op *op) {
         op->verb->after(op);
         return;
     }
-    if (op->call.err == HF_ECANCELED && !hand_on(op))
+    if (op->call.err == HF_ECANCELED && op->hold != NULL && !hand_on(op))
         settle(op); /* whoever wanted the turn has given up meanwhile */
     else
         finish(op);
@@ -393,8 +415,9 @@ static void leave_to_keeper(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
     pthread_mutex_lock(&op->shard->mtx);
-    if (op->hold->count == 1 && op->hold->watchdog) {
-        op->hold->watchdog = false;
+    if (op->hold->count == 1) {
+        op->hold->watchdog = op->hold->kept_fresh = false;
+        op->hold->provisional_ms = 0;
         hfi_watchdog_arm_locked(op->hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);

@@ -54,13 +54,19 @@ struct hf_op {
     int64_t wait_ms;
     int64_t start_ms, start_us, deadline_ms;
     enum hfi_question question;
+    enum hfi_act act;
     bool yes_or_no; /* the answer is whether it is more than 0 */
     hf_lock_info *info;
+    struct {
+        hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
+        bool held, lost; /* release: some were holds of ours; of these some were lost before */
+        int64_t end_ms;  /* release: the first of them ends then */
+    } permits;
     struct hfi_self *self; /* of a synchronous acquire for the default owner */
 
     struct hfi_call call;
-    size_t name_len;
-    char *name; /* behind the struct, as is the engine's state */
+    size_t name_len, room; /* room: bytes for the name and the ids of the call */
+    char *name;            /* behind the struct, as are the ids and the engine's state */
     char owner_text[HFI_OWNER_MAX];
 
     /* Completion. */
@@ -78,6 +84,7 @@ struct hf_op {
 struct hfi_verb {
     const char *name;
     bool takes_turn; /* one at a time per hold */
+    bool waits;      /* for up to wait_ms, and can be cancelled */
     /* The hold is ours to work on (or the verb needs none): call the engine, or complete. */
     void (*go)(struct hf_op *op);
     /* The engine has finished. Must complete the op. */
@@ -85,6 +92,11 @@ struct hfi_verb {
 };
 extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_force,
     hfi_verb_ask, hfi_verb_inspect;
+/* actions.c: of things that nobody holds */
+extern const struct hfi_verb hfi_verb_act, hfi_verb_nothing, hfi_verb_take, hfi_verb_await;
+/* permits.c */
+extern const struct hfi_verb hfi_verb_permits_acquire, hfi_verb_permits_release,
+    hfi_verb_permits_extend;
 
 struct hfi_op_args {
     const struct hfi_verb *verb;
@@ -95,7 +107,12 @@ struct hfi_op_args {
     int64_t wait_ms, lease_ms;
     enum hfi_lane lane;
     enum hfi_question question;
+    enum hfi_act act;
     bool yes_or_no;
+    int64_t amount, ttl_ms;
+    const unsigned char *ids; /* copied: `ids_len` of HFI_ID_LEN bytes each */
+    size_t ids_len;
+    hf_permit_id *ret_ids; /* permits: as many */
     struct hfi_exec *exec;
     struct hfi_self *self;
     struct hf_cancel *cancel;
@@ -113,5 +130,12 @@ void hfi_op_complete(struct hf_op *op, int err, const hf_error *error);
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms);
 void hfi_op_done(struct hfi_call *call); /* the engine's `done` */
 void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
+
+/* actions.c: the steps of its verbs, for others like them. */
+void hfi_act_after(struct hf_op *op);
+int64_t hfi_settle_until_ms(const struct hf_op *op);
+void hfi_take_go(struct hf_op *op);
+void hfi_take_failed(struct hf_op *op); /* counts, and completes with what the engine said */
+void hfi_count_taken(struct hf_op *op); /* one more that was acquired */
 
 #endif

@@ -37,6 +37,24 @@ static void fail_again(struct hf_op *op) {
     hfi_op_complete(op, HF_EDEADLK, &error);
 }
 
+/* It holds something that it would have to give up first: a reader that wants to write. One that is writing already only
+ * writes once more. */
+static bool waits_for_itself_locked(struct hf_op *op) {
+    const struct hfi_kind *other = op->call.kind->never_beside;
+    if (other == NULL || op->hold->count > 0)
+        return false;
+    const struct hfi_hold *hold =
+        hfi_hold_find_locked(op->core, op->shard, other, op->name, op->name_len, op->owner);
+    return hold != NULL && hold->count > 0 && !hfi_hold_expired_locked(hold);
+}
+
+static void fail_deadlock(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    hfi_fail(&error, HF_EDEADLK, "this owner reads, and would have to stop before it can write");
+    hfi_op_complete(op, HF_EDEADLK, &error);
+}
+
 /* Of those who wait for one lock in this process, one waits at the server. One attempt, or a nested acquire, waits for
  * nobody. */
 static bool must_line_up_locked(struct hf_op *op) {
@@ -99,7 +117,8 @@ static void acquire_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool lost = take_loss_locked(hold, &news);
     bool again = !lost && hold->count > 0 && !op->call.kind->reentrant;
-    bool line_up = !lost && must_line_up_locked(op);
+    bool deadlock = !lost && waits_for_itself_locked(op);
+    bool line_up = !lost && !deadlock && must_line_up_locked(op);
     int64_t count = hold->count;
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
@@ -110,6 +129,10 @@ static void acquire_go(struct hf_op *op) {
     }
     if (again) {
         fail_again(op);
+        return;
+    }
+    if (deadlock) {
+        fail_deadlock(op);
         return;
     }
     if (line_up) {
@@ -138,6 +161,18 @@ static void begin_possession_locked(struct hf_op *op) {
     atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
 }
 
+/* A grant that is ours for a moment only is renewed when a third of that is over. Any other one has its lease. */
+static void note_provisional_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    hold->provisional_ms = 0;
+    if (!op->call.provisional)
+        return;
+    int64_t now_ms = hfi_now_ms();
+    hold->provisional_ms = op->call.valid_until_ms - now_ms;
+    hold->promised_until_ms = hfi_after_ms(now_ms, op->call.lease_ms);
+    hold->renew_at_ms = now_ms + hold->provisional_ms / 3;
+}
+
 static void acquired(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     const struct hfi_call *call = &op->call;
@@ -153,11 +188,13 @@ static void acquired(struct hf_op *op) {
         hold->deadline_ms = call->valid_until_ms;
     if (call->lease_ms > hold->lease_ms)
         hold->lease_ms = call->lease_ms;
-    if (op->lease_ms == HF_WATCHDOG) {
-        hold->watchdog = true;
+    hold->watchdog |= op->lease_ms == HF_WATCHDOG;
+    hold->kept_fresh = call->kind->keeps_fresh;
+    if (op->lease_ms == HF_WATCHDOG || (hold->kept_fresh && !hold->watchdog)) {
         int64_t sent_ms = call->valid_until_ms - call->lease_ms;
         hold->renew_at_ms = sent_ms + op->core->watchdog_ms / 3;
     }
+    note_provisional_locked(op);
     hold->warned = false;
     hfi_watchdog_arm_locked(hold);
     watch = hold->self;
@@ -241,7 +278,7 @@ static void acquire_after(struct hf_op *op) {
     int err = call->err;
     count_failure(op, err);
     pthread_mutex_lock(&op->shard->mtx);
-    if (err == HF_EBUSY) /* another's, so nothing of ours is there */
+    if (err == HF_EBUSY && !call->kind->queues) /* another's, so nothing of ours is there */
         op->hold->leftover = false;
     bool leftover = op->hold->leftover;
     pthread_mutex_unlock(&op->shard->mtx);
@@ -253,7 +290,7 @@ static void acquire_after(struct hf_op *op) {
 }
 
 const struct hfi_verb hfi_verb_acquire = {
-    .name = "acquire", .takes_turn = true, .go = acquire_go, .after = acquire_after};
+    .name = "acquire", .takes_turn = true, .waits = true, .go = acquire_go, .after = acquire_after};
 
 /* ---- Release ---- */
 
@@ -265,7 +302,8 @@ static void release_go(struct hf_op *op) {
     bool lost = take_loss_locked(hold, &news);
     op->call.lease_ms = hold->watchdog ? op->core->watchdog_ms : hold->lease_ms;
     if (count == 1 && !lost) { /* from here on it must not be renewed */
-        hold->watchdog = false;
+        hold->watchdog = hold->kept_fresh = false;
+        hold->provisional_ms = 0;
         hfi_watchdog_disarm_locked(hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);
@@ -393,8 +431,8 @@ static bool was_broken_locked(const struct hf_op *op, const struct hfi_hold *hol
            hold->name_len == op->name_len && memcmp(hold->name, op->name, op->name_len) == 0;
 }
 
-/* Our own holds on the name need not wait for their next renewal to hear of it. */
-static void lose_own_holds(struct hf_op *op) {
+/* Some of our own holds on the name, on both sides: what was broken is deleted. False: there were no more. */
+static bool lose_some_holds(struct hf_op *op) {
     struct hfi_hold *hold, *next, *broken[16];
     size_t len = 0;
     pthread_mutex_lock(&op->shard->mtx);
@@ -410,6 +448,13 @@ static void lose_own_holds(struct hf_op *op) {
     for (size_t i = 0; i < len; i++) {
         hfi_hold_report(broken[i], HFI_LOST);
         hfi_hold_unref(broken[i]);
+    }
+    return len == sizeof broken / sizeof broken[0];
+}
+
+/* Our own holds on the name need not wait for their next renewal to hear of it. */
+static void lose_own_holds(struct hf_op *op) {
+    while (lose_some_holds(op)) {
     }
 }
 

@@ -30,9 +30,26 @@ static int64_t period_ms(const struct hfi_core *core) {
     return core->watchdog_ms / 3;
 }
 
+/* It is renewed now and then: to lengthen its lease, or because others may have shortened what is left of it; or once, to
+ * be given its lease at all. */
+static bool is_renewed(const struct hfi_hold *hold) {
+    return hold->watchdog || hold->kept_fresh || hold->provisional_ms > 0;
+}
+
+/* With what lease. One that is only kept fresh is never promised more than it was. */
+static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
+    int64_t left_ms = hold->kept_fresh ? hold->deadline_ms - now_ms : 0;
+    if (hold->provisional_ms > 0)
+        left_ms = hold->promised_until_ms - now_ms;
+    int64_t lease_ms = hold->watchdog ? hold->core->watchdog_ms : 0;
+    return lease_ms > left_ms ? lease_ms : left_ms;
+}
+
 /* When to warn: half the lease for one that should have been renewed by now, a quarter for a fixed one. */
 static int64_t warn_at_ms(const struct hfi_hold *hold) {
     int64_t lease_ms = hold->watchdog ? hold->core->watchdog_ms : hold->lease_ms;
+    if (hold->provisional_ms > 0)
+        return hold->deadline_ms - hold->provisional_ms / 4;
     return hold->deadline_ms - (hold->watchdog ? lease_ms / 2 : lease_ms / 4);
 }
 
@@ -50,14 +67,14 @@ static void set_alarm_locked(struct hfi_hold *hold, int64_t at_ms) {
     hfi_alarm_set(hold->core->keeper, &hold->alarm, at_ms);
 }
 
-void hfi_watchdog_look_later_locked(struct hfi_hold *hold) {
-    set_alarm_locked(hold, hold->renewal_until_ms);
+void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms) {
+    set_alarm_locked(hold, at_ms);
 }
 
 void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
     int64_t at_ms = hold->deadline_ms;
-    if (hold->watchdog && !hold->renewing) {
-        int64_t slot_ms = period_ms(hold->core) / 16;
+    if (is_renewed(hold) && !hold->renewing) {
+        int64_t slot_ms = hold->provisional_ms > 0 ? 1 : period_ms(hold->core) / 16;
         at_ms =
             min_ms(at_ms, slot_ms > 1 ? hold->renew_at_ms / slot_ms * slot_ms : hold->renew_at_ms);
     }
@@ -91,7 +108,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
             if (hold->watchdog && past_max_hold(hold, now_ms))
                 /* asked for by max_hold_ms: let it run out, with a warning */
                 hold->watchdog = false;
-            if (hold->watchdog && !hold->renewing &&
+            if (is_renewed(hold) && !hold->renewing &&
                 now_ms + period_ms(core) / 16 >= hold->renew_at_ms) {
                 hold->renewing = true;
                 hfi_hold_ref(hold);
@@ -127,9 +144,12 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
         hfi_task_post(&hold->active->task, HFI_OP_TURN);
     if (hold->count > 0 && hold->generation == generation) {
         if (err == HF_OK && answer == 1) {
-            if (valid_until_ms > hold->deadline_ms)
-                hold->deadline_ms = valid_until_ms;
-            hold->warned = false;
+            if (hold->watchdog || hold->provisional_ms > 0) {
+                if (valid_until_ms > hold->deadline_ms)
+                    hold->deadline_ms = valid_until_ms;
+                hold->warned = false;
+            }
+            hold->provisional_ms = 0;
             hold->renew_at_ms = now_ms + period_ms(core);
             hfi_count(&core->counters.renewals);
         } else if (err == HF_OK && hold->active != NULL) {
@@ -141,11 +161,13 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
                                                        : "something else is stored under its name");
         } else {
             int64_t pause_ms = min_ms(period_ms(core) / 8, 1000);
+            if (hold->provisional_ms > 0)
+                pause_ms = min_ms(pause_ms, hold->provisional_ms / 8);
             hold->renew_at_ms = now_ms + (pause_ms > 10 ? pause_ms : 10);
             hfi_count(&core->counters.renew_failures);
         }
     }
-    if (hold->count > 0 && hold->watchdog)
+    if (hold->count > 0 && is_renewed(hold))
         hfi_watchdog_arm_locked(hold); /* also a possession that began meanwhile */
     hfi_hold_tidy_locked(hold);
     pthread_mutex_unlock(&hold->shard->mtx);
@@ -161,19 +183,22 @@ static void batch_done(struct hfi_renewal *renewal) {
                 renewal->error.text);
     for (size_t i = 0; i < renewal->len; i++) {
         renewed(batch->holds[i], batch->generations[i], renewal->err, renewal->items[i].answer,
-                renewal->valid_until_ms);
+                renewal->items[i].valid_until_ms);
         hfi_hold_unref(batch->holds[i]);
     }
     hfi_free(core->mem, batch);
 }
 
 /* False: it was released since it came due, so it is not renewed; the reference is gone. */
-static bool begin_renewal(struct hfi_hold *hold, int64_t deadline_ms, uint64_t *ret_generation) {
+static bool begin_renewal(struct hfi_hold *hold, int64_t deadline_ms, uint64_t *ret_generation,
+                          int64_t *ret_lease_ms) {
     pthread_mutex_lock(&hold->shard->mtx);
-    bool wanted = hold->count > 0 && hold->watchdog;
+    int64_t lease_ms = renewal_lease_ms(hold, hfi_now_ms());
+    bool wanted = hold->count > 0 && is_renewed(hold) && lease_ms > 0;
     if (wanted) {
         hold->renewal_until_ms = deadline_ms + ROUNDING_MS;
         *ret_generation = hold->generation;
+        *ret_lease_ms = lease_ms;
     } else {
         hold->renewing = false;
         hfi_hold_tidy_locked(hold);
@@ -189,14 +214,17 @@ static void fill_batch(struct hfi_core *core, struct batch *batch) {
     struct hfi_link *link;
     while (renewal->len < HFI_RENEWAL_MAX && (link = hfi_list_pop_front(&core->due)) != NULL) {
         struct hfi_hold *hold = HFI_CONTAINER(link, struct hfi_hold, due_link);
-        if (!begin_renewal(hold, renewal->deadline_ms, &batch->generations[renewal->len]))
+        int64_t lease_ms;
+        if (!begin_renewal(hold, renewal->deadline_ms, &batch->generations[renewal->len],
+                           &lease_ms))
             continue;
         size_t i = renewal->len++;
         renewal->items[i] = (struct hfi_renewal_item){.kind = hold->kind,
                                                       .name = hold->name,
                                                       .name_len = hold->name_len,
                                                       .owner = hold->owner,
-                                                      .owner_len = hold->owner_len};
+                                                      .owner_len = hold->owner_len,
+                                                      .lease_ms = lease_ms};
         batch->holds[i] = hold;
     }
 }
@@ -208,14 +236,14 @@ static void gather(struct hfi_core *core) {
             struct hfi_hold *hold =
                 HFI_CONTAINER(hfi_list_pop_front(&core->due), struct hfi_hold, due_link);
             uint64_t generation;
-            if (begin_renewal(hold, 0, &generation)) {
+            int64_t lease_ms;
+            if (begin_renewal(hold, 0, &generation, &lease_ms)) {
                 renewed(hold, generation, HF_ENOMEM, 0, 0);
                 hfi_hold_unref(hold);
             }
             continue;
         }
         batch->core = core;
-        batch->renewal.lease_ms = core->watchdog_ms;
         batch->renewal.deadline_ms =
             hfi_now_ms() + min_ms(core->cmd_timeout_ms, core->watchdog_ms / 3);
         fill_batch(core, batch);
@@ -237,7 +265,7 @@ static void for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *
 }
 
 static void renew_now(struct hfi_hold *hold) {
-    if (hold->count == 0 || !hold->watchdog)
+    if (hold->count == 0 || !is_renewed(hold))
         return;
     hold->renew_at_ms = hfi_now_ms();
     hfi_watchdog_arm_locked(hold);

@@ -27,14 +27,50 @@ enum hfi_lane {
     HFI_LANE_DISPATCH /* whoever calls hf_dispatch() */
 };
 
-/* A kind of lock, as an engine offers it: a const table. */
+/* A kind of lock, or a thing, as an engine offers it: a const table. */
 struct hfi_kind {
     const char *name;
+    /* Kinds with the same part share their holds under one name. NULL: all of what has the name. */
+    const char *part;
     bool reentrant;
     bool exclusive; /* one holder at a time: one remote waiter per process is enough */
     bool token;     /* grants carry a fencing token */
+    bool queues;    /* waiters have a place of their own there, so that giving up has to be told */
+    /* Others can shorten what is left of a hold here, so a fixed lease is set anew now and then, up to its end. */
+    bool keeps_fresh;
+    /* An owner that holds this one would wait for itself: HF_EDEADLK. NULL: there is none. */
+    const struct hfi_kind *never_beside;
     const void *engine_private;
 };
+
+static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
+    return kind->part != NULL ? kind->part : "";
+}
+
+/* What is no lock, since nobody in particular holds it. */
+enum hfi_thing { HFI_SEMAPHORE, HFI_PERMITS, HFI_LATCH };
+
+/* What is done to a thing in one exchange, without waiting. Which of these a thing knows is the engine's table; `amount`,
+ * `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is its answer. */
+enum hfi_act {
+    HFI_ACT_SET,           /* amount, ttl_ms (0: none); unless it is there. 1: it was set */
+    HFI_ACT_RESET,         /* amount; in any case */
+    HFI_ACT_ADD,           /* amount, perhaps negative */
+    HFI_ACT_PUT,           /* give back: amount, or ids */
+    HFI_ACT_PUT_IF_EXISTS, /* the same, but only if it is there. 1: it was */
+    HFI_ACT_DRAIN,         /* take all there are; how many */
+    HFI_ACT_COUNT_DOWN,    /* by one */
+    HFI_ACT_AVAILABLE,     /* how many are free; of a latch: its count */
+    HFI_ACT_TOTAL,         /* how many there are */
+    HFI_ACT_TAKEN,         /* how many are taken */
+    HFI_ACT_EXTEND,        /* ids, lease_ms */
+    HFI_ACT_LEASE,         /* ids: what is left of its lease */
+    HFI_ACT_EXPIRE,        /* ttl_ms. 1: it was there */
+    HFI_ACT_DELETE,        /* 1: it was there */
+    HFI_ACTS
+};
+
+#define HFI_ID_LEN 16 /* bytes of a permit's id */
 
 /* One operation of an engine in progress: a part of the core's operation. */
 struct hfi_call {
@@ -49,6 +85,11 @@ struct hfi_call {
     size_t owner_len;
     int64_t count;    /* how often this owner holds the lock, as far as we know */
     int64_t lease_ms; /* acquire, release (for what remains), extend */
+    int64_t amount;   /* things: how many */
+    int64_t ttl_ms;   /* things: when to expire as a whole; 0: never */
+    const unsigned char
+        *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
+    size_t ids_len;
     int64_t start_ms; /* when the caller came */
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others: the
      * end of the exchange. */
@@ -67,6 +108,9 @@ struct hfi_call {
     int64_t token;          /* of a grant */
     int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
     bool contended;         /* acquire: another held it at first */
+    /* acquire: it is ours for a moment only (valid_until_ms), and has to be renewed until then to get its lease */
+    bool provisional;
+    bool queued; /* acquire: unsettled, because the owner may still be in line there */
     /* err is set and the command may have run or may yet run: call settle() */
     bool unsettled;
     bool gone; /* release, extend: the hold was not there (err is HF_ELOST) */
@@ -83,19 +127,19 @@ struct hfi_renewal_item {
     size_t name_len;
     const char *owner;
     size_t owner_len;
-    int answer; /* out: 1 held, 0 gone, negative: HF_E... for this one */
+    int64_t lease_ms;       /* at least so much from now on */
+    int answer;             /* out: 1 held, 0 gone, negative: HF_E... for this one */
+    int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
 };
 
-/* A renewal of up to HFI_RENEWAL_MAX holds with one lease, on the keeper's thread. */
+/* A renewal of up to HFI_RENEWAL_MAX holds, on the keeper's thread. */
 #define HFI_RENEWAL_MAX 100
 struct hfi_renewal {
-    int64_t lease_ms;
     int64_t deadline_ms; /* give up by then */
     size_t len;
     struct hfi_renewal_item items[HFI_RENEWAL_MAX];
     int err; /* out: HF_OK: look at the answers. Else none was answered */
     hf_error error;
-    int64_t valid_until_ms;                    /* out: for those held */
     void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
     void *engine_private;
 };
@@ -106,6 +150,9 @@ struct hfi_engine_ops {
     /* The table of a kind, or NULL: this engine does not offer it. */
     const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
 
+    /* The same for what is no lock. */
+    const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);
+
     /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
     int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error);
@@ -115,17 +162,20 @@ struct hfi_engine_ops {
     size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap);
 
-    void (*acquire)(struct hfi_call *call); /* waits until held, deadline or cancel */
+    /* Waits until held, deadline or cancel. Of a thing: until `amount` (or `ids`) are taken, or the latch is open. */
+    void (*acquire)(struct hfi_call *call);
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
     void (*force)(struct hfi_call *call);   /* break whoever's hold; value 1 if there was one */
     void (*ask)(struct hfi_call *call, enum hfi_question question);
     void (*inspect)(struct hfi_call *call, hf_lock_info **ret_info); /* malloc'ed, set on HF_OK */
+    /* Something done to a thing. HF_EUNKNOWN: it may or may not have been done, or may yet be. */
+    void (*act)(struct hfi_call *call, enum hfi_act act);
 
     /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`; after an unsettled
      * release from `count`: make sure it holds one less. Keeps trying until the server has answered and no copy of a
-     * former command can act any more, or `deadline_ms` has passed. Keeper lane. The state is as the failed call has
-     * left it. */
+     * former command can act any more, or `deadline_ms` has passed. Of a thing: give back what an unsettled acquire has
+     * taken, if that can be known; repeat an unsettled act. Keeper lane. The state is as the failed call has left it. */
     void (*settle)(struct hfi_call *call);
 
     /* engine events of the task, already masked */

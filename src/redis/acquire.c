@@ -10,11 +10,15 @@
  * lease does, and after POLL_MAX_MS at the latest. If the server does not let us listen, or takes
  * too long to say so, waiting goes on by polling; a kind may want that from the start.
  *
+ * What counts down to being free for everybody (a latch) is also had by a message that was certainly
+ * published after the wait began, or by a number that has grown: it was free between.
+ *
  * All of it runs on the thread of the call's executor; wake-ups come as events of its task.
  */
 #include "base/clock.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/line.h"
 
 #define POLL_MAX_MS 10000
 #define FLOOD_AFTER 16 /* wake-ups in a row for nothing: from then on attempts keep a distance */
@@ -35,12 +39,26 @@ static void note_news(struct hfi_call_state *state, unsigned events) {
         state->u.acquire.heard = false;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0)
         state->u.acquire.heard = true;
-    if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0)
+    /* If one connection is lost, others may be about to be: what must not be sent twice waits for that. */
+    bool hurry = (events & HFI_EVENT_DEAF) == 0 || !state->kind->acquires_once;
+    if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0 && hurry)
         state->u.acquire.woken = true;
+    if ((events & HFI_EVENT_FRESH) != 0)
+        state->u.acquire.over = true;
+}
+
+/* What counts down was there since the wait began, whatever is there now. */
+static bool is_over(struct hfi_call *call) {
+    if (!hfi_state_of(call)->u.acquire.over)
+        return false;
+    hfi_call_finish(call, HF_OK);
+    return true;
 }
 
 static void timed_out(struct hfi_call *call) {
-    hfi_call_fail(call, HF_ETIMEDOUT, "another owner held the lock all the time");
+    const char *busy = hfi_state_of(call)->kind->busy;
+    hfi_call_fail(call, HF_ETIMEDOUT,
+                  busy != NULL ? busy : "another owner held the lock all the time");
 }
 
 static void leave_channel(struct hfi_call *call) {
@@ -58,12 +76,14 @@ static void step_asleep(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     bool was_woken = state->u.acquire.woken;
     note_news(state, events);
+    if (is_over(call))
+        return;
     if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
         if (!state->u.acquire.woken)
             state->u.acquire.fruitless = 0;
         attempt(call);
-    } else if (state->u.acquire.woken && !was_woken) {
-        sleep_or_attempt(call);
+    } else if ((state->u.acquire.woken && !was_woken) || (events & HFI_EVENT_DEAF) != 0) {
+        sleep_or_attempt(call); /* or polls, from now on */
     }
 }
 
@@ -80,6 +100,8 @@ static int64_t longest_nap_ms(struct hfi_call_state *state) {
             state->kind->backoff != NULL ? state->kind->backoff : &deaf;
         nap_ms = hfi_backoff_ms(backoff, state->u.acquire.naps++, throw_dice(state));
     }
+    if (state->kind->give_up != NULL)
+        return hfi_line_nap_ms(state, nap_ms);
     if (state->u.acquire.ttl_ms >= 0)
         nap_ms = earlier(nap_ms, state->u.acquire.ttl_ms + 1);
     return nap_ms;
@@ -89,6 +111,8 @@ static int64_t longest_nap_ms(struct hfi_call_state *state) {
 static void sleep_or_attempt(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int64_t now_ms = hfi_now_ms(), until_ms;
+    if (state->u.acquire.woken && state->kind->give_up != NULL && hfi_line_enter(call))
+        return;
     if (state->u.acquire.woken) {
         until_ms = state->u.acquire.attempted_ms + FLOOD_GAP_MS;
         if (++state->u.acquire.fruitless <= FLOOD_AFTER || now_ms >= until_ms) {
@@ -107,12 +131,15 @@ static void sleep_or_attempt(struct hfi_call *call) {
 static void step_subscribing(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     note_news(state, events);
+    if (is_over(call))
+        return;
     bool waited = (events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange);
     if (state->u.acquire.woken || waited || (events & HFI_EVENT_DEAF) != 0)
         attempt(call);
 }
 
-static int join_channel(struct hfi_call *call) {
+/* Joins if that channel is heard already, for `heard_only`, or in any case. */
+static int join_channel(struct hfi_call *call, bool heard_only) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis *redis = state->exchange.redis;
     char small[CHANNEL_SMALL], *name = small;
@@ -122,8 +149,14 @@ static int join_channel(struct hfi_call *call) {
     if (name == NULL)
         return HF_ENOMEM;
     state->kind->channel(redis, call, name);
-    int err = hfi_pubsub_join(redis->pubsub, &state->u.acquire.waiter, call->task, name, len,
-                              &state->u.acquire.heard);
+    int err = HF_OK;
+    struct hfi_waiter *waiter = &state->u.acquire.waiter;
+    if (heard_only)
+        state->u.acquire.heard = state->u.acquire.listening =
+            hfi_pubsub_join_heard(redis->pubsub, waiter, call->task, name, len);
+    else
+        err =
+            hfi_pubsub_join(redis->pubsub, waiter, call->task, name, len, &state->u.acquire.heard);
     if (name != small)
         hfi_free(redis->mem, name);
     return err;
@@ -132,11 +165,13 @@ static int join_channel(struct hfi_call *call) {
 /* The first time that another holds it. */
 static void subscribe(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    if (join_channel(call) != HF_OK) {
+    if (join_channel(call, false) != HF_OK) {
         sleep_or_attempt(call); /* without memory for a subscription it can still poll */
         return;
     }
     state->u.acquire.listening = true;
+    if (state->kind->counts_down)
+        hfi_pubsub_want_fresh(state->exchange.redis->pubsub, &state->u.acquire.waiter);
     if (state->u.acquire.heard) {
         attempt(call);
         return;
@@ -144,6 +179,8 @@ static void subscribe(struct hfi_call *call) {
     int64_t patience_ms = state->exchange.redis->cmd_timeout_ms;
     if (state->u.acquire.ttl_ms >= 0)
         patience_ms = earlier(patience_ms, state->u.acquire.ttl_ms + 1);
+    if (state->kind->give_up != NULL)
+        patience_ms = hfi_line_nap_ms(state, patience_ms);
     state->step = step_subscribing;
     hfi_exchange_sleep(&state->exchange,
                        earlier(hfi_after_ms(hfi_now_ms(), patience_ms), call->deadline_ms));
@@ -151,13 +188,23 @@ static void subscribe(struct hfi_call *call) {
 
 /* ---- An attempt ---- */
 
+/* What counts down and has grown was there between. */
+static void note_count(struct hfi_call_state *state, int64_t count) {
+    if (!state->kind->counts_down)
+        return;
+    if (state->u.acquire.count > 0 && count > state->u.acquire.count)
+        state->u.acquire.over = true;
+    state->u.acquire.count = count;
+}
+
 static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
     struct hfi_call_state *state = hfi_state_of(call);
     bool listens = state->kind->backoff == NULL;
+    const char *busy = state->kind->busy;
     state->u.acquire.ttl_ms = ttl_ms;
     call->contended = true;
     if (call->deadline_ms <= call->start_ms)
-        hfi_call_fail(call, HF_EBUSY, "another owner holds the lock");
+        hfi_call_fail(call, HF_EBUSY, busy != NULL ? busy : "another owner holds the lock");
     else if (hfi_now_ms() >= call->deadline_ms)
         timed_out(call);
     else if (listens && !state->u.acquire.listening)
@@ -174,12 +221,21 @@ static void attempted(struct hfi_call *call) {
         hfi_call_finish(call, x->err);
         return;
     }
-    if (state->kind->read_acquire(call, hfi_exchange_reply(x), &answer) != HF_OK) {
+    int err = state->kind->read_acquire(call, hfi_exchange_reply(x), &answer);
+    if (err == HF_EWRONGTYPE) {
+        hfi_call_fail(call, err, "what has this name is something else");
+        return;
+    }
+    if (err != HF_OK) {
         hfi_call_fail_proto(call);
         return;
     }
+    if (answer.verdict == HFI_TAKEN && state->kind->give_up != NULL)
+        hfi_line_stand(call, &answer);
     if (answer.verdict == HFI_TAKEN) {
-        held_by_another(call, answer.ttl_ms);
+        note_count(state, answer.count);
+        if (!is_over(call))
+            held_by_another(call, answer.ttl_ms);
     } else if (answer.verdict == HFI_ACQUIRED) {
         call->value = answer.count;
         call->token = answer.token;
@@ -197,6 +253,8 @@ static void attempted(struct hfi_call *call) {
 static void step_attempt(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     note_news(state, events);
+    if (is_over(call))
+        return;
     if (hfi_exchange_step(&state->exchange, events) == HFI_FINISHED)
         attempted(call);
 }
@@ -234,10 +292,16 @@ void hfi_acquire(struct hfi_call *call) {
     state->cleanup = leave_channel;
     x->script = state->kind->acquire;
     x->write = write_attempt;
+    x->once = state->kind->acquires_once;
     x->limit_err = HF_ETIMEDOUT;
     if (call->deadline_ms > call->start_ms) {
         x->retry = HFI_RETRY_PATIENTLY;
         x->silence_ms = x->redis->connect_timeout_ms;
+    }
+    if (state->kind->give_up != NULL) {
+        hfi_line_begin(call);
+        if (call->deadline_ms > call->start_ms)
+            join_channel(call, true); /* without memory for a name it joins when it has to wait */
     }
     attempt(call);
 }

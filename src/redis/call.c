@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/line.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     call->err = HF_OK;
     call->value = call->token = call->valid_until_ms = 0;
     call->contended = call->unsettled = call->gone = false;
+    call->provisional = call->queued = false;
     hfi_error_clear(&call->error);
 
     x->redis = hfi_redis_of(call->engine);
@@ -60,7 +62,13 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
 static void note_unsettled(struct hfi_call *call) {
     const struct hfi_call_state *state = hfi_state_of(call);
     bool unanswered = state->exchange.unanswered;
-    call->unsettled = call->err != HF_OK && state->settles && (unanswered || state->settling);
+    if (state->exchange.once && unanswered && call->err == HF_ECLOSED && state->ghost == NULL)
+        call->err = call->error.code = HF_EUNKNOWN; /* closed, but it may have been done */
+    /* what must not run twice can only be undone if its answer may still come */
+    bool can_settle = state->settles && (!state->exchange.once || state->ghost != NULL);
+    call->queued = call->err != HF_OK && hfi_line_is_queued(state);
+    call->unsettled =
+        call->err != HF_OK && can_settle && (unanswered || state->settling || call->queued);
     if (call->unsettled && unanswered)
         call->ghost_until_ms = hfi_exchange_ghost_until_ms(&state->exchange);
 }
@@ -114,11 +122,20 @@ void hfi_call_step(struct hfi_call *call, unsigned events) {
         state->step(call, events);
 }
 
+/* Its owner wants to acquire anew. What takes over from a command that is under way has to keep quiet for as long as that
+ * may act, which is much longer than the answer takes. */
+static bool is_leaving_line(const struct hfi_call_state *state) {
+    return state->settling && state->kind->give_up != NULL &&
+           state->exchange.phase == HFI_PHASE_ASKED;
+}
+
 void hfi_call_cancel(struct hfi_call *call, int err) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->step == NULL) { /* it has ended, and what it left behind will not be settled */
         hfi_call_drop_ghost(call);
         return;
     }
+    if (err == HF_ECANCELED && is_leaving_line(state))
+        return;
     hfi_call_fail(call, err, hf_strerror(err));
 }

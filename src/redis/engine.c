@@ -19,16 +19,28 @@
 /* ---- Kinds and names ---- */
 
 static const struct hfi_kind *const kinds[] = {
-    [HF_PLAIN] = &hfi_kind_plain,
-    [HF_NONREENTRANT] = &hfi_kind_nonreentrant,
-    [HF_SPIN] = &hfi_kind_spin,
-    [HF_FENCED] = &hfi_kind_fenced,
+    [HF_PLAIN] = &hfi_kind_plain, [HF_NONREENTRANT] = &hfi_kind_nonreentrant,
+    [HF_SPIN] = &hfi_kind_spin,   [HF_FENCED] = &hfi_kind_fenced,
+    [HF_FAIR] = &hfi_kind_fair,   [HF_FAIR_NONREENTRANT] = &hfi_kind_fair_nonreentrant,
+    [HF_READ] = &hfi_kind_read,   [HF_WRITE] = &hfi_kind_write,
 };
 
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {
     (void)engine;
     size_t index = (size_t)kind;
     return index < sizeof kinds / sizeof kinds[0] ? kinds[index] : NULL;
+}
+
+static const struct hfi_kind *const things[] = {
+    [HFI_SEMAPHORE] = &hfi_thing_semaphore,
+    [HFI_PERMITS] = &hfi_thing_permits,
+    [HFI_LATCH] = &hfi_thing_latch,
+};
+
+static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
+    (void)engine;
+    size_t index = (size_t)thing;
+    return index < sizeof things / sizeof things[0] ? things[index] : NULL;
 }
 
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -50,14 +62,14 @@ static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, si
     return len + more;
 }
 
-/* Name, a zero byte, field: no field contains one, so this is unambiguous. */
+/* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is unambiguous. */
 static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap) {
-    const char *suffix = hfi_redis_kind_of(kind)->field_suffix;
+    const char *part = hfi_kind_part(kind);
     size_t len = append(buffer, cap, 0, name, name_len);
     len = append(buffer, cap, len, "", 1);
     len = append(buffer, cap, len, owner, owner_len);
-    return append(buffer, cap, len, suffix, strlen(suffix));
+    return append(buffer, cap, len, part, strlen(part));
 }
 
 /* ---- What the connections tell ---- */
@@ -98,6 +110,7 @@ void hfi_redis_notify_failed(struct hfi_redis *redis) {
 static const struct hfi_engine_ops redis_ops = {
     .call_size = sizeof(struct hfi_call_state),
     .kind = find_kind,
+    .thing = find_thing,
     .check_name = check_name,
     .hold_id = hold_id,
     .acquire = hfi_acquire,
@@ -106,6 +119,7 @@ static const struct hfi_engine_ops redis_ops = {
     .force = hfi_force,
     .ask = hfi_ask,
     .inspect = hfi_inspect,
+    .act = hfi_act,
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
@@ -156,6 +170,9 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     redis->keeper = config->keeper;
     redis->cmd_timeout_ms = config->cmd_timeout_ms;
     redis->connect_timeout_ms = config->connect_timeout_ms;
+    redis->fair_confirm_ms = config->watchdog_ms;
+    redis->fair_horizon_ms = 2 * config->watchdog_ms;
+    redis->fair_wait_ms = config->fair_wait_ms;
     redis->unknowns = config->unknowns;
     redis->notify_failures = config->notify_failures;
     hfi_list_init(&redis->renewals);

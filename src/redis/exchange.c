@@ -169,6 +169,8 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
     x->phase = HFI_PHASE_IDLE;
 
     bool silent = hfi_now_ms() < x->limit_ms; /* then it was the silence */
+    if (x->once && x->unanswered)
+        return fail(x, HF_EUNKNOWN, "the server did not answer in time");
     if (in_flight && x->script == NULL)
         return fail(x, HF_EUNREACH, "the server did not answer in time");
     if (x->unanswered && !silent && (in_flight || x->limit_err != HF_ETIMEDOUT))
@@ -255,6 +257,8 @@ static void await_reply(struct hfi_exchange *x) {
 static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn, int64_t now_ms,
                                    int64_t server_ms, int64_t received_ms) {
     x->stop_ms = earlier(x->limit_ms, now_ms + x->slice_ms);
+    if (x->once)
+        hfi_conn_look(conn);
     struct hfi_command command;
     hfi_command_init(&command, x->redis->mem);
     write_command(x, server_ms + (x->stop_ms - received_ms), &command);
@@ -318,6 +322,8 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
 static enum hfi_progress lost(struct hfi_exchange *x, int err) {
     x->phase = HFI_PHASE_PAUSED;
     mark_unanswered(x);
+    if (x->once && x->script != NULL)
+        return fail(x, HF_EUNKNOWN, "the connection was lost before the server answered");
     if (err != HF_EUNREACH || x->retry == HFI_RETRY_NONE)
         return finish(x, err);
     if (x->script == NULL) {

@@ -25,7 +25,9 @@ enum {
         16u << HFI_ENGINE_EVENT_SHIFT,              /* the channel will be heard from now on */
     HFI_EVENT_DEAF = 32u << HFI_ENGINE_EVENT_SHIFT, /* not any more, or not yet: it has to poll */
     HFI_EVENT_MESSAGE =
-        64u << HFI_ENGINE_EVENT_SHIFT /* or anything else that is worth an attempt */
+        64u << HFI_ENGINE_EVENT_SHIFT, /* or anything else that is worth an attempt */
+    HFI_EVENT_FRESH =
+        128u << HFI_ENGINE_EVENT_SHIFT /* a message, published after hfi_pubsub_want_fresh() */
 };
 
 enum hfi_progress { HFI_PENDING, HFI_FINISHED };
@@ -49,6 +51,7 @@ struct hfi_exchange {
     const char *name; /* for the route; NULL: any node */
     size_t name_len;
     const struct hfi_script *script; /* NULL: a question, which may be asked twice */
+    bool once; /* a copy that was lost is not sent again: then the outcome is HF_EUNKNOWN */
     /* Adds the arguments: for a script the number of keys and what follows, else the whole
      * command. */
     void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);

@@ -1,6 +1,6 @@
 /*
- * Who is on a lock: TYPE, then HGETALL for a hash, PTTL, and CLIENT LIST to tell whose connection
- * an owner's is.
+ * Who is on a lock: TYPE, then HGETALL for a hash or GET for a string, PTTL, LRANGE for those in
+ * line, and CLIENT LIST to tell whose connection an owner's is.
  *
  * Called by src/core through the engine's table, on the thread of the call's executor. The answers
  * come from different moments, so a lock that changes hands meanwhile may be shown with the lease
@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/line.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,17 +23,26 @@ static struct hfi_call_state *state_of(struct hfi_exchange *x) {
     return HFI_CONTAINER(x, struct hfi_call_state, exchange);
 }
 
+static void free_list(hf_holder *list, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        free(list[i].owner);
+        free(list[i].connection);
+    }
+    free(list);
+}
+
+static void free_info(hf_lock_info *info) {
+    free_list(info->holders, info->holders_len);
+    free_list(info->waiters, info->waiters_len);
+    free(info);
+}
+
 static void drop_info(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     hf_lock_info *info = state->u.inspect.info;
     if (info == NULL)
         return;
-    for (size_t i = 0; i < info->holders_len; i++) {
-        free(info->holders[i].owner);
-        free(info->holders[i].connection);
-    }
-    free(info->holders);
-    free(info);
+    free_info(info);
     state->u.inspect.info = NULL;
 }
 
@@ -114,15 +125,20 @@ static char *find_connection(const redisReply *list, const char *uuid) {
     return NULL;
 }
 
+static void add_connections(const redisReply *list, hf_holder *owners, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (strlen(owners[i].owner) >= UUID_LEN)
+            owners[i].connection = find_connection(list, owners[i].owner);
+}
+
 static void listed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     const hf_lock_info *info = state->u.inspect.info;
-    if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_STRING)
-        for (size_t i = 0; i < info->holders_len; i++)
-            if (strlen(info->holders[i].owner) >= UUID_LEN)
-                info->holders[i].connection =
-                    find_connection(hfi_exchange_reply(x), info->holders[i].owner);
+    if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_STRING) {
+        add_connections(hfi_exchange_reply(x), info->holders, info->holders_len);
+        add_connections(hfi_exchange_reply(x), info->waiters, info->waiters_len);
+    }
     succeed(call);
 }
 
@@ -133,6 +149,78 @@ static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
     hfi_command_text(command, "LIST");
 }
 
+static void look_at_connections(struct hfi_call *call) {
+    const hf_lock_info *info = hfi_state_of(call)->u.inspect.info;
+    if (info->holders_len > 0 || info->waiters_len > 0)
+        hfi_call_send(call, NULL, write_list, listed);
+    else
+        succeed(call);
+}
+
+/* ---- LRANGE ---- */
+
+static bool may_have_line(const hf_lock_info *info) {
+    return strcmp(info->kind, "plain") == 0 || strcmp(info->kind, "free") == 0;
+}
+
+static char *copy_of(const redisReply *text) {
+    char *copy = malloc(text->len + 1);
+    if (copy != NULL) {
+        memcpy(copy, text->str, text->len);
+        copy[text->len] = '\0';
+    }
+    return copy;
+}
+
+/* HF_OK, HF_EPROTO, HF_ENOMEM. */
+static int read_line(const redisReply *line, hf_lock_info *info) {
+    info->waiters = calloc(line->elements + 1, sizeof *info->waiters);
+    if (info->waiters == NULL)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < line->elements; i++) {
+        if (line->element[i]->type != REDIS_REPLY_STRING)
+            return HF_EPROTO;
+        char *owner = copy_of(line->element[i]);
+        if (owner == NULL)
+            return HF_ENOMEM;
+        info->waiters[info->waiters_len++] = (hf_holder){.owner = owner};
+    }
+    return HF_OK;
+}
+
+/* A fair lock looks like a plain one, but for those who wait; so without them it is what the caller
+ * takes it for. That the line cannot be seen costs no more than its names. */
+static void got_line(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    hf_lock_info *info = state->u.inspect.info;
+    int err = HF_OK;
+    if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_ARRAY)
+        err = read_line(hfi_exchange_reply(x), info);
+    if (err == HF_ENOMEM) {
+        hfi_call_fail(call, err, "out of memory");
+        return;
+    }
+    if (err != HF_OK) {
+        hfi_call_fail_proto(call);
+        return;
+    }
+    if (info->holders_len > 0 && (info->waiters_len > 0 || state->kind->give_up != NULL))
+        info->kind = "fair";
+    look_at_connections(call);
+}
+
+static void write_line(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_call *call = state_of(x)->call;
+    (void)not_after_ms;
+    hfi_command_text(command, "LRANGE");
+    char *room = hfi_command_room(command, hfi_fair_queue(x->redis, call, NULL));
+    if (room != NULL)
+        hfi_fair_queue(x->redis, call, room);
+    hfi_command_text(command, "0");
+    hfi_command_text(command, "-1");
+}
+
 /* ---- PTTL ---- */
 
 static void timed(struct hfi_call *call) {
@@ -141,10 +229,10 @@ static void timed(struct hfi_call *call) {
     if (reply == NULL)
         return;
     state->u.inspect.info->ttl_ms = reply->integer;
-    if (state->u.inspect.info->holders_len > 0)
-        hfi_call_send(call, NULL, write_list, listed);
+    if (may_have_line(state->u.inspect.info))
+        hfi_call_send(call, NULL, write_line, got_line);
     else
-        succeed(call);
+        look_at_connections(call);
 }
 
 static void write_ttl(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
@@ -165,12 +253,10 @@ static bool add_holder(hf_lock_info *info, const redisReply *field, const redisR
     long long count = strtoll(value->str, &end, 10);
     if (end == value->str || end != value->str + value->len || count < 0)
         return false;
-    char *owner = malloc(field->len + 1);
+    char *owner = copy_of(field);
     *ret_failed = owner == NULL;
     if (owner == NULL)
         return true;
-    memcpy(owner, field->str, field->len);
-    owner[field->len] = '\0';
     info->holders[info->holders_len++] = (hf_holder){.owner = owner, .count = count};
     return true;
 }
@@ -189,7 +275,7 @@ static int read_fields(const redisReply *fields, hf_lock_info *info) {
         if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING)
             return HF_EPROTO;
         if (is_mode(field))
-            info->kind = "read/write";
+            info->kind = strcmp(value->str, "write") == 0 ? "write" : "read";
         else if (!add_holder(info, field, value, &failed))
             info->kind = "other";
         if (failed)
@@ -229,19 +315,86 @@ static void write_fields(struct hfi_exchange *x, int64_t not_after_ms,
     write_on_key(x, "HGETALL", command);
 }
 
+/* ---- GET, and EXISTS of the leases of permits ---- */
+
+/* Permits of which some are taken have leases beside them; without, they look like a semaphore or a
+ * latch. That the leases cannot be seen costs no more than that. */
+static void got_leases(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1)
+        state->u.inspect.info->kind = "permits";
+    hfi_call_send(call, NULL, write_ttl, timed);
+}
+
+static void write_leases(struct hfi_exchange *x, int64_t not_after_ms,
+                         struct hfi_command *command) {
+    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_names *names = &x->redis->names;
+    (void)not_after_ms;
+    hfi_command_text(command, "EXISTS");
+    char *room = hfi_command_room(
+        command, hfi_name_suffixed(names, "timeout", call->name, call->name_len, NULL));
+    if (room != NULL)
+        hfi_name_suffixed(names, "timeout", call->name, call->name_len, room);
+}
+
+static bool is_integer(const redisReply *reply) {
+    if (reply->type != REDIS_REPLY_STRING)
+        return false;
+    char *end;
+    errno = 0;
+    strtoll(reply->str, &end, 10);
+    return errno == 0 && end != reply->str && end == reply->str + reply->len;
+}
+
+static void got_value(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    if (x->err != HF_OK && x->err != HF_EPERM) { /* who may only use locks sees that it is none */
+        hfi_call_finish(call, x->err);
+        return;
+    }
+    bool counts =
+        x->err == HF_OK && is_integer(hfi_exchange_reply(x)); /* not if it is gone since */
+    state->u.inspect.info->kind = counts ? "counter" : "other";
+    if (counts)
+        hfi_call_send(call, NULL, write_leases, got_leases);
+    else
+        hfi_call_send(call, NULL, write_ttl, timed);
+}
+
+static void write_value(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)not_after_ms;
+    write_on_key(x, "GET", command);
+}
+
 /* ---- TYPE ---- */
+
+/* The server's word for a type, as a constant. */
+static const char *type_of(const char *reply) {
+    static const char *const types[] = {"none", "string", "hash", "list", "set", "zset", "stream"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(reply, types[i]) == 0)
+            return types[i];
+    return "unknown";
+}
 
 static void got_type(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
+    hf_lock_info *info = state->u.inspect.info;
     const redisReply *reply = step_reply(call, REDIS_REPLY_STATUS);
     if (reply == NULL)
         return;
-    if (strcmp(reply->str, "hash") == 0) {
+    info->type = type_of(reply->str);
+    info->kind = strcmp(info->type, "none") == 0 ? "free" : "other";
+    if (strcmp(info->type, "hash") == 0)
         hfi_call_send(call, NULL, write_fields, got_fields);
-        return;
-    }
-    state->u.inspect.info->kind = strcmp(reply->str, "none") == 0 ? "free" : "other";
-    hfi_call_send(call, NULL, write_ttl, timed);
+    else if (strcmp(info->type, "string") == 0)
+        hfi_call_send(call, NULL, write_value, got_value);
+    else
+        hfi_call_send(call, NULL, write_ttl, timed);
 }
 
 static void write_type(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {

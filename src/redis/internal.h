@@ -5,13 +5,18 @@
  *   call.c      what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
  *   acquire.c   attempt, subscribe, attempt, sleep
+ *   line.c      waiting in line at the server: places, grants
  *   backoff.c   how long to sleep between attempts when nobody tells of releases
  *   verbs.c     release, extend, force, questions, settlement
  *   inspect.c   who is on a lock
  *   renew.c     renewals in batches
  *   pubsub.c    channels and who listens on them
- *   plain.c, nonreentrant.c, spin.c, fenced.c
+ *   act.c       what is done to things that are no locks
+ *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
  *               a kind each: its scripts, their arguments and answers
+ *   readwrite.c both sides of the read/write lock
+ *   semaphore.c, permits.c, latch.c, counter.c
+ *               the same for things that are no locks; what their counters have in common
  *   names.c, command.c, errors.c   names on the wire, commands as bytes, error replies as codes
  */
 #ifndef HFI_REDIS_INTERNAL_H
@@ -35,6 +40,10 @@ struct hfi_redis {
     char *prefix;
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms;
+    int64_t fair_horizon_ms;        /* a waiter in line that says nothing for so long is dead */
+    int64_t fair_confirm_ms;        /* a grant waits no longer than this for a sign of life */
+    int64_t fair_wait_ms;           /* what a Java waiter adds to the deadlines behind it */
+    _Atomic int64_t fair_newest_us; /* the newest time of the server seen by those in line */
     atomic_ullong *unknowns, *notify_failures;
 
     struct hfi_route *route;
@@ -50,6 +59,21 @@ struct hfi_redis {
 };
 
 struct hfi_redis_kind;
+struct hfi_redis_act;
+
+/* A waiter's place in line at the server, as line.c knows it. */
+struct hfi_line {
+    int64_t ticket;           /* 0: none yet */
+    int64_t place;            /* 1 is the first; 0: far behind */
+    int64_t confirm_ms;       /* how long a grant shall wait for us */
+    int64_t least_confirm_ms; /* the shortest the server was told of in this wait; 0: of none */
+    int64_t answered_us;      /* the server's time in its last answer */
+    int64_t newest_us;        /* and the newest one that was known then */
+    int64_t asked_ms;         /* when that attempt was sent */
+    unsigned behind;          /* naps so far while the lock was free, but not for us */
+    bool queued;              /* there may be an entry of ours */
+    bool granted;             /* there was a message of a grant, and the lock was not ours yet */
+};
 
 /* The state of a call, in call->state. */
 struct hfi_call_state {
@@ -68,6 +92,7 @@ struct hfi_call_state {
     union {
         struct {
             struct hfi_waiter waiter;
+            struct hfi_line line;
             int64_t ttl_ms;       /* what was left of the other's lease */
             int64_t attempted_ms; /* when the last attempt started */
             unsigned naps;        /* sleeps so far while nobody told us of releases */
@@ -75,6 +100,8 @@ struct hfi_call_state {
             bool woken;           /* there was a message since the last attempt started */
             bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
+            bool over;            /* what counts down was there meanwhile */
+            int64_t count;        /* of what counts down, when it was last seen */
         } acquire;
         struct {
             struct hfi_req *seen; /* holds the owner that was seen */
@@ -85,6 +112,7 @@ struct hfi_call_state {
             hf_lock_info *info;
         } inspect;
         enum hfi_question question;
+        const struct hfi_redis_act *act;
     } u;
 };
 
@@ -134,6 +162,10 @@ void hfi_extend(struct hfi_call *call);
 void hfi_force(struct hfi_call *call);
 void hfi_ask(struct hfi_call *call, enum hfi_question question);
 void hfi_settle(struct hfi_call *call);
+void hfi_act(struct hfi_call *call, enum hfi_act act);
+/* The same as a part of another operation. */
+void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
+                  void (*answered)(struct hfi_call *call));
 void hfi_inspect(struct hfi_call *call, hf_lock_info **ret_info);
 void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
 void hfi_renewals_stop(struct hfi_redis *redis);

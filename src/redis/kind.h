@@ -9,9 +9,11 @@
 
 struct hfi_acquire_answer {
     enum { HFI_ACQUIRED, HFI_TAKEN, HFI_ACQUIRE_GONE, HFI_ACQUIRE_MISMATCH } verdict;
-    int64_t count;  /* acquired: held so often now; mismatch: what is there */
-    int64_t ttl_ms; /* taken: when the other's lease ends; -1 never */
+    int64_t count; /* acquired: held so often now; mismatch: what is there */
+    int64_t
+        ttl_ms; /* taken: when the other's lease ends; -1 never, -2 it is free, but not for us */
     int64_t token;
+    int64_t place, ticket, server_us; /* taken, and in line for it: see line.h */
 };
 
 struct hfi_release_answer {
@@ -31,10 +33,30 @@ struct hfi_renewer {
     /* Adds keys and arguments for `len` holds. The answer is 1, 0 or -1 (no lock) for each, and
      * the time. */
     void (*write)(const struct hfi_redis *redis, const struct hfi_renewal_item *const *items,
-                  size_t len, int64_t lease_ms, int64_t not_after_ms, struct hfi_command *command);
+                  size_t len, int64_t not_after_ms, struct hfi_command *command);
 };
 
-/* Functions that read return HF_OK, or HF_EPROTO for what the script cannot have answered. */
+struct hfi_act_answer {
+    int64_t value;
+    bool not_notified; /* done, but the server refused to wake anybody */
+};
+
+/* One thing that can be done to what is no lock (enum hfi_act). */
+struct hfi_redis_act {
+    const struct hfi_script *script; /* NULL: a command that only reads */
+    /* Running it twice is not running it once: a copy that was lost is not sent again, its outcome is unknown. */
+    bool once;
+    /* An outcome that is unknown is the core's business: it may ask the kind to settle it. */
+    bool settles;
+    /* Adds the arguments: for a script the number of keys and what follows, else the whole command. */
+    void (*write)(const struct hfi_redis *redis, const struct hfi_call *call, int64_t not_after_ms,
+                  struct hfi_command *command);
+    /* HF_OK, HF_EPROTO for nonsense, or what the answer says: HF_EWRONGTYPE, HF_ENOTOWNER, ... */
+    int (*read)(const struct hfi_call *call, const redisReply *reply, struct hfi_act_answer *ret);
+};
+
+/* Functions that read return HF_OK, or HF_EPROTO for what the script cannot have answered; read_acquire also HF_EWRONGTYPE
+ * for what was written by something else. */
 struct hfi_redis_kind {
     const char *field_suffix; /* of the owner's field in the lock's hash */
 
@@ -59,18 +81,44 @@ struct hfi_redis_kind {
      * length. */
     size_t (*channel)(const struct hfi_redis *redis, const struct hfi_call *call, char *to);
 
+    /* Asks if it is locked. NULL: it is if its key exists. */
+    void (*ask_locked)(struct hfi_call *call);
+
     /* Waiters do not listen on the channel; they sleep so long between attempts. NULL: they
      * listen. */
     const struct hfi_backoff *backoff;
 
     const struct hfi_renewer *renewer;
+
+    /* Waiters stand in line at the server (line.c). Whoever gives up leaves the line by this script, which also undoes
+     * an acquire. NULL: there is no line, and a release undoes. */
+    const struct hfi_script *give_up;
+    void (*write_give_up)(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command);
+    int (*read_give_up)(const redisReply *reply, bool *ret_not_notified);
+
+    /* ---- Things only; a lock leaves these out ---- */
+
+    const struct hfi_redis_act *acts; /* HFI_ACTS of them; one without `write` is not offered */
+    const char *busy;                 /* what to say when it cannot be had now */
+    /* Acquiring twice is not acquiring once: as hfi_redis_act.once. */
+    bool acquires_once;
+    /* It counts down to when it can be had, and is then there for everybody: so a message that was published after the wait
+     * began ends the wait, and so does a number that has grown. */
+    bool counts_down;
+    /* Undoes what an unsettled call may have done, in place of the release that undoes an acquire of a lock. The call has
+     * been begun; what is left of a cancelled acquire is state->ghost. */
+    void (*settle)(struct hfi_call *call);
 };
 
 static inline const struct hfi_redis_kind *hfi_redis_kind_of(const struct hfi_kind *kind) {
     return kind->engine_private;
 }
 
+extern const struct hfi_kind hfi_thing_semaphore, hfi_thing_permits, hfi_thing_latch;
 extern const struct hfi_kind hfi_kind_plain, hfi_kind_nonreentrant, hfi_kind_spin, hfi_kind_fenced;
+extern const struct hfi_kind hfi_kind_fair, hfi_kind_fair_nonreentrant;
+extern const struct hfi_kind hfi_kind_read, hfi_kind_write;
 extern const struct hfi_renewer
     hfi_renewer_hash; /* renew.c: any lock that is one field of a hash */
 

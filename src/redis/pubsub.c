@@ -11,6 +11,10 @@
  * because the access list refuses a command whole, and `asked` keeps them in the order sent: an
  * error reply belongs to the first of it. UNSUBSCRIBE is sent only for a channel that was confirmed
  * or refused, so a late confirmation is never taken for that of a new one.
+ *
+ * A channel that is HEARD is subscribed once more when a waiter wants to know which messages are new to it: messages and the
+ * answer come in the order in which the server has done things, and repeating a subscription changes nothing. At most one
+ * SUBSCRIBE of a channel is on its way.
  */
 #include "redis/pubsub.h"
 
@@ -31,15 +35,20 @@
 #include <uthash.h>
 
 #define LINGER_MS 200
+#define SWEEP_GAP_MS 50
+#define NUMBER_DIGITS 18 /* what fits into 64 bits in any case */
 
 enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF };
 
 struct hfi_channel {
     UT_hash_handle hh;
     struct hfi_link waiters;
-    struct hfi_link asked; /* in the registry's list while ASKED */
+    struct hfi_link todo;  /* in the registry's list when a SUBSCRIBE may have to be sent */
+    struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
     enum channel_state state;
-    int64_t leave_ms; /* without waiters: when to unsubscribe */
+    uint64_t sent, answered; /* SUBSCRIBEs; those of a lost connection count as answered */
+    uint64_t wanted;         /* so many are to be sent */
+    int64_t leave_ms;        /* without waiters: when to unsubscribe */
     size_t len;
     char name[];
 };
@@ -54,7 +63,7 @@ struct hfi_pubsub {
 
     pthread_mutex_t mtx; /* guards below */
     struct hfi_channel *channels;
-    struct hfi_link asked;
+    struct hfi_link todo, asked;
     int64_t alarm_ms; /* when `alarm` is set to fire; HFI_NEVER */
     bool up, stopped, refusal_logged;
 };
@@ -63,6 +72,32 @@ static void tell_waiters(struct hfi_channel *channel, unsigned event) {
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next)
         hfi_task_post(HFI_CONTAINER(link, struct hfi_waiter, link)->task, event);
+}
+
+/* A positive number in plain decimal, as scripts publish them; 0 for anything else. */
+static int64_t number_of(const redisReply *payload) {
+    int64_t number = 0;
+    if (payload->type != REDIS_REPLY_STRING || payload->len == 0 || payload->len > NUMBER_DIGITS)
+        return 0;
+    for (size_t i = 0; i < (size_t)payload->len; i++) {
+        if (payload->str[i] < '0' || payload->str[i] > '9')
+            return 0;
+        number = number * 10 + (payload->str[i] - '0');
+    }
+    return number;
+}
+
+static void tell_message(struct hfi_channel *channel, int64_t number) {
+    for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
+         link = link->next) {
+        struct hfi_waiter *waiter = HFI_CONTAINER(link, struct hfi_waiter, link);
+        if (number > waiter->number) {
+            waiter->number = number;
+            waiter->heard_ms = hfi_now_ms();
+        }
+        bool fresh = waiter->fresh_from != 0 && channel->answered >= waiter->fresh_from;
+        hfi_task_post(waiter->task, HFI_EVENT_MESSAGE | (fresh ? HFI_EVENT_FRESH : 0));
+    }
 }
 
 /* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
@@ -84,6 +119,7 @@ static bool insert_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channe
 static void forget_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
     const struct hfi_mem *hash_mem = pubsub->mem;
     HASH_DEL(pubsub->channels, channel);
+    hfi_list_remove(&channel->todo);
     hfi_list_remove(&channel->asked);
     hfi_free(pubsub->mem, channel);
 }
@@ -104,11 +140,39 @@ static bool may_go(const struct hfi_pubsub *pubsub, const struct hfi_channel *ch
                    int64_t now_ms) {
     if (!hfi_list_empty(&channel->waiters) || now_ms < channel->leave_ms)
         return false;
-    return !pubsub->up || channel->state != CHANNEL_ASKED;
+    return !pubsub->up || !hfi_linked(&channel->asked);
 }
 
-/* Writes what the server has to be told, and finds out when to look again. */
-static void collect_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
+static bool must_subscribe(const struct hfi_pubsub *pubsub, const struct hfi_channel *channel) {
+    if (!pubsub->up || hfi_linked(&channel->asked))
+        return false;
+    return channel->state == CHANNEL_NEW ||
+           (channel->state == CHANNEL_HEARD && channel->wanted > channel->sent);
+}
+
+/* Of thousands of channels only those that have something to say are looked at. */
+static void do_later_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
+    if (!hfi_linked(&channel->todo))
+        hfi_list_push_back(&pubsub->todo, &channel->todo);
+    hfi_task_post(&pubsub->task, HFI_EVENT_READY);
+}
+
+static void subscribe_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
+    struct hfi_link *link;
+    while ((link = hfi_list_pop_front(&pubsub->todo)) != NULL) {
+        struct hfi_channel *channel = HFI_CONTAINER(link, struct hfi_channel, todo);
+        if (!must_subscribe(pubsub, channel))
+            continue; /* it comes again when it must */
+        add_command(command, "SUBSCRIBE", channel);
+        if (channel->state == CHANNEL_NEW)
+            channel->state = CHANNEL_ASKED;
+        channel->sent++;
+        hfi_list_push_back(&pubsub->asked, &channel->asked);
+    }
+}
+
+/* Lets go of those that nobody listens to any more, and finds out when to look again. */
+static void sweep_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
     int64_t now_ms = hfi_now_ms(), next_ms = HFI_NEVER;
     struct hfi_channel *channel, *next;
     HASH_ITER(hh, pubsub->channels, channel, next) {
@@ -122,27 +186,25 @@ static void collect_locked(struct hfi_pubsub *pubsub, struct hfi_command *comman
             int64_t look_ms = channel->leave_ms > now_ms ? channel->leave_ms : now_ms + LINGER_MS;
             next_ms = look_ms < next_ms ? look_ms : next_ms;
         }
-        if (pubsub->up && channel->state == CHANNEL_NEW) {
-            add_command(command, "SUBSCRIBE", channel);
-            channel->state = CHANNEL_ASKED;
-            hfi_list_push_back(&pubsub->asked, &channel->asked);
-        }
     }
+    if (next_ms < now_ms + SWEEP_GAP_MS)
+        next_ms = now_ms + SWEEP_GAP_MS;
     pubsub->alarm_ms = next_ms;
     hfi_alarm_set(pubsub->exec, &pubsub->alarm, next_ms);
 }
 
 /* Makes the server's subscriptions what the registry says. */
 static void update(struct hfi_task *task, unsigned events) {
-    (void)events;
     struct hfi_pubsub *pubsub = HFI_CONTAINER(task, struct hfi_pubsub, task);
     struct hfi_command command;
     hfi_command_init(&command, pubsub->mem);
 
     pthread_mutex_lock(&pubsub->mtx);
     bool stopped = pubsub->stopped;
+    if (!stopped && (events & HFI_EVENT_TIMER) != 0)
+        sweep_locked(pubsub, &command);
     if (!stopped)
-        collect_locked(pubsub, &command);
+        subscribe_locked(pubsub, &command);
     bool wanted = pubsub->channels != NULL;
     pthread_mutex_unlock(&pubsub->mtx);
 
@@ -173,12 +235,24 @@ static void refused_locked(struct hfi_pubsub *pubsub, const redisReply *reply) {
         return;
     struct hfi_channel *channel = HFI_CONTAINER(first, struct hfi_channel, asked);
     channel->state = CHANNEL_DEAF;
+    channel->answered = channel->sent;
     tell_waiters(channel, HFI_EVENT_DEAF);
     if (!pubsub->refusal_logged)
         hfi_log(pubsub->log, HF_LOG_WARN,
                 "the server refuses to tell of releases, so waiting polls: %.*s",
                 (int)(reply->len < 128 ? reply->len : 128), reply->str);
     pubsub->refusal_logged = true;
+}
+
+static void confirmed_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
+    hfi_list_remove(&channel->asked);
+    channel->answered = channel->sent;
+    if (channel->state == CHANNEL_ASKED) {
+        channel->state = CHANNEL_HEARD;
+        tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
+    }
+    if (channel->wanted > channel->sent)
+        do_later_locked(pubsub, channel); /* asked for while this one was out */
 }
 
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
@@ -190,12 +264,10 @@ void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
         reply->element[1]->type == REDIS_REPLY_STRING)
         channel = find_channel(pubsub, reply->element[1]->str, reply->element[1]->len);
     if (channel != NULL && is_text(reply->element[0], "message")) {
-        tell_waiters(channel, HFI_EVENT_MESSAGE);
+        tell_message(channel, number_of(reply->element[2]));
     } else if (channel != NULL && is_text(reply->element[0], "subscribe") &&
-               channel->state == CHANNEL_ASKED) {
-        hfi_list_remove(&channel->asked);
-        channel->state = CHANNEL_HEARD;
-        tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
+               hfi_linked(&channel->asked)) {
+        confirmed_locked(pubsub, channel);
     }
     pthread_mutex_unlock(&pubsub->mtx);
 }
@@ -207,13 +279,14 @@ void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
     HASH_ITER(hh, pubsub->channels, channel, next) {
         hfi_list_remove(&channel->asked);
         channel->state = CHANNEL_NEW;
+        channel->answered = channel->sent;
         /* What was published meanwhile is lost; and if the server is, an attempt will find out. */
         if (!up)
             tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+        else
+            do_later_locked(pubsub, channel);
     }
     pthread_mutex_unlock(&pubsub->mtx);
-    if (up)
-        hfi_task_post(&pubsub->task, HFI_EVENT_READY);
 }
 
 /* ---- Everybody's side ---- */
@@ -230,8 +303,28 @@ static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const c
         hfi_free(pubsub->mem, channel);
         return NULL;
     }
-    hfi_task_post(&pubsub->task, HFI_EVENT_READY);
+    do_later_locked(pubsub, channel);
     return channel;
+}
+
+static void add_waiter_locked(struct hfi_channel *channel, struct hfi_waiter *waiter,
+                              struct hfi_task *task) {
+    waiter->channel = channel;
+    waiter->task = task;
+    waiter->number = 0;
+    hfi_list_push_back(&channel->waiters, &waiter->link);
+}
+
+bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
+                           struct hfi_task *task, const char *name, size_t len) {
+    pthread_mutex_lock(&pubsub->mtx);
+    struct hfi_channel *channel =
+        pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
+    bool heard = channel != NULL && channel->state == CHANNEL_HEARD;
+    if (heard)
+        add_waiter_locked(channel, waiter, task);
+    pthread_mutex_unlock(&pubsub->mtx);
+    return heard;
 }
 
 int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
@@ -244,9 +337,7 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     if (!stopped && channel == NULL)
         channel = add_channel_locked(pubsub, name, len);
     if (channel != NULL) {
-        waiter->channel = channel;
-        waiter->task = task;
-        hfi_list_push_back(&channel->waiters, &waiter->link);
+        add_waiter_locked(channel, waiter, task);
         *ret_heard = channel->state == CHANNEL_HEARD;
         if (channel->state == CHANNEL_DEAF)
             hfi_task_post(task, HFI_EVENT_DEAF);
@@ -257,13 +348,35 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     return channel != NULL ? HF_OK : HF_ENOMEM;
 }
 
+void hfi_pubsub_want_fresh(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
+    pthread_mutex_lock(&pubsub->mtx);
+    struct hfi_channel *channel = waiter->channel;
+    waiter->fresh_from = channel->wanted = channel->sent + 1;
+    if (channel->state == CHANNEL_HEARD && !hfi_linked(&channel->asked))
+        do_later_locked(pubsub, channel);
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
+bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
+                     int64_t *ret_heard_ms) {
+    pthread_mutex_lock(&pubsub->mtx);
+    bool any = waiter->number > 0;
+    if (any) {
+        *ret_number = waiter->number;
+        *ret_heard_ms = waiter->heard_ms;
+    }
+    waiter->number = 0;
+    pthread_mutex_unlock(&pubsub->mtx);
+    return any;
+}
+
 void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
     pthread_mutex_lock(&pubsub->mtx);
     struct hfi_channel *channel = waiter->channel;
     hfi_list_remove(&waiter->link);
     waiter->channel = NULL;
     if (hfi_list_empty(&channel->waiters) && !pubsub->stopped) {
-        channel->leave_ms = hfi_now_ms() + LINGER_MS;
+        channel->leave_ms = hfi_now_ms() + (waiter->linger_ms > 0 ? waiter->linger_ms : LINGER_MS);
         if (channel->leave_ms < pubsub->alarm_ms) {
             pubsub->alarm_ms = channel->leave_ms;
             hfi_alarm_set(pubsub->exec, &pubsub->alarm, pubsub->alarm_ms);
@@ -293,6 +406,7 @@ int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct 
     pubsub->exec = hfi_keeper_exec(keeper);
     pubsub->alarm.fire = alarm_fired;
     pubsub->alarm_ms = HFI_NEVER;
+    hfi_list_init(&pubsub->todo);
     hfi_list_init(&pubsub->asked);
     pthread_mutex_init(&pubsub->mtx, NULL);
     hfi_task_init(&pubsub->task, pubsub->exec, update, destroy);

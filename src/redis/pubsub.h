@@ -1,7 +1,7 @@
 /* The channels we listen on, and who waits for a message on each.
  *
  * A message is a hint to try again, whatever it says, so it becomes an event of each waiter's
- * task and nothing more. One subscription serves all waiters of a channel; it lingers a little
+ * task; a number in it is kept for those who know what it means. One subscription serves all waiters of a channel; it lingers a little
  * after the last has left, since the next is often about to come. */
 #ifndef HFI_REDIS_PUBSUB_H
 #define HFI_REDIS_PUBSUB_H
@@ -21,6 +21,10 @@ struct hfi_waiter {
     struct hfi_link link;
     struct hfi_channel *channel;
     struct hfi_task *task;
+    int64_t linger_ms;   /* how long the subscription stays when it has left; 0: a little */
+    int64_t number;      /* the largest that was said; 0: none. Guarded by the registry */
+    int64_t heard_ms;    /* and when it came */
+    uint64_t fresh_from; /* so many answers to SUBSCRIBE make messages fresh; 0: does not care */
 };
 
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,
@@ -35,7 +39,19 @@ void hfi_pubsub_free(struct hfi_pubsub *pubsub); /* NULL is fine */
  * *ret_heard: the channel is subscribed already, and no event will say so. */
 int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
                     const char *name, size_t len, bool *ret_heard);
+/* The same, but only if the channel is subscribed already. False: it is not. */
+bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
+                           struct hfi_task *task, const char *name, size_t len);
 void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
+
+/* The largest positive number among the messages since it joined or last asked. False: none, or
+ * only words. */
+bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
+                     int64_t *ret_heard_ms);
+
+/* From now on a message is also HFI_EVENT_FRESH if it is certain that it was published after this call: it came behind the
+ * answer to a SUBSCRIBE that was sent after this call. For waiters that have joined. */
+void hfi_pubsub_want_fresh(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
 
 /* What the connection tells, on the keeper's thread. */
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);

@@ -31,15 +31,14 @@ struct running {
 
 static void write_hash_renewal(const struct hfi_redis *redis,
                                const struct hfi_renewal_item *const *items, size_t len,
-                               int64_t lease_ms, int64_t not_after_ms,
-                               struct hfi_command *command) {
+                               int64_t not_after_ms, struct hfi_command *command) {
     hfi_command_number(command, (int64_t)len);
     for (size_t i = 0; i < len; i++)
         hfi_name_key(&redis->names, items[i]->name, items[i]->name_len, command);
     hfi_command_number(command, not_after_ms);
-    hfi_command_number(command, lease_ms > 0 ? lease_ms : 1);
     for (size_t i = 0; i < len; i++) {
         const char *suffix = hfi_redis_kind_of(items[i]->kind)->field_suffix;
+        hfi_command_number(command, items[i]->lease_ms > 0 ? items[i]->lease_ms : 1);
         hfi_command_pair(command, items[i]->owner, items[i]->owner_len, suffix, strlen(suffix));
     }
 }
@@ -72,8 +71,7 @@ static void write_batch(struct hfi_exchange *x, int64_t not_after_ms, struct hfi
     const struct hfi_renewal_item *items[HFI_RENEWAL_MAX];
     for (size_t i = 0; i < running->batch_len; i++)
         items[i] = &running->renewal->items[running->batch[i]];
-    running->renewer->write(running->redis, items, running->batch_len, running->renewal->lease_ms,
-                            not_after_ms, command);
+    running->renewer->write(running->redis, items, running->batch_len, not_after_ms, command);
 }
 
 /* Puts all holds of the next renewer into the batch. False: all have been asked about. */
@@ -100,8 +98,10 @@ static int read_answers(struct running *running, const redisReply *reply) {
         if (reply->element[i]->integer < -1 || reply->element[i]->integer > 1)
             return HF_EPROTO;
     for (size_t i = 0; i < running->batch_len; i++) {
+        struct hfi_renewal_item *item = &running->renewal->items[running->batch[i]];
         int answer = (int)reply->element[i]->integer;
-        running->renewal->items[running->batch[i]].answer = answer == -1 ? HF_EWRONGTYPE : answer;
+        item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
+        item->valid_until_ms = hfi_after_ms(running->exchange.sent_ms, item->lease_ms);
     }
     return HF_OK;
 }
@@ -120,9 +120,6 @@ static void batch_answered(struct running *running) {
                hfi_fail(&renewal->error, HF_EPROTO, "a renewal was answered with nonsense"));
         return;
     }
-    int64_t until_ms = hfi_after_ms(x->sent_ms, renewal->lease_ms);
-    if (until_ms < renewal->valid_until_ms)
-        renewal->valid_until_ms = until_ms;
     next_batch(running);
 }
 
@@ -158,7 +155,6 @@ void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     assert(renewal->len <= HFI_RENEWAL_MAX);
     hfi_error_clear(&renewal->error);
-    renewal->valid_until_ms = HFI_NEVER;
     struct running *running = hfi_zalloc(redis->mem, sizeof *running);
     if (running == NULL) {
         renewal->err = hfi_fail(&renewal->error, HF_ENOMEM, "out of memory");

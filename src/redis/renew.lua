@@ -1,7 +1,7 @@
 -- include: guard.lua
 -- renew: extend many holds at once. Plain and write locks alike: only the field is looked at.
 --
--- KEYS 1..n lock hashes   ARGV 1 not-after, 2 lease ms, 3..n+2 the owner's field in each
+-- KEYS 1..n lock hashes   ARGV 1 not-after, then for each: its lease ms, the owner's field in it
 -- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a lock | {now} alone: too late
 --
 -- A lease is raised, never shortened; a key that somebody made permanent stays so. A key of a wrong
@@ -9,17 +9,19 @@
 -- luacheck: read globals now too_late
 if too_late then return {now} end
 
-local lease_ms = tonumber(ARGV[2])
-if lease_ms < 1 then
-  return redis.error_reply('ERR the lease must be at least 1 ms')
+for i = 1, #KEYS do
+  if tonumber(ARGV[2 * i]) < 1 then
+    return redis.error_reply('ERR the lease must be at least 1 ms')
+  end
 end
 
 local reply = {}
 for i, lock in ipairs(KEYS) do
-  local held = redis.pcall('hexists', lock, ARGV[i + 2])
+  local lease_ms, field = ARGV[2 * i], ARGV[2 * i + 1]
+  local held = redis.pcall('hexists', lock, field)
   if held == 1 then
     local ttl_ms = redis.call('pttl', lock)
-    if ttl_ms >= 0 and ttl_ms < lease_ms then redis.call('pexpire', lock, ARGV[2]) end
+    if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
   elseif held ~= 0 then
     if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
     held = -1

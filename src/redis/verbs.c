@@ -91,9 +91,10 @@ static void write_extend(struct hfi_exchange *x, int64_t not_after_ms,
                                           .name = call->name,
                                           .name_len = call->name_len,
                                           .owner = call->owner,
-                                          .owner_len = call->owner_len};
+                                          .owner_len = call->owner_len,
+                                          .lease_ms = call->lease_ms};
     const struct hfi_renewal_item *const items[] = {&item};
-    state->kind->renewer->write(x->redis, items, 1, call->lease_ms, not_after_ms, command);
+    state->kind->renewer->write(x->redis, items, 1, not_after_ms, command);
 }
 
 static void extended(struct hfi_call *call) {
@@ -290,7 +291,10 @@ static void answered(struct hfi_call *call) {
 void hfi_ask(struct hfi_call *call, enum hfi_question question) {
     struct hfi_call_state *state = hfi_call_begin(call);
     state->u.question = question;
-    hfi_call_send(call, NULL, write_question, answered);
+    if (question == HFI_ASK_LOCKED && state->kind->ask_locked != NULL)
+        state->kind->ask_locked(call);
+    else
+        hfi_call_send(call, NULL, write_question, answered);
 }
 
 /* ---- Settlement ---- */
@@ -302,11 +306,19 @@ static int64_t settled_from(const struct hfi_call *call) {
     return call->settle_release ? call->count : call->count + 1;
 }
 
+/* An acquire that may have left the owner in line. */
+static bool gives_up(struct hfi_call *call) {
+    return !call->settle_release && hfi_state_of(call)->kind->give_up != NULL;
+}
+
 static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
                          struct hfi_command *command) {
     struct hfi_call_state *state = state_of(x);
-    state->kind->write_release(x->redis, state->call, settled_from(state->call), not_after_ms,
-                               command);
+    if (gives_up(state->call))
+        state->kind->write_give_up(x->redis, state->call, not_after_ms, command);
+    else
+        state->kind->write_release(x->redis, state->call, settled_from(state->call), not_after_ms,
+                                   command);
 }
 
 /* What was cancelled has been answered after all, so there is nothing to wait for. */
@@ -319,9 +331,9 @@ static void ghost_answered(struct hfi_call *call) {
         hfi_call_drop_ghost(call);
         return;
     }
-    bool nothing =
-        hfi_is_refusal(reply) || (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
-                                  answer.verdict != HFI_ACQUIRED);
+    bool nothing = !gives_up(call) && (hfi_is_refusal(reply) ||
+                                       (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
+                                        answer.verdict != HFI_ACQUIRED));
     hfi_call_drop_ghost(call);
     if (nothing)
         hfi_call_finish(call, HF_OK);
@@ -350,7 +362,9 @@ static void settled(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_release_answer answer;
     int err = state->exchange.err;
-    if (err == HF_OK)
+    if (err == HF_OK && gives_up(call))
+        err = state->kind->read_give_up(reply_of(call), &answer.not_notified);
+    else if (err == HF_OK)
         err = state->kind->read_release(settled_from(call), reply_of(call), &answer);
     if (err == HF_OK || err == HF_EWRONGTYPE) { /* another type: nothing of ours is there */
         if (err == HF_OK && answer.not_notified)
@@ -366,7 +380,8 @@ static void settled(struct hfi_call *call) {
 }
 
 static void settle_now(struct hfi_call *call) {
-    hfi_call_send(call, hfi_state_of(call)->kind->release, write_settle, settled);
+    const struct hfi_redis_kind *kind = hfi_state_of(call)->kind;
+    hfi_call_send(call, gives_up(call) ? kind->give_up : kind->release, write_settle, settled);
 }
 
 /* The state is as the failed call has left it: with a request in it, perhaps. */
@@ -381,6 +396,10 @@ void hfi_settle(struct hfi_call *call) {
     state->exchange.retry = HFI_RETRY_PATIENTLY;
     state->ghost = ghost;
     state->ghost_event = ghost_event;
+    if (state->kind->settle != NULL) {
+        state->kind->settle(call);
+        return;
+    }
     if (ghost != NULL || hfi_now_ms() < call->ghost_until_ms)
         settle_at(call, call->ghost_until_ms);
     else

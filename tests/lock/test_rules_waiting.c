@@ -24,6 +24,29 @@ static void assert_comes_in(struct world *w, struct world_caller *waiter) {
     assert_true(world_free(w));
 }
 
+/* ---- How long a wait is ---- */
+
+static int64_t now_us(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+/* The library's clock has whole milliseconds; a wait may begin at the very end of one. */
+static void U03_a_wait_is_never_too_short(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    for (int i = 0; i < 40; i++) {
+        int64_t start_us = now_us();
+        assert_int_equal(hf_lock_acquire_for(w.lock, 5), HF_ETIMEDOUT);
+        assert_true(now_us() - start_us >= 5000);
+    }
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
 /* ---- The message that nobody heard ---- */
 
 static void U34_release_before_the_subscription(void **state) {
@@ -328,6 +351,7 @@ static void rule9_cancelled_at_random_leaves_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U03_a_wait_is_never_too_short),
         cmocka_unit_test(U34_release_before_the_subscription),
         cmocka_unit_test(U34_subscription_that_is_never_confirmed),
         cmocka_unit_test(U36_key_without_lease),
