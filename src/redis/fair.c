@@ -1,0 +1,167 @@
+/*
+ * The fair lock: first come, first served, over all processes; Redisson's RFairLock. And its
+ * non-reentrant form.
+ *
+ * On the server it is the plain lock's hash, a list of those who wait, and a sorted set of until
+ * when each is believed to be alive, as Redisson has them; beside those a hash of ours with what
+ * our waiters say of themselves. A release gives the lock to the first in line, if that is one of
+ * ours and listening, so that it need not come for it. What the scripts do is in fair_*.lua, how a
+ * waiter behaves in line.c; here is only what the scripts are given and what they answer. As for
+ * plain locks, that a non-reentrant one is acquired twice is noticed before anything is sent.
+ * Stateless; any thread.
+ */
+#include "redis/line.h"
+#include "redis/plain.h"
+
+#include <string.h>
+
+#define QUEUE "redisson_lock_queue"
+#define DEADLINES "redisson_lock_timeout"
+#define RECORDS "holdfast_fair"
+
+enum { ANSWER_WAIT = 0, ANSWER_WAIT_LEN = 6, ANSWER_UNDONE_MAX = 2, ANSWER_NOT_NOTIFIED = 2 };
+
+/* ---- What all its scripts begin with ---- */
+
+static void add_named(const struct hfi_redis *redis, const char *what, const struct hfi_call *call,
+                      struct hfi_command *command) {
+    size_t len = hfi_name_prefixed(&redis->names, what, call->name, call->name_len, NULL);
+    char *room = hfi_command_room(command, len);
+    if (room != NULL)
+        hfi_name_prefixed(&redis->names, what, call->name, call->name_len, room);
+}
+
+/* Keys, not-after, owner, and how and where to publish. */
+static void add_common(const struct hfi_redis *redis, const struct hfi_call *call,
+                       const char *owner, size_t owner_len, int64_t not_after_ms,
+                       struct hfi_command *command) {
+    hfi_command_bytes(command, "4", 1);
+    hfi_name_key(&redis->names, call->name, call->name_len, command);
+    add_named(redis, QUEUE, call, command);
+    add_named(redis, DEADLINES, call, command);
+    add_named(redis, RECORDS, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_bytes(command, owner, owner_len);
+    hfi_command_bytes(command, "publish", 7);
+    char *room = hfi_command_room(command, hfi_plain_channel(redis, call, NULL));
+    if (room != NULL)
+        hfi_plain_channel(redis, call, room);
+}
+
+static int64_t lease_of(const struct hfi_call *call) {
+    return call->lease_ms > 0 ? call->lease_ms : 1;
+}
+
+/* ---- Acquire ---- */
+
+static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    struct hfi_line_words words = hfi_line_say(call);
+    add_common(redis, call, call->owner, call->owner_len, not_after_ms, command);
+    hfi_command_number(command, lease_of(call));
+    hfi_command_number(command, call->count);
+    hfi_command_number(command, words.waits ? 1 : 0);
+    hfi_command_number(command, words.confirm_ms);
+    hfi_command_number(command, words.ticket);
+    hfi_command_number(command, words.horizon_ms);
+    hfi_command_number(command, redis->fair_wait_ms);
+}
+
+/* In line: zero, the lease of the holder, the place, the ticket, and the time twice. All else is
+ * answered as by the plain lock. */
+static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+                        struct hfi_acquire_answer *ret) {
+    if (reply->elements != ANSWER_WAIT_LEN) {
+        int err = hfi_plain_read_acquire(call, reply, ret);
+        return err == HF_OK && ret->verdict == HFI_TAKEN ? HF_EPROTO : err;
+    }
+    *ret = (struct hfi_acquire_answer){.verdict = HFI_TAKEN,
+                                       .ttl_ms = reply->element[1]->integer,
+                                       .place = reply->element[2]->integer,
+                                       .ticket = reply->element[3]->integer,
+                                       .server_us = reply->element[4]->integer};
+    bool sound = reply->element[0]->integer == ANSWER_WAIT && call->count == 0 &&
+                 ret->ttl_ms >= -2 && ret->place >= 0 && ret->ticket >= 0 && ret->server_us > 0 &&
+                 ret->server_us / 1000 == reply->element[5]->integer;
+    return sound ? HF_OK : HF_EPROTO;
+}
+
+/* ---- Release, give up, break ---- */
+
+static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_common(redis, call, call->owner, call->owner_len, not_after_ms, command);
+    hfi_command_number(command, lease_of(call));
+    hfi_command_number(command, count);
+}
+
+static void write_give_up(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_common(redis, call, call->owner, call->owner_len, not_after_ms, command);
+    hfi_command_number(command, call->count);
+}
+
+static int read_give_up(const redisReply *reply, bool *ret_not_notified) {
+    if (reply->elements != 3 || reply->element[0]->integer < 0 ||
+        reply->element[0]->integer > ANSWER_UNDONE_MAX)
+        return HF_EPROTO;
+    *ret_not_notified = reply->element[0]->integer == ANSWER_NOT_NOTIFIED;
+    return HF_OK;
+}
+
+static void write_force(const struct hfi_redis *redis, const struct hfi_call *call,
+                        const char *owner, size_t owner_len, int64_t not_after_ms,
+                        struct hfi_command *command) {
+    add_common(redis, call, owner, owner_len, not_after_ms, command);
+}
+
+/* ---- The tables ---- */
+
+/* Each waiter has a channel of its own. */
+static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
+    size_t len = hfi_plain_channel(redis, call, to);
+    if (to != NULL) {
+        to[len] = ':';
+        memcpy(to + len + 1, call->owner, call->owner_len);
+    }
+    return len + 1 + call->owner_len;
+}
+
+size_t hfi_fair_queue(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
+    return hfi_name_prefixed(&redis->names, QUEUE, call->name, call->name_len, to);
+}
+
+static const struct hfi_redis_kind fair = {
+    .field_suffix = "",
+    .acquire = &hfi_script_fair_acquire,
+    .release = &hfi_script_fair_release,
+    .force = &hfi_script_fair_force,
+    .write_acquire = write_acquire,
+    .read_acquire = read_acquire,
+    .write_release = write_release,
+    .read_release = hfi_plain_read_release,
+    .find_holder = hfi_plain_find_holder,
+    .write_force = write_force,
+    .read_force = hfi_plain_read_force,
+    .channel = channel,
+    .renewer = &hfi_renewer_hash,
+    .give_up = &hfi_script_fair_give_up,
+    .write_give_up = write_give_up,
+    .read_give_up = read_give_up,
+};
+
+const struct hfi_kind hfi_kind_fair = {
+    .name = "fair",
+    .reentrant = true,
+    .exclusive = false, /* every waiter has its own place */
+    .queues = true,
+    .engine_private = &fair,
+};
+
+const struct hfi_kind hfi_kind_fair_nonreentrant = {
+    .name = "non-reentrant fair",
+    .reentrant = false,
+    .exclusive = false,
+    .queues = true,
+    .engine_private = &fair,
+};

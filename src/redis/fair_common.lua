@@ -1,0 +1,107 @@
+-- include: guard.lua
+-- fair_common.lua: what the scripts of the fair lock share; in front of each of them.
+--
+-- KEYS 1 lock hash, 2 queue: a list of owners, the first in line first
+--      3 deadlines: a sorted set of the same owners, with the time until which a Java client
+--        believes them to be alive
+--      4 records: a hash, one "confirm ticket alive-until" for each waiter of ours
+-- ARGV 1 not-after, 2 owner, 3 'publish' or 'spublish', 4 what waiters' channels begin with
+--
+-- A waiter without a record is Java's: it is told when the lock is free, and comes for it. One with
+-- a record and a confirm above 0 is listening: the lock is made its own, for so many ms, and it is
+-- told the time of that in us. Nobody touches the records but us; a Java client sees a queue, its
+-- deadlines, and a lock that has a new holder.
+-- luacheck: read globals time now too_late
+-- luacheck: push ignore 211
+if too_late then return {-3, 0, now} end
+
+local lock, queue, deadlines, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, publish, channel_prefix = ARGV[2], ARGV[3], ARGV[4]
+local now_us = time[1] * 1000000 + time[2]
+local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
+
+-- Looked at before anything is written, so that a key of a wrong type leaves all as it was.
+local fields = redis.call('hmget', lock, owner, 'mode')
+local deadline = redis.call('zscore', deadlines, owner)
+redis.call('lindex', queue, 0)
+redis.call('hexists', records, owner)
+if fields[2] then
+  return redis.error_reply('WRONGTYPE this is a read/write lock')
+end
+local there = tonumber(fields[1] or 0) -- how often the owner holds it
+if not there then
+  return redis.error_reply('WRONGTYPE the hold count is not a number')
+end
+
+local function integer(number)
+  return string.format('%.0f', number)
+end
+
+local function record_of(waiter)
+  local text = redis.call('hget', records, waiter)
+  if not text then return nil end
+  local confirm, ticket, alive = string.match(text, '^(%d+) (%d+) (%d+)$')
+  if not confirm then return nil end
+  return {confirm = tonumber(confirm), ticket = tonumber(ticket), alive_until = tonumber(alive)}
+end
+
+local function raise_lease(lease_ms)
+  local ttl_ms = redis.call('pttl', lock)
+  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+end
+
+local function drop_first(waiter)
+  redis.call('lpop', queue)
+  redis.call('zrem', deadlines, waiter)
+  redis.call('hdel', records, waiter)
+end
+
+local function leave_line()
+  redis.call('hdel', records, owner)
+  if redis.call('zrem', deadlines, owner) == 1 then redis.call('lrem', queue, 0, owner) end
+end
+
+-- The first waiter that is not known to be dead, and its record, if it has one. A Java client that
+-- looks at the line must come to the same result, so a deadline that is behind is repaired.
+local function first_in_line()
+  for _ = 1, SWEEP_MAX do
+    local first = redis.call('lindex', queue, 0)
+    if not first then return nil, nil end
+    local record = record_of(first)
+    local until_ms = tonumber(redis.call('zscore', deadlines, first) or 0)
+    if record and record.alive_until >= now then
+      if until_ms <= now then
+        redis.call('zadd', deadlines, integer(record.alive_until), first)
+      end
+      return first, record
+    end
+    if not record and until_ms > now then return first, nil end
+    drop_first(first)
+  end
+  return redis.call('lindex', queue, 0) or nil, nil
+end
+
+-- The lock is free: gives it to the first in line who is listening, or tells the first who is not.
+-- 'nobody' is in line; the 'caller' is the first; 'told', or 'left' alone when it is to be done
+-- silently; 'granted' to somebody; 'refused': the server lets us publish nothing.
+local function hand_over(caller, silently)
+  for round = 0, SWEEP_MAX do
+    local first, record = first_in_line()
+    if not first then return 'nobody' end
+    if first == caller then return 'caller' end
+    local channel = channel_prefix .. ':' .. first
+    if not record or record.confirm == 0 or round == SWEEP_MAX then
+      if silently then return 'left' end
+      return type(redis.pcall(publish, channel, '0')) == 'table' and 'refused' or 'told'
+    end
+    local listeners = redis.pcall(publish, channel, integer(now_us))
+    if type(listeners) == 'table' then return 'refused' end
+    drop_first(first)
+    if listeners > 0 then
+      redis.call('hset', lock, first, '1')
+      redis.call('pexpire', lock, integer(record.confirm))
+      return 'granted'
+    end
+  end
+end
+-- luacheck: pop

@@ -1,0 +1,128 @@
+/*
+ * Waiting in line at the server.
+ *
+ * Called by acquire.c and the fair lock, on the thread of the call's executor, which owns the state
+ * (u.acquire.line). What was granted to us is ours before we know, for `confirm` ms; the message
+ * says when that was, on the server's clock. It is enough to own the lock if it can be no older
+ * than the last answer, and if a third of the confirm is sure to be left: both are judged by the
+ * last answer, whose time is known here within a round trip. Such a grant is provisional: the core
+ * has it renewed before the confirm is over. Whatever is in doubt (a message that was long under
+ * way, a server whose clock was set) is only a hint, and the next attempt finds the grant or not.
+ *
+ * Invariant: entering on a message is not possible while an attempt is on its way or may still act.
+ */
+#include "redis/line.h"
+
+#include "base/clock.h"
+
+#define CONFIRM_MAX_MS 3000
+#define POLL_MAX_MS 10000
+#define LINGER_MS 5000 /* for the subscription: the same owner often comes again */
+#define DRIFT 1000     /* clocks differ by no more than one in so many */
+#define ROUNDING_US 2000
+#define DEAF_PART 6 /* of the horizon: as long as the waiter does not listen yet */
+
+/* Of those to whom the free lock does not come, because somebody is in front of them. */
+static const struct hfi_backoff behind = {.first_ms = 50, .max_ms = 5000, .factor = 2};
+
+static int64_t lesser(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static bool waits(const struct hfi_call *call) {
+    return call->count == 0 && call->deadline_ms > call->start_ms;
+}
+
+static int64_t horizon_ms(const struct hfi_call_state *state) {
+    int64_t full_ms = state->exchange.redis->fair_horizon_ms;
+    return state->u.acquire.heard ? full_ms : full_ms / DEAF_PART;
+}
+
+void hfi_line_begin(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_line *line = &state->u.acquire.line;
+    line->confirm_ms =
+        lesser(lesser(CONFIRM_MAX_MS, call->lease_ms), state->exchange.redis->fair_confirm_ms);
+    state->u.acquire.waiter.linger_ms = LINGER_MS;
+}
+
+struct hfi_line_words hfi_line_say(const struct hfi_call *call) {
+    struct hfi_call_state *state = call->state;
+    struct hfi_line *line = &state->u.acquire.line;
+    struct hfi_line_words words = {.waits = waits(call),
+                                   .confirm_ms = state->u.acquire.heard ? line->confirm_ms : 0,
+                                   .ticket = line->ticket,
+                                   .horizon_ms = horizon_ms(state)};
+    line->queued = line->queued || words.waits;
+    if (words.confirm_ms > 0 &&
+        (line->least_confirm_ms == 0 || words.confirm_ms < line->least_confirm_ms))
+        line->least_confirm_ms = words.confirm_ms;
+    return words;
+}
+
+/* The newest time of the server that anybody of this client has seen. If its clock is set back, it
+ * takes a while until messages are newer than that again. */
+static int64_t note_newest(struct hfi_redis *redis, int64_t server_us) {
+    int64_t newest_us = atomic_load(&redis->fair_newest_us);
+    while (newest_us < server_us &&
+           !atomic_compare_exchange_weak(&redis->fair_newest_us, &newest_us, server_us))
+        continue;
+    return newest_us > server_us ? newest_us : server_us;
+}
+
+void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_line *line = &state->u.acquire.line;
+    if (line->granted) /* and it was over before we came: the next one has to wait longer for us */
+        line->confirm_ms = lesser(2 * line->confirm_ms, call->lease_ms);
+    line->granted = false;
+    line->place = answer->place;
+    line->ticket = answer->ticket;
+    line->answered_us = answer->server_us;
+    line->newest_us = note_newest(state->exchange.redis, answer->server_us);
+    line->asked_ms = state->exchange.sent_ms;
+    if (answer->ttl_ms != -2)
+        line->behind = 0;
+}
+
+int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
+    struct hfi_line *line = &state->u.acquire.line;
+    int64_t ttl_ms = state->u.acquire.ttl_ms;
+    int64_t nap_ms = lesser(poll_ms, horizon_ms(state) / 3);
+    if (!state->u.acquire.heard)
+        return nap_ms;
+    nap_ms = lesser(nap_ms, POLL_MAX_MS);
+    if (ttl_ms == -2)
+        nap_ms = lesser(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->ticket));
+    else if (ttl_ms >= 0 && line->place > 0) /* those in front may hold it as long, each */
+        nap_ms = lesser(nap_ms, (ttl_ms + 1) * line->place);
+    return nap_ms;
+}
+
+bool hfi_line_enter(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_line *line = &state->u.acquire.line;
+    int64_t said_us, heard_ms, now_ms = hfi_now_ms();
+    if (!state->u.acquire.listening || !waits(call) ||
+        !hfi_pubsub_take(state->exchange.redis->pubsub, &state->u.acquire.waiter, &said_us,
+                         &heard_ms))
+        return false;
+    int64_t passed_us = (now_ms - line->asked_ms) * 1000;
+    int64_t latest_us = line->answered_us + ROUNDING_US + passed_us + passed_us / DRIFT;
+    line->granted = said_us > line->newest_us && said_us <= latest_us;
+    int64_t left_ms = (said_us - latest_us) / 1000 + line->least_confirm_ms - 1;
+    if (!line->granted || left_ms <= line->least_confirm_ms / 3)
+        return false;
+
+    int64_t confirm_end_ms = lesser(now_ms + left_ms, heard_ms + line->least_confirm_ms);
+    note_newest(state->exchange.redis, said_us);
+    call->value = 1;
+    call->valid_until_ms = confirm_end_ms;
+    call->provisional = call->lease_ms > line->least_confirm_ms;
+    hfi_call_finish(call, HF_OK);
+    return true;
+}
+
+bool hfi_line_is_queued(const struct hfi_call_state *state) {
+    return state->acquiring && state->kind->give_up != NULL && state->u.acquire.line.queued;
+}

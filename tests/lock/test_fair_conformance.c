@@ -1,0 +1,424 @@
+/*
+ * What Redisson's own tests ask of a fair lock, by the ids of the conformance list, with times and
+ * crowds scaled down (full crowds with HF_SOAK). Rows that drive Redisson's scripts by hand (C056 to
+ * C059) are tests/scripts' and the interop's; of C064 the late release reports the loss, on purpose.
+ */
+#include "lock/fair.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define FIRST 100
+
+static bool soak(void) {
+    return getenv("HF_SOAK") != NULL;
+}
+
+static hf_acquire_options as(hf_owner owner, int64_t wait_ms, int64_t lease_ms) {
+    hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
+    options.owner = owner;
+    return options;
+}
+
+/* No waiter's deadline is further away than a lease and one wait of Java's, or our horizon. */
+static void assert_no_drift(struct world *w, int64_t lease_ms) {
+    int64_t now = cmd_int(w->server, "EVAL %s 0", "return redis.call('time')[1] * 1000");
+    redisReply *scores = cmd(w->server, "ZRANGE " FAIR_DEADLINES " 0 -1 WITHSCORES");
+    for (size_t i = 1; i < scores->elements; i += 2)
+        assert_true(strtoll(scores->element[i]->str, NULL, 10) <= now + 1000 + lease_ms + 300000);
+    freeReplyObject(scores);
+}
+
+/* ---- Order ---- */
+
+/* Every hand-over is by a lease that ran out. */
+static void C052_lease_timeout_keeps_order(void **state) {
+    (void)state;
+    enum { COMERS = 8 };
+    struct world w;
+    struct comer comers[COMERS];
+    static struct arrivals arrivals;
+    fair_begin(&w, NULL);
+    atomic_store(&arrivals.next, 0);
+    for (int i = 0; i < COMERS; i++) {
+        comers[i] = (struct comer){.lock = w.lock,
+                                   .options = as((hf_owner)(FIRST + i), HANG_MS, 200),
+                                   .arrivals = &arrivals,
+                                   .index = i,
+                                   .keeps = true};
+        comer_start(&comers[i]);
+        if (i == 0)
+            assert_int_equal(comer_join(&comers[0]), HF_OK);
+        else
+            assert_true(proxy_wait_seen(w.proxy, FAIR_ACQUIRE, 1, HANG_MS));
+        char owner[64];
+        world_owner_text(w.client, (hf_owner)(FIRST + i), owner);
+        assert_true(proxy_wait_seen(w.proxy, owner, 1, HANG_MS));
+        sleep_ms(10); /* the order in which they come is what this is about */
+    }
+    for (int i = 1; i < COMERS; i++)
+        assert_int_equal(comer_join(&comers[i]), HF_OK);
+    for (int i = 0; i < COMERS; i++)
+        assert_int_equal(atomic_load(&arrivals.order[i]), i);
+    assert_true(wait_no_keys(w.server));
+    world_end(&w);
+}
+
+/* A crowd, all threads of one client. */
+static void C053_a_crowd(void **state) {
+    (void)state;
+    int comers_len = soak() ? 500 : 60;
+    struct world w;
+    struct comer *comers = calloc((size_t)comers_len, sizeof *comers);
+    static struct arrivals arrivals;
+    fair_begin(&w, NULL);
+    atomic_store(&arrivals.next, 0);
+    for (int i = 0; i < comers_len; i++) {
+        comers[i] = (struct comer){.lock = w.lock,
+                                   .options = as((hf_owner)(FIRST + i), HF_FOREVER, 30000),
+                                   .arrivals = &arrivals,
+                                   .index = i,
+                                   .hold_ms = 2};
+        comer_start(&comers[i]);
+    }
+    for (int i = 0; i < comers_len; i++)
+        assert_int_equal(comer_join(&comers[i]), HF_OK);
+    assert_int_equal(atomic_load(&arrivals.next), comers_len);
+    assert_true(wait_no_keys(w.server));
+    free(comers);
+    world_end(&w);
+}
+
+static void C077_order_of_grants_is_order_of_arrival(void **state) {
+    (void)state;
+    enum { COMERS = 16 };
+    struct world w;
+    struct comer comers[COMERS];
+    static struct arrivals arrivals;
+    fair_begin(&w, NULL);
+    atomic_store(&arrivals.next, 0);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    for (int i = 0; i < COMERS; i++) {
+        comers[i] = (struct comer){.lock = i % 3 == 0 ? w.rival_lock : w.lock,
+                                   .options = as((hf_owner)(FIRST + i), HF_FOREVER, HF_WATCHDOG),
+                                   .arrivals = &arrivals,
+                                   .index = i,
+                                   .hold_ms = 1};
+        comer_start(&comers[i]);
+        assert_true(wait_queue(w.server, i + 1));
+    }
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    for (int i = 0; i < COMERS; i++)
+        assert_int_equal(comer_join(&comers[i]), HF_OK);
+    for (int i = 0; i < COMERS; i++)
+        assert_int_equal(atomic_load(&arrivals.order[i]), i);
+    assert_true(wait_no_keys(w.server));
+    world_end(&w);
+}
+
+/* ---- Deadlines do not drift ---- */
+
+static void drift(int rounds, int64_t wait_ms, int64_t hold_ms) {
+    enum { THREADS = 3, LEASE_MS = 3000 };
+    struct world w;
+    struct comer comers[THREADS];
+    struct world_caller last;
+    static struct arrivals arrivals;
+    hf_cancel *cancel;
+    fair_begin(&w, NULL);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    for (int round = 0; round < rounds; round++) {
+        atomic_store(&arrivals.next, 0);
+        for (int i = 0; i < THREADS; i++) {
+            comers[i] = (struct comer){.lock = w.lock,
+                                       .options = as((hf_owner)(FIRST + i), wait_ms, LEASE_MS),
+                                       .arrivals = &arrivals,
+                                       .index = i,
+                                       .hold_ms = hold_ms};
+            comer_start(&comers[i]);
+        }
+        for (int i = 0; i < THREADS; i++)
+            comer_join(&comers[i]);
+        assert_no_drift(&w, LEASE_MS);
+    }
+    hf_acquire_options options = as(FIRST, HF_FOREVER, LEASE_MS);
+    options.cancel = cancel;
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    queue_up(&last, w.server, w.client, w.lock, FIRST, options);
+    assert_no_drift(&w, LEASE_MS);
+    hf_cancel_fire(cancel);
+    assert_int_equal(world_join(&last), HF_ECANCELED);
+    bool broken;
+    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_true(broken);
+    assert_true(world_free(&w));
+    assert_true(wait_no_keys(w.server));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
+    hf_cancel_free(cancel);
+    world_end(&w);
+}
+
+static void C054_C060_waits_that_fail_do_not_drift(void **state) {
+    (void)state;
+    drift(10, 20, 30);
+}
+
+static void C055_waits_that_succeed_do_not_drift(void **state) {
+    (void)state;
+    drift(10, HANG_MS, 5);
+}
+
+/* ---- One owner ---- */
+
+static void C063_C068_C070_force_and_questions(void **state) {
+    (void)state;
+    struct world w;
+    bool yes;
+    fair_begin(&w, NULL);
+    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_false(yes);
+    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_false(yes);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w.rival_lock, &yes), HF_OK);
+    assert_true(yes);
+    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_true(yes);
+    assert_int_equal(hf_lock_break(w.rival_lock, &yes), HF_OK);
+    assert_true(yes);
+    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_false(yes);
+    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_false(yes);
+    assert_int_equal(hf_lock_break(w.rival_lock, &yes), HF_OK);
+    assert_false(yes);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
+/* Breaking gives it to the first in line, as a release does. */
+static void C063_break_hands_over(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    bool broken;
+    fair_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    queue_up(&waiter, w.server, w.client, w.lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_true(broken);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
+static void C064_waiter_comes_in_on_expiry_and_the_late_release_tells(void **state) {
+    (void)state;
+    enum { LEASE_MS = 400 };
+    struct world w;
+    fair_begin(&w, NULL);
+    hf_acquire_options options = world_wait_for(HF_FOREVER, LEASE_MS);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_with(w.rival_lock, &options, NULL), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(now_ms() - start_ms >= LEASE_MS);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
+static void C066_C073_hold_count_and_reentrancy(void **state) {
+    (void)state;
+    struct world w;
+    int64_t count;
+    fair_begin(&w, NULL);
+    for (int depth = 1; depth <= 2; depth++) {
+        for (int i = 1; i <= depth; i++) {
+            assert_int_equal(hf_lock_try(w.lock), HF_OK);
+            assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_OK);
+            assert_int_equal(count, i);
+        }
+        for (int i = depth - 1; i >= 0; i--) {
+            assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+            assert_int_equal(hf_lock_release(w.lock), HF_OK);
+            assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_OK);
+            assert_int_equal(count, i);
+        }
+    }
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
+static void C069_C071_others_see_it_but_cannot_release(void **state) {
+    (void)state;
+    struct world w;
+    bool yes;
+    fair_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_true(yes);
+    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_false(yes);
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(world_count(&w, w.rival_owner), 1);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+/* ---- Many ---- */
+
+static void C074_C076_counter(void **state) {
+    (void)state;
+    enum { CLIENTS = 6, THREADS = 3, ALL = CLIENTS * THREADS };
+    struct world w;
+    struct comer comers[ALL];
+    static struct arrivals arrivals;
+    hf_client *clients[CLIENTS];
+    hf_lock *locks[CLIENTS];
+    hf_options options = world_options();
+    fair_begin(&w, NULL);
+    atomic_store(&arrivals.next, 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_int_equal(hf_open(server_url(w.server), &options, &clients[i]), HF_OK);
+        locks[i] = new_handle(clients[i], HF_FAIR);
+    }
+    for (int i = 0; i < ALL; i++) {
+        comers[i] = (struct comer){.lock = locks[i % CLIENTS],
+                                   .options = as((hf_owner)(FIRST + i), HF_FOREVER, HF_WATCHDOG),
+                                   .arrivals = &arrivals,
+                                   .index = i};
+        comer_start(&comers[i]);
+    }
+    for (int i = 0; i < ALL; i++)
+        assert_int_equal(comer_join(&comers[i]), HF_OK);
+    assert_int_equal(atomic_load(&arrivals.next), ALL);
+    assert_true(wait_no_keys(w.server));
+    for (int i = 0; i < CLIENTS; i++) {
+        hf_lock_free(locks[i]);
+        assert_int_equal(hf_close(clients[i]), HF_OK);
+    }
+    world_end(&w);
+}
+
+static void C078_name_prefix(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    hf_client *client;
+    hf_lock *lock;
+    hf_options options = world_options();
+    options.name_prefix = "test::";
+    fair_begin(&w, NULL);
+    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    lock = new_handle(client, HF_FAIR);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    world_call_acquire(&waiter, lock, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    while (!key_exists(w.server, "redisson_lock_queue:{test::" WORLD_NAME "}"))
+        sleep_ms(1);
+    assert_true(key_exists(w.server, "test::" WORLD_NAME));
+    assert_true(key_exists(w.server, "redisson_lock_timeout:{test::" WORLD_NAME "}"));
+    assert_int_equal(queue_len(w.server), 0);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_release_as(lock, FIRST), HF_OK);
+    assert_int_equal(world_keys(w.server), 0);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    world_end(&w);
+}
+
+/* ---- The non-reentrant form ---- */
+
+static void C207_C208_C209_nonreentrant(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    bool mine;
+    fair_begin(&w, NULL);
+    hf_lock *lock = new_handle(w.client, HF_FAIR_NONREENTRANT);
+    hf_lock *other = new_handle(w.client, HF_FAIR_NONREENTRANT);
+    hf_lock *fair = new_handle(w.client, HF_FAIR);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_try(lock), HF_EDEADLK);
+    assert_int_equal(hf_lock_acquire_for(lock, 100), HF_EDEADLK);
+    assert_int_equal(hf_lock_acquire(other), HF_EDEADLK);
+    assert_int_equal(hf_lock_is_mine(other, &mine), HF_OK);
+    assert_true(mine);
+    assert_int_equal(hf_lock_try(fair), HF_OK); /* one lock, whichever handle */
+    assert_int_equal(hf_lock_release(fair), HF_OK);
+    queue_up(&waiter, w.server, w.rival, w.rival_lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    assert_int_equal(hf_lock_release(other), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(hf_lock_try(lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release_as(w.rival_lock, FIRST), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(world_keys(w.server), 0);
+    hf_lock_free(lock);
+    hf_lock_free(other);
+    hf_lock_free(fair);
+    world_end(&w);
+}
+
+/* ---- The length of the line costs nothing ---- */
+
+/* How many commands scripts run for a hand-over with so many in line. */
+static long long hand_over_cost(struct world *w, int in_line) {
+    struct world_caller waiter;
+    cmd_ok(w->server, "FLUSHALL");
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    queue_up(&waiter, w->server, w->client, w->lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    cmd_ok(w->server, "EVAL %s 3 " FAIR_QUEUE " " FAIR_DEADLINES " " FAIR_RECORDS " %d",
+           "local t = redis.call('time') local us = t[1] * 1000000 + t[2] "
+           "for i = 1, tonumber(ARGV[1]) do local o = 'x:' .. i "
+           "redis.call('rpush', KEYS[1], o) redis.call('zadd', KEYS[2], 99999999999999, o) "
+           "redis.call('hset', KEYS[3], o, string.format('3000 %.0f 99999999999999', us + i)) "
+           "end",
+           in_line);
+    long long before = server_commands(w->server);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    hf_acquire_options again = as(FIRST + 1, 1, HF_WATCHDOG); /* one more in line, behind all */
+    assert_int_equal(hf_lock_acquire_with(w->lock, &again, NULL), HF_ETIMEDOUT);
+    assert_true(wait_queue(w->server, in_line));
+    long long cost = server_commands(w->server) - before;
+    cmd_ok(w->server, "FLUSHALL");
+    assert_int_equal(hf_lock_release_as(w->lock, FIRST), HF_ELOST);
+    return cost;
+}
+
+static void a_long_line_takes_no_more_commands(void **state) {
+    (void)state;
+    struct world w;
+    fair_begin(&w, NULL);
+    long long few = hand_over_cost(&w, 100), many = hand_over_cost(&w, 10000);
+    /* The attempt that times out is made once, or twice if it subscribed in time. */
+    assert_true(many < few + 40);
+    assert_true(few < 120);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(C052_lease_timeout_keeps_order),
+        cmocka_unit_test(C053_a_crowd),
+        cmocka_unit_test(C077_order_of_grants_is_order_of_arrival),
+        cmocka_unit_test(C054_C060_waits_that_fail_do_not_drift),
+        cmocka_unit_test(C055_waits_that_succeed_do_not_drift),
+        cmocka_unit_test(C063_C068_C070_force_and_questions),
+        cmocka_unit_test(C063_break_hands_over),
+        cmocka_unit_test(C064_waiter_comes_in_on_expiry_and_the_late_release_tells),
+        cmocka_unit_test(C066_C073_hold_count_and_reentrancy),
+        cmocka_unit_test(C069_C071_others_see_it_but_cannot_release),
+        cmocka_unit_test(C074_C076_counter),
+        cmocka_unit_test(C078_name_prefix),
+        cmocka_unit_test(C207_C208_C209_nonreentrant),
+        cmocka_unit_test(a_long_line_takes_no_more_commands),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

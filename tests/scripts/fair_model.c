@@ -1,0 +1,438 @@
+/* The clients of the fair lock and their schedules, as fair_model.h tells.
+ *
+ * Used by test_fair_model.c, from its one thread. The server, its scripts, the keys and the
+ * subscriptions are real; the clock is not: a tick of it is TICK_MS, the scripts get the time as
+ * their last arguments, and a step of the clock shortens the TTLs accordingly. So a schedule depends
+ * on its seed alone.
+ *
+ * One command of an owner is under way at a time. It runs and is answered; or it runs and the answer
+ * is lost; or it does not run, or not yet: then the owner keeps quiet until its not-after has passed
+ * and repeats it. What must be true is in fair_compare(): nobody believes in the lock beside another, who
+ * believes in it is in it, and nobody stays in the lock or in the line who does not want to be. */
+#include "fair_world.h"
+
+#include "script.h"
+#include "support/wait.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fair_script_names[SCRIPTS] = {"fair_acquire", "fair_release", "fair_give_up",
+                                                "renew"};
+
+static int tick_of(int64_t us) {
+    return (int)((us / 1000000 - EPOCH_S) / (TICK_MS / 1000));
+}
+
+/* ---- Scripts -------------------------------------------------------------------------------- */
+
+static redisReply *run_script(struct fair_model *m, const struct request *r) {
+    int64_t us = fair_now_us(m);
+    m->instant += 7;
+    m->tally.scripts++;
+    long long not_after =
+        m->discipline == FAIR_NO_NOT_AFTER
+            ? 0
+            : (long long)(EPOCH_S + (int64_t)(r->not_after + 1) * (TICK_MS / 1000)) * 1000 - 1;
+    long long lease_ms = (long long)r->lease * TICK_MS;
+    long long s = us / 1000000, rest = us % 1000000;
+    const char *sha = m->sha[r->script];
+    switch (r->script) {
+    case ACQUIRE:
+        return fair_must(
+            m, redisCommand(m->connection,
+                            "EVALSHA %s 4 f q z r %lld %s publish ch %lld 0 %d %lld %lld "
+                            "%lld %lld %lld %lld",
+                            sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0,
+                            (long long)r->confirm * TICK_MS, (long long)r->ticket,
+                            (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s, rest));
+    case RELEASE:
+        return fair_must(m, redisCommand(m->connection,
+                                         "EVALSHA %s 4 f q z r %lld %s publish ch %lld 1 %lld %lld",
+                                         sha, not_after, r->owner, lease_ms, s, rest));
+    case GIVE_UP:
+        return fair_must(m, redisCommand(m->connection,
+                                         "EVALSHA %s 4 f q z r %lld %s publish ch 0 %lld %lld", sha,
+                                         not_after, r->owner, s, rest));
+    default:
+        return fair_must(m, redisCommand(m->connection, "EVALSHA %s 1 f %lld %lld %s %lld %lld",
+                                         sha, not_after, lease_ms, r->owner, s, rest));
+    }
+}
+
+/* ---- An owner of ours ----------------------------------------------------------------------- */
+
+static void begin(struct fair_model *m, int who, enum script script) {
+    struct owner *o = &m->owners[who];
+    o->pending = true;
+    o->sent = false;
+    o->request = (struct request){.script = script, .waits = !o->once, .lease = o->lease};
+    fair_name_of(m, who, o->request.owner);
+}
+
+static void become_holder(struct fair_model *m, int who, int deadline, bool provisional) {
+    struct owner *o = &m->owners[who];
+    o->state = HOLDING;
+    o->deadline = deadline;
+    o->provisional = provisional;
+    if (m->now >= deadline) { /* the answer came too late to be worth anything */
+        o->leftover_until = m->now + o->lease + 1;
+        begin(m, who, GIVE_UP);
+        o->state = IDLE;
+    }
+}
+
+static void acquire_answered(struct fair_model *m, int who, const redisReply *reply) {
+    struct owner *o = &m->owners[who];
+    if (reply->element[0]->integer == 1) {
+        m->tally.held++;
+        become_holder(m, who, o->sent_at + o->lease, false);
+        return;
+    }
+    if (o->once) {
+        o->state = IDLE;
+        return;
+    }
+    m->tally.queued++;
+    o->ticket = reply->element[3]->integer;
+    o->answered_us = reply->element[4]->integer;
+    o->asked_at = o->sent_at;
+}
+
+static void answered(struct fair_model *m, int who, const redisReply *reply) {
+    struct owner *o = &m->owners[who];
+    long long code = reply->element[0]->integer;
+    enum script script = o->request.script;
+    fair_note(m, "%s %s: %lld", o->request.owner, fair_script_names[script], code);
+    if (code == -3 || reply->elements == 1) {
+        return; /* did nothing: it stays pending */
+    }
+    o->pending = false;
+    switch (script) {
+    case ACQUIRE:
+        acquire_answered(m, who, reply);
+        break;
+    case RELEASE:
+        m->tally.released++;
+        o->state = IDLE;
+        break;
+    case GIVE_UP:
+        m->tally.given_up++;
+        o->state = IDLE;
+        o->leftover_until = 0;
+        break;
+    default:
+        if (code == 1) {
+            m->tally.confirmed += o->provisional;
+            o->deadline = o->sent_at + o->lease > o->deadline ? o->sent_at + o->lease : o->deadline;
+            o->provisional = false;
+        } else {
+            m->tally.lost++;
+            o->state = IDLE;
+        }
+    }
+}
+
+/* Sends the owner's command, and decides what becomes of it. */
+static void transmit(struct fair_model *m, int who, bool reliable) {
+    struct owner *o = &m->owners[who];
+    if (m->now <= o->quiet_until)
+        return;
+    m->tally.resent += o->sent;
+    o->request.not_after = m->now + NOT_AFTER;
+    o->request.confirm = o->heard ? o->confirm : 0;
+    o->request.ticket = o->ticket;
+    if (o->request.script == ACQUIRE && o->request.confirm > 0 &&
+        (o->least_confirm == 0 || o->request.confirm < o->least_confirm))
+        o->least_confirm = o->request.confirm;
+    o->sent_at = m->now;
+    unsigned dice = reliable ? 0 : fair_roll(m, 100);
+    if (dice < 80) {
+        redisReply *reply = run_script(m, &o->request);
+        answered(m, who, reply);
+        freeReplyObject(reply);
+    } else {
+        o->sent = true;
+        o->quiet_until = o->request.not_after;
+        const char *fate = "is lost";
+        if (dice < 88) {
+            freeReplyObject(run_script(m, &o->request));
+            fate = "runs, answer lost";
+        } else if (dice < 96 && m->copies_len < COPIES) {
+            m->copies[m->copies_len++] = o->request;
+            fate = "is held up";
+        }
+        fair_note(m, "%s %s %s", o->request.owner, fair_script_names[o->request.script], fate);
+    }
+    fair_compare(m);
+}
+
+/* A message: is it enough? */
+static bool enters(struct fair_model *m, struct owner *o, int64_t said_us) {
+    if (said_us == 0 || o->least_confirm == 0 || o->pending)
+        return false;
+    if (said_us <= o->answered_us && m->discipline != FAIR_OLD_GRANTS)
+        return false;
+    int latest = tick_of(o->answered_us) + (m->now - o->asked_at);
+    if (m->discipline == FAIR_GRANT_FROM_NOW) {
+        o->deadline = m->now + o->least_confirm;
+        return true;
+    }
+    if (tick_of(said_us) + o->least_confirm - latest < 1)
+        return false;
+    o->deadline = m->now + (tick_of(said_us) + o->least_confirm - latest);
+    return true;
+}
+
+static void read_mail(struct fair_model *m, int who) {
+    struct owner *o = &m->owners[who];
+    int64_t said_us = o->mail[0];
+    memmove(o->mail, o->mail + 1, sizeof o->mail[0] * (MAILS - 1));
+    o->mails--;
+    if (m->now <= o->quiet_until)
+        return;
+    if (enters(m, o, said_us)) {
+        char name[16];
+        fair_note(m, "%s enters until %d", fair_name_of(m, who, name), o->deadline);
+        m->tally.entered++;
+        o->state = HOLDING;
+        o->provisional = o->lease > o->least_confirm;
+        fair_compare(m);
+        return;
+    }
+    m->tally.missed += said_us > o->answered_us;
+    begin(m, who, ACQUIRE);
+    transmit(m, who, false);
+}
+
+static void crash(struct fair_model *m, int who) {
+    int generation = m->owners[who].generation;
+    fair_note(m, "h%d.%d crashes", who, generation);
+    fair_listen(m, who, false);
+    m->owners[who] = (struct owner){.generation = generation + 1, .quiet_until = -1};
+    m->tally.crashed++;
+}
+
+static void owner_step(struct fair_model *m, int who) {
+    struct owner *o = &m->owners[who];
+    unsigned dice = fair_roll(m, 100);
+    if (dice < 1) {
+        crash(m, who);
+    } else if (o->heard ? dice < 5 : dice < 30) {
+        fair_listen(m, who, !o->heard);
+    } else if (o->pending) {
+        transmit(m, who, false);
+    } else if (o->state == IDLE) {
+        o->once = fair_roll(m, 4) == 0;
+        o->lease = 3 + (int)fair_roll(m, 10);
+        o->confirm = o->lease < CONFIRM ? o->lease : CONFIRM;
+        o->least_confirm = 0;
+        o->ticket = 0;
+        o->answered_us = 0; /* what is in the mail may be of the wait before */
+        o->state = WAITING;
+        begin(m, who, ACQUIRE);
+        transmit(m, who, false);
+    } else if (o->state == WAITING && o->mails > 0 && dice < 50) {
+        read_mail(m, who);
+    } else if (o->state == WAITING) {
+        begin(m, who, dice < 92 ? ACQUIRE : GIVE_UP);
+        transmit(m, who, false);
+    } else if (dice < 75) { /* it has work to do; a grant it confirms rather sooner */
+        if (dice < (o->provisional ? 50 : 25)) {
+            begin(m, who, RENEW);
+            transmit(m, who, false);
+        }
+    } else {
+        begin(m, who, RELEASE);
+        transmit(m, who, false);
+    }
+}
+
+/* ---- Time ----------------------------------------------------------------------------------- */
+
+static const char pass_time_lua[] =
+    "local expired = 0\n"
+    "for i, key in ipairs(KEYS) do local left = redis.call('pttl', key)\n"
+    "if left >= 0 then left = math.ceil(left / ARGV[1]) * ARGV[1] - ARGV[1]\n"
+    "if left > 0 then redis.call('pexpire', key, left) else redis.call('del', key)\n"
+    "if i == 1 then expired = 1 end end end end return expired";
+
+static void pass_tick(struct fair_model *m) {
+    redisReply *reply =
+        fair_must(m, redisCommand(m->connection, "EVALSHA %s 2 f r %d", m->pass_sha, (int)TICK_MS));
+    m->tally.expired += (uint64_t)reply->integer;
+    m->now++;
+    m->instant = 0;
+    fair_note(m, "a tick%s", reply->integer != 0 ? ", the lease ran out" : "");
+    freeReplyObject(reply);
+    for (int i = 0; i < OWNERS; i++) {
+        struct owner *o = &m->owners[i];
+        if (o->state != HOLDING || m->now < o->deadline)
+            continue;
+        m->tally.lost++;
+        o->state = IDLE; /* what it has under way is answered as ever */
+        o->leftover_until = m->now + 2 * o->lease + 2 * NOT_AFTER;
+        if (o->pending && o->request.script != RELEASE)
+            begin(m, i, RELEASE);
+    }
+    for (int i = 0; i < JAVAS; i++)
+        if (m->javas[i].state == HOLDING && m->now >= m->javas[i].deadline)
+            m->javas[i].state = IDLE;
+    fair_compare(m);
+}
+
+static void run_copy(struct fair_model *m, int index) {
+    struct request r = m->copies[index];
+    m->copies[index] = m->copies[--m->copies_len];
+    fair_note(m, "%s %s arrives late", r.owner, fair_script_names[r.script]);
+    redisReply *reply = run_script(m, &r);
+    m->tally.late += reply->elements == 1 || reply->element[0]->integer == -3;
+    freeReplyObject(reply);
+    fair_compare(m);
+}
+
+/* ---- Schedules ------------------------------------------------------------------------------ */
+
+static void step(struct fair_model *m) {
+    unsigned dice = fair_roll(m, 100);
+    if (dice < 12)
+        pass_tick(m);
+    else if (dice < 18 && m->copies_len > 0)
+        run_copy(m, (int)fair_roll(m, (unsigned)m->copies_len));
+    else if (dice < 32 && m->with_java)
+        fair_java_step(m, (int)fair_roll(m, JAVAS));
+    else
+        owner_step(m, (int)fair_roll(m, OWNERS));
+}
+
+/* The network heals; everybody who waits comes in, and leaves. */
+static bool settle_owner(struct fair_model *m, int who) {
+    struct owner *o = &m->owners[who];
+    fair_listen(m, who, true);
+    if (o->pending)
+        transmit(m, who, true);
+    else if (o->state == WAITING && o->mails > 0)
+        read_mail(m, who);
+    else if (o->state == WAITING) {
+        begin(m, who, ACQUIRE);
+        transmit(m, who, true);
+    } else if (o->state == HOLDING) {
+        begin(m, who, RELEASE);
+        transmit(m, who, true);
+    }
+    return o->state == IDLE && !o->pending;
+}
+
+static void finish(struct fair_model *m) {
+    enum { ENOUGH = 40 + JAVAS * 3 * JAVA_WAIT };
+    for (int i = 0; fair_going_well(m) && i < NOT_AFTER + 1; i++)
+        pass_tick(m);
+    while (fair_going_well(m) && m->copies_len > 0)
+        run_copy(m, 0);
+    for (int i = 0; i < JAVAS; i++)
+        fair_java_leave(m, i);
+    bool all = false;
+    for (int ticks = 0; fair_going_well(m) && !all; ticks++) {
+        all = true;
+        for (int i = 0; fair_going_well(m) && i < OWNERS; i++)
+            all = settle_owner(m, i) && all;
+        if (ticks > ENOUGH)
+            fair_violated(m, "somebody waits for ever");
+        if (fair_going_well(m))
+            pass_tick(m);
+    }
+    for (int i = 0; fair_going_well(m) && i < 20; i++)
+        pass_tick(m); /* longer than any lease */
+    redisReply *there = fair_must(m, redisCommand(m->connection, "EXISTS f"));
+    if (there->integer != 0)
+        fair_violated(m, "held in the end");
+    freeReplyObject(there);
+}
+
+static void reset(struct fair_model *m, uint64_t seed, enum fair_discipline discipline) {
+    freeReplyObject(fair_must(m, redisCommand(m->connection, "DEL f q z r")));
+    for (int i = 0; i < OWNERS; i++) {
+        fair_listen(m, i, false);
+        m->owners[i] = (struct owner){.generation = 1, .quiet_until = -1};
+    }
+    memset(m->javas, 0, sizeof m->javas);
+    m->copies_len = 0;
+    m->discipline = discipline;
+    m->random = seed;
+    m->with_java = seed % 2 == 0;
+    m->now = 0;
+    m->instant = 0;
+    m->violation[0] = '\0';
+    m->trace[0] = '\0';
+    m->trace_len = 0;
+}
+
+bool fair_model_play(struct fair_model *m, uint64_t seed, enum fair_discipline discipline,
+                     char *why, size_t room) {
+    reset(m, seed, discipline);
+    for (int i = 0; fair_going_well(m) && i < STEPS; i++)
+        step(m);
+    if (fair_going_well(m))
+        finish(m);
+    if (!fair_going_well(m))
+        snprintf(why, room, "%s", m->violation);
+    return fair_going_well(m);
+}
+
+const char *fair_model_trace(const struct fair_model *m) {
+    return m->trace;
+}
+
+const struct fair_tally *fair_model_tally(const struct fair_model *m) {
+    return &m->tally;
+}
+
+/* The script with its clock replaced: it takes the time from its last two arguments. */
+static char *with_model_clock(const char *text) {
+    static const char asks[] = "redis.call('time')", given[] = "{ARGV[#ARGV - 1], ARGV[#ARGV]}";
+    const char *at = strstr(text, asks);
+    if (at == NULL || strstr(at + 1, asks) != NULL)
+        support_die("a script does not ask for the time exactly once");
+    size_t room = strlen(text) + sizeof given;
+    char *changed = malloc(room);
+    if (changed == NULL)
+        support_die("out of memory");
+    snprintf(changed, room, "%.*s%s%s", (int)(at - text), text, given, at + sizeof asks - 1);
+    return changed;
+}
+
+struct fair_model *fair_model_open(struct server *server) {
+    struct fair_model *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        support_die("out of memory");
+    m->server = server;
+    m->connection = connect_as(server, NULL, NULL);
+    m->ear = connect_as(server, NULL, NULL);
+    for (int i = 0; i < SCRIPTS; i++) {
+        char *text = script_text(fair_script_names[i]), *changed = with_model_clock(text);
+        m->sha[i] = script_load(server, changed);
+        free(changed);
+        free(text);
+    }
+    fair_load_java(m);
+    fair_load_looks(m);
+    m->pass_sha = script_load(server, pass_time_lua);
+    return m;
+}
+
+void fair_model_close(struct fair_model *m) {
+    if (m == NULL)
+        return;
+    for (int i = 0; i < SCRIPTS; i++)
+        free(m->sha[i]);
+    for (int i = 0; i < 3; i++)
+        free(m->java_sha[i]);
+    free(m->look_sha);
+    free(m->pass_sha);
+    redisFree(m->ear);
+    redisFree(m->connection);
+    free(m);
+}

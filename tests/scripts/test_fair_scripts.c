@@ -1,0 +1,575 @@
+/* The scripts of the fair lock, row by row (fair_rows.c), and what a row cannot say: records that
+ * expire, long lines of dead waiters, publishing that is refused, what Redisson's own scripts make
+ * of our entries.
+ *
+ * The scripts get a fixed time instead of asking for it, so that deadlines, tickets and messages are
+ * exact; TTLs run on the server's clock, and lose what passed during a row. One thread, one private
+ * server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fair_rows.h"
+#include "script.h"
+#include "support/wait.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIME_MS INT64_C(1700000000000)
+#define TIME_US (TIME_MS * 1000)
+#define TEXT 1024
+
+static const char *const script_names[] = {"acquire", "release", "give_up", "force"};
+enum { SCRIPTS = sizeof script_names / sizeof *script_names };
+
+static struct server *server;
+static char *shas[SCRIPTS];
+
+static char *with_fixed_time(const char *text) {
+    static const char asks[] = "redis.call('time')", given[] = "{'1700000000', '0'}";
+    const char *at = strstr(text, asks);
+    assert_non_null(at);
+    size_t room = strlen(text) + sizeof given;
+    char *changed = malloc(room);
+    snprintf(changed, room, "%.*s%s%s", (int)(at - text), text, given, at + sizeof asks - 1);
+    return changed;
+}
+
+static int open_group(void **state) {
+    (void)state;
+    server = server_start(NULL);
+    for (int i = 0; i < SCRIPTS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "fair_%s", script_names[i]);
+        char *text = script_text(name), *changed = with_fixed_time(text);
+        shas[i] = script_load(server, changed);
+        free(changed);
+        free(text);
+    }
+    return 0;
+}
+
+static int close_group(void **state) {
+    (void)state;
+    for (int i = 0; i < SCRIPTS; i++)
+        free(shas[i]);
+    server_free(server);
+    return 0;
+}
+
+static const char *sha_of(const char *script) {
+    for (int i = 0; i < SCRIPTS; i++)
+        if (strcmp(script_names[i], script) == 0)
+            return shas[i];
+    fail_msg("no script is called %s", script);
+    return NULL;
+}
+
+/* ---- Words ---------------------------------------------------------------------------------- */
+
+/* Writes the times that a text speaks of, and blanks for "_". */
+static void write_out(const char *text, char *out, size_t room) {
+    size_t used = 0;
+    while (*text != '\0') {
+        char sign = *text;
+        if ((sign == '@' || sign == '#') && (text[1] == '+' || text[1] == '-')) {
+            char *end;
+            int64_t offset = strtoll(text + 1, &end, 10);
+            used += (size_t)snprintf(out + used, room - used, "%" PRId64,
+                                     (sign == '@' ? TIME_MS : TIME_US) + offset);
+            text = end;
+            continue;
+        }
+        out[used++] = *text == '_' ? ' ' : *text;
+        text++;
+    }
+    assert_true(used < room);
+    out[used] = '\0';
+}
+
+/* Writes times as offsets, the other way round. */
+static void append_value(char *out, size_t room, const char *value) {
+    char *copy = strdup(value), *save = NULL;
+    for (char *word = strtok_r(copy, " ", &save); word != NULL; word = strtok_r(NULL, " ", &save)) {
+        size_t used = strlen(out);
+        long long number = strtoll(word, NULL, 10);
+        const char *blank = used > 0 && out[used - 1] != '=' && out[used - 1] != ':' ? " " : "";
+        if (number > TIME_US / 2)
+            snprintf(out + used, room - used, "%s#%+lld", blank, number - (long long)TIME_US);
+        else if (number > TIME_MS / 2)
+            snprintf(out + used, room - used, "%s@%+lld", blank, number - (long long)TIME_MS);
+        else
+            snprintf(out + used, room - used, "%s%s", blank, word);
+    }
+    free(copy);
+}
+
+struct argument_list {
+    size_t len;
+    char text[48][128];
+};
+
+static void split(const char *line, struct argument_list *list) {
+    list->len = 0;
+    while (*line != '\0') {
+        size_t len = strcspn(line, " ");
+        char word[128];
+        if (len > 0) {
+            snprintf(word, sizeof word, "%.*s", (int)len, line);
+            write_out(word, list->text[list->len++], sizeof list->text[0]);
+        }
+        line += len + strspn(line + len, " ");
+    }
+}
+
+static redisReply *send_words(redisContext *connection, const struct argument_list *list) {
+    const char *argv[48];
+    size_t lens[48];
+    for (size_t i = 0; i < list->len; i++) {
+        argv[i] = list->text[i];
+        lens[i] = strlen(list->text[i]);
+    }
+    redisReply *reply = redisCommandArgv(connection, (int)list->len, argv, lens);
+    assert_non_null(reply);
+    return reply;
+}
+
+/* ---- What is there -------------------------------------------------------------------------- */
+
+static void dump_pairs(const char *key, redisReply *reply, char *out, size_t room) {
+    char lines[16][256];
+    assert_true(reply->elements <= 32);
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        snprintf(lines[i / 2], sizeof lines[0], "%s=", reply->element[i]->str);
+        append_value(lines[i / 2], sizeof lines[0], reply->element[i + 1]->str);
+    }
+    size_t len = reply->elements / 2;
+    qsort(lines, len, sizeof lines[0], (int (*)(const void *, const void *))strcmp);
+    snprintf(out + strlen(out), room - strlen(out), "%s%s{", out[0] != '\0' ? " " : "", key);
+    for (size_t i = 0; i < len; i++)
+        snprintf(out + strlen(out), room - strlen(out), "%s%s", i > 0 ? " " : "", lines[i]);
+    snprintf(out + strlen(out), room - strlen(out), "}");
+}
+
+static void dump_key(const char *key, char *out, size_t room) {
+    char *type = cmd_str(server, "TYPE %s", key);
+    redisReply *reply = NULL;
+    if (strcmp(type, "hash") == 0) {
+        reply = cmd(server, "HGETALL %s", key);
+        dump_pairs(key, reply, out, room);
+    } else if (strcmp(type, "zset") == 0) {
+        reply = cmd(server, "ZRANGE %s 0 -1 WITHSCORES", key);
+        dump_pairs(key, reply, out, room);
+    } else if (strcmp(type, "list") == 0) {
+        reply = cmd(server, "LRANGE %s 0 -1", key);
+        snprintf(out + strlen(out), room - strlen(out), "%s%s[", out[0] != '\0' ? " " : "", key);
+        for (size_t i = 0; i < reply->elements; i++)
+            snprintf(out + strlen(out), room - strlen(out), "%s%s", i > 0 ? " " : "",
+                     reply->element[i]->str);
+        snprintf(out + strlen(out), room - strlen(out), "]");
+    } else if (strcmp(type, "none") != 0) {
+        snprintf(out + strlen(out), room - strlen(out), "%s%s", out[0] != '\0' ? " " : "", key);
+    }
+    if (reply != NULL)
+        freeReplyObject(reply);
+    free(type);
+}
+
+static void assert_state(const struct fair_row *row, const char *when, const char *expected) {
+    char state[TEXT] = "";
+    static const char *const keys[] = {"f", "q", "z", "r"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        dump_key(keys[i], state, sizeof state);
+    if (strcmp(state, expected) != 0)
+        fail_msg("%s, %s:\n is        %s\n should be %s", row->name, when, state, expected);
+}
+
+/* ---- Rows ----------------------------------------------------------------------------------- */
+
+static void prepare(redisContext *connection, const char *commands) {
+    cmd_ok(server, "FLUSHALL");
+    while (commands != NULL && *commands != '\0') {
+        char line[256];
+        size_t len = strcspn(commands, ";");
+        struct argument_list words;
+        snprintf(line, sizeof line, "%.*s", (int)len, commands);
+        split(line, &words);
+        if (words.len > 0) {
+            redisReply *reply = send_words(connection, &words);
+            assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
+            freeReplyObject(reply);
+        }
+        commands += len + (commands[len] == ';');
+    }
+}
+
+/* The row's first two arguments, how to publish, and the others. */
+static redisReply *call(redisContext *connection, const char *script, const char *arguments) {
+    struct argument_list given, words = {0};
+    split(arguments, &given);
+    const char *const head[] = {"EVALSHA", sha_of(script), "4", "f", "q", "z", "r"};
+    for (size_t i = 0; i < sizeof head / sizeof *head; i++)
+        snprintf(words.text[words.len++], sizeof words.text[0], "%s", head[i]);
+    for (size_t i = 0; i < given.len; i++) {
+        if (i == 2)
+            snprintf(words.text[words.len++], sizeof words.text[0], "publish");
+        if (i == 2)
+            snprintf(words.text[words.len++], sizeof words.text[0], "ch");
+        snprintf(words.text[words.len++], sizeof words.text[0], "%s", given.text[i]);
+    }
+    if (given.len == 2) {
+        snprintf(words.text[words.len++], sizeof words.text[0], "publish");
+        snprintf(words.text[words.len++], sizeof words.text[0], "ch");
+    }
+    return send_words(connection, &words);
+}
+
+static void assert_reply(const struct fair_row *row, const redisReply *reply, int64_t passed_ms) {
+    if (row->reply[0] == '!') {
+        if (reply->type != REDIS_REPLY_ERROR ||
+            strncmp(reply->str, row->reply + 1, strlen(row->reply + 1)) != 0)
+            fail_msg("%s: no error %s", row->name, row->reply + 1);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY)
+        fail_msg("%s: reply %s", row->name, reply->str != NULL ? reply->str : "?");
+    struct argument_list expected;
+    split(row->reply, &expected);
+    if (reply->elements != expected.len + 1)
+        fail_msg("%s: %zu numbers in reply", row->name, reply->elements);
+    for (size_t i = 0; i < expected.len; i++) {
+        long long got = reply->element[i]->integer;
+        bool about = expected.text[i][0] == '~';
+        long long wanted = strtoll(expected.text[i] + about, NULL, 10);
+        bool fits = about ? got <= wanted && got >= wanted - passed_ms : got == wanted;
+        if (!fits)
+            fail_msg("%s: reply %lld instead of %s", row->name, got, expected.text[i]);
+    }
+    assert_int_equal(reply->element[expected.len]->integer, TIME_MS);
+}
+
+static void assert_ttl(const struct fair_row *row, int64_t passed_ms) {
+    long long ttl_ms = pttl(server, "f");
+    if (row->ttl_ms > 0 && (ttl_ms > row->ttl_ms || ttl_ms < row->ttl_ms - passed_ms))
+        fail_msg("%s: TTL %lld instead of %" PRId64, row->name, ttl_ms, row->ttl_ms);
+    if (key_exists(server, "r") && row->reply[0] != '!' && strchr(row->after, 'r') != NULL &&
+        row->script[0] == 'a' && strstr(row->after, "me=") != NULL && row->reply[0] == '0')
+        assert_true(pttl(server, "r") > 0); /* records do not outlive those who wrote them */
+}
+
+enum { LISTENERS_MAX = 4 };
+struct ears {
+    size_t len;
+    struct listener *listener[LISTENERS_MAX];
+    char owner[LISTENERS_MAX][32];
+};
+
+static void open_ears(struct ears *ears, const char *owners) {
+    ears->len = 0;
+    while (owners != NULL && *owners != '\0') {
+        char channel[64];
+        size_t len = strcspn(owners, " ");
+        snprintf(ears->owner[ears->len], sizeof ears->owner[0], "%.*s", (int)len, owners);
+        snprintf(channel, sizeof channel, "ch:%s", ears->owner[ears->len]);
+        ears->listener[ears->len++] = listener_start(server, channel);
+        owners += len + strspn(owners + len, " ");
+    }
+}
+
+static void close_ears(struct ears *ears) {
+    for (size_t i = 0; i < ears->len; i++)
+        listener_stop(ears->listener[i]);
+}
+
+static void what_was_heard(struct ears *ears, char *out, size_t room) {
+    out[0] = '\0';
+    for (size_t i = 0; i < ears->len; i++) {
+        const char *heard = listener_heard(ears->listener[i]);
+        if (heard[0] == '\0')
+            continue;
+        assert_null(strchr(heard, ',')); /* once */
+        snprintf(out + strlen(out), room - strlen(out), "%s%s:", out[0] != '\0' ? " " : "",
+                 ears->owner[i]);
+        append_value(out, room, strchr(heard, ' ') + 1);
+    }
+}
+
+/* What docs/scripts.md tells operators to grant for these scripts. */
+static const char *const commands[] = {
+    "hmget", "hget",    "hset",  "hdel", "hlen", "hexists", "hrandfield", "zscore",
+    "zadd",  "zrem",    "zcard", "llen", "lpos", "lindex",  "lrange",     "lpop",
+    "lrem",  "linsert", "rpush", "pttl", "del",  "pexpire", "exists"};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+/* A user that has these rights, but for one. */
+static redisContext *connect_user(const char *without) {
+    char rights[TEXT] = "";
+    for (int i = 0; i < COMMANDS; i++)
+        if (without == NULL || strcmp(commands[i], without) != 0)
+            snprintf(rights + strlen(rights), sizeof rights - strlen(rights), "+%s ", commands[i]);
+    char line[TEXT + 128];
+    snprintf(line, sizeof line,
+             "ACL SETUSER app reset on >secret ~f ~q ~z ~r &ch:* +evalsha +time +publish %s",
+             rights);
+    struct argument_list words;
+    split(line, &words);
+    redisContext *admin = connect_as(server, NULL, NULL);
+    redisReply *reply = send_words(admin, &words);
+    assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    redisFree(admin);
+    return connect_as(server, "app", "secret");
+}
+
+static void play(void **state) {
+    const struct fair_row *row = *state;
+    redisContext *admin = connect_as(server, NULL, NULL), *connection = connect_user(NULL);
+    struct ears ears;
+    char heard[TEXT];
+    int64_t start_ms = now_ms();
+    prepare(admin, row->before);
+    open_ears(&ears, row->listeners);
+    redisReply *reply = call(connection, row->script, row->call);
+    int64_t passed_ms = now_ms() - start_ms + 2;
+    assert_reply(row, reply, passed_ms);
+    freeReplyObject(reply);
+    assert_state(row, "after", row->after);
+    assert_ttl(row, now_ms() - start_ms + 2);
+    what_was_heard(&ears, heard, sizeof heard);
+    if (strcmp(heard, row->heard != NULL ? row->heard : "") != 0)
+        fail_msg("%s: heard '%s'", row->name, heard);
+
+    /* The same again, as after a lost reply. Who is not granted anything may be told twice. */
+    freeReplyObject(call(connection, row->script, row->call));
+    assert_state(row, "after a resend", row->resent != NULL ? row->resent : row->after);
+    what_was_heard(&ears, heard, sizeof heard);
+    assert_null(strstr(heard, "#"));
+    close_ears(&ears);
+    redisFree(connection);
+    redisFree(admin);
+}
+
+/* ---- What a row cannot say ------------------------------------------------------------------ */
+
+static void dead_waiters_go_a_hundred_at_a_time(void **state) {
+    (void)state;
+    redisContext *connection = connect_as(server, NULL, NULL);
+    cmd_ok(server, "FLUSHALL");
+    for (int i = 0; i < 250; i++) {
+        cmd_ok(server, "RPUSH q dead:%d", i);
+        cmd_ok(server, "ZADD z 1 dead:%d", i);
+    }
+    cmd_ok(server, "HSET f you 1");
+    const char *const first = "0 me 30000 0 1 3000 0 60000 300000";
+    freeReplyObject(call(connection, "acquire", first));
+    assert_int_equal(cmd_int(server, "LLEN q"), 151);
+    freeReplyObject(call(connection, "acquire", first));
+    assert_int_equal(cmd_int(server, "LLEN q"), 51);
+    freeReplyObject(call(connection, "acquire", first));
+    assert_int_equal(cmd_int(server, "LLEN q"), 1);
+    assert_int_equal(cmd_int(server, "ZCARD z"), 1);
+    redisFree(connection);
+}
+
+/* Records of waiters that a Java client has swept go by and by, and none of the living. */
+static redisReply *call_with_many_records(redisContext *admin, redisContext *connection) {
+    prepare(admin, "HSET f you 1; RPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000");
+    for (int i = 0; i < 40; i++)
+        cmd_ok(server, "HSET r dead:%d %s", i, "3000 1 1");
+    return call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000");
+}
+
+static void records_of_the_dead_go(void **state) {
+    (void)state;
+    redisContext *connection = connect_as(server, NULL, NULL);
+    freeReplyObject(call_with_many_records(connection, connection));
+    assert_in_range(cmd_int(server, "HLEN r"), 34, 35); /* eight by chance, one of ours */
+    assert_int_equal(cmd_int(server, "HEXISTS r a"), 1);
+    redisFree(connection);
+}
+
+static bool is_refused(redisReply *reply) {
+    bool refused = reply->type == REDIS_REPLY_ERROR && (strstr(reply->str, "NOPERM") != NULL ||
+                                                        strstr(reply->str, "can't run") != NULL);
+    freeReplyObject(reply);
+    return refused;
+}
+
+/* Without any one of them some row fails. */
+static void every_right_is_needed(void **state) {
+    (void)state;
+    redisContext *admin = connect_as(server, NULL, NULL);
+    for (int i = 0; i < COMMANDS; i++) {
+        redisContext *connection = connect_user(commands[i]);
+        bool refused = is_refused(call_with_many_records(admin, connection));
+        for (size_t k = 0; k < fair_row_count && !refused; k++) {
+            prepare(admin, fair_rows[k].before);
+            refused = is_refused(call(connection, fair_rows[k].script, fair_rows[k].call));
+        }
+        if (!refused)
+            fail_msg("%s is not needed", commands[i]);
+        redisFree(connection);
+    }
+    redisFree(admin);
+    cmd_ok(server, "ACL DELUSER app");
+}
+
+/* Nobody may be dropped from the line because we may not speak. */
+static void refused_publish_drops_nobody(void **state) {
+    (void)state;
+    cmd_ok(server, "ACL SETUSER mute on >pw ~* +@all resetchannels");
+    redisContext *connection = connect_as(server, "mute", "pw");
+    static const struct {
+        const char *script, *call, *before;
+        int code;
+    } calls[] = {
+        {"release", "0 me 30000 1", "HSET f me 1; ", 2},
+        {"give_up", "0 me 0", "HSET f me 1; ", 2},
+        {"force", "0 me", "HSET f me 1; ", 2},
+        {"acquire", "0 me 30000 0 0 0 0 10000 300000", "", 0},
+    };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char before[256];
+        snprintf(before, sizeof before, "%sRPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000",
+                 calls[i].before);
+        prepare(connection, before);
+        redisReply *reply = call(connection, calls[i].script, calls[i].call);
+        assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+        assert_int_equal(reply->element[0]->integer, calls[i].code);
+        freeReplyObject(reply);
+        assert_false(key_exists(server, "f"));
+        assert_int_equal(cmd_int(server, "LLEN q"), 1);
+        assert_int_equal(cmd_int(server, "HLEN r"), 1);
+    }
+    redisFree(connection);
+    cmd_ok(server, "ACL DELUSER mute");
+}
+
+/* Beyond the 64th there is no place, but a deadline all the same. */
+static void far_behind(void **state) {
+    (void)state;
+    redisContext *connection = connect_as(server, NULL, NULL);
+    cmd_ok(server, "FLUSHALL");
+    cmd_ok(server, "HSET f you 1");
+    for (int i = 0; i < 100; i++) {
+        cmd_ok(server, "RPUSH q w:%d", i);
+        cmd_ok(server, "ZADD z 1800000000000 w:%d", i);
+        if (i % 2 == 0)
+            cmd_ok(server, "HSET r w:%d %s", i, "3000 1699999999000000 1800000000000");
+    }
+    for (int round = 0; round < 2; round++) {
+        redisReply *reply = call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000");
+        assert_int_equal(reply->element[2]->integer, 0);
+        freeReplyObject(reply);
+        assert_int_equal(cmd_int(server, "LLEN q"), 101);
+    }
+    /* And one with a ticket goes no further than that, either. */
+    redisReply *reply = call(connection, "acquire", "0 old 30000 0 1 3000 #-9 60000 300000");
+    freeReplyObject(reply);
+    char *second = cmd_str(server, "LINDEX q 1"); /* w:1 is Java's */
+    assert_string_equal(second, "old");
+    free(second);
+    redisFree(connection);
+}
+
+/* C056 to C059: what Redisson's own scripts, by wire.md, make of a line that ours stand in too. */
+static const char java_acquire[] =
+    "while true do local h = redis.call('lindex', KEYS[2], 0) if not h then break end "
+    "local s = redis.call('zscore', KEYS[3], h) "
+    "if s and tonumber(s) <= tonumber(ARGV[4]) then redis.call('zrem', KEYS[3], h) "
+    "redis.call('lpop', KEYS[2]) else break end end "
+    "if redis.call('exists', KEYS[1]) == 0 and (redis.call('exists', KEYS[2]) == 0 or "
+    "redis.call('lindex', KEYS[2], 0) == ARGV[2]) then redis.call('lpop', KEYS[2]) "
+    "redis.call('zrem', KEYS[3], ARGV[2]) "
+    "for _, m in ipairs(redis.call('zrange', KEYS[3], 0, -1)) do "
+    "redis.call('zincrby', KEYS[3], -tonumber(ARGV[3]), m) end "
+    "redis.call('hset', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return -9 end "
+    "if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then redis.call('hincrby', KEYS[1], ARGV[2], 1)"
+    " redis.call('pexpire', KEYS[1], ARGV[1]) return -9 end "
+    "if redis.call('zscore', KEYS[3], ARGV[2]) then "
+    "return math.max(0, redis.call('pttl', KEYS[1])) end "
+    "local last, ttl = redis.call('lindex', KEYS[2], -1), redis.call('pttl', KEYS[1]) "
+    "local s = last and last ~= ARGV[2] and redis.call('zscore', KEYS[3], last) "
+    "if s then ttl = tonumber(s) - tonumber(ARGV[4]) end "
+    "if redis.call('zadd', KEYS[3], string.format('%.0f', ttl + tonumber(ARGV[3]) + "
+    "tonumber(ARGV[4])), ARGV[2]) == 1 then redis.call('rpush', KEYS[2], ARGV[2]) end return ttl";
+
+static long long java(const char *owner, int64_t now) {
+    return cmd_int(server, "EVAL %s 3 f q z 30000 %s 300000 %lld", java_acquire, owner,
+                   (long long)now);
+}
+
+static void C056_java_behind_ours_gets_its_deadline(void **state) {
+    (void)state;
+    redisContext *connection = connect_as(server, NULL, NULL);
+    prepare(connection, "HSET f you 1; PEXPIRE f 30000");
+    freeReplyObject(call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000"));
+    assert_int_equal(java("java", TIME_MS), 60000); /* our horizon in front of it */
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 360000);
+    long long ttl_ms = java("java", TIME_MS); /* polls */
+    assert_in_range(ttl_ms, 20000, 30000);
+    /* We come in by a grant and leave: the deadline is still later than Redisson would give it. */
+    cmd_ok(server, "DEL f");
+    freeReplyObject(call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000"));
+    assert_int_equal(cmd_int(server, "HGET f me"), 1);
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 360000);
+    redisReply *reply = call(connection, "release", "0 me 30000 1");
+    freeReplyObject(reply);
+    assert_int_equal(java("java", TIME_MS + 1), -9); /* it was told, comes, and has it */
+    redisFree(connection);
+}
+
+/* A Java client in front takes its wait off our deadline when it leaves: we had added it. */
+static void C058_java_in_front_takes_its_wait_off_ours(void **state) {
+    (void)state;
+    redisContext *connection = connect_as(server, NULL, NULL);
+    prepare(connection, "HSET f you 1; PEXPIRE f 30000");
+    java("java", TIME_MS);
+    freeReplyObject(call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000"));
+    cmd_ok(server, "DEL f");
+    assert_int_equal(java("java", TIME_MS + 1), -9);
+    assert_true(cmd_int(server, "ZSCORE z me") >= TIME_MS + 30000); /* and is not swept by that */
+    assert_int_equal(cmd_int(server, "LLEN q"), 1);
+    redisFree(connection);
+}
+
+/* C059: those in front have vanished; after their deadlines the third gets it. */
+static void C059_abandoned_places(void **state) {
+    (void)state;
+    redisContext *connection = connect_as(server, NULL, NULL);
+    prepare(connection, "RPUSH q j1 j2; ZADD z @-20 j1; ZADD z @-10 j2");
+    redisReply *reply = call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000");
+    assert_int_equal(reply->element[0]->integer, 1);
+    freeReplyObject(reply);
+    assert_int_equal(cmd_int(server, "DBSIZE"), 1);
+    redisFree(connection);
+}
+
+int main(void) {
+    static const struct CMUnitTest others[] = {
+        cmocka_unit_test(dead_waiters_go_a_hundred_at_a_time),
+        cmocka_unit_test(records_of_the_dead_go),
+        cmocka_unit_test(every_right_is_needed),
+        cmocka_unit_test(refused_publish_drops_nobody),
+        cmocka_unit_test(far_behind),
+        cmocka_unit_test(C056_java_behind_ours_gets_its_deadline),
+        cmocka_unit_test(C058_java_in_front_takes_its_wait_off_ours),
+        cmocka_unit_test(C059_abandoned_places),
+    };
+    enum { OTHERS = sizeof others / sizeof *others };
+    struct CMUnitTest *tests = calloc(fair_row_count + OTHERS, sizeof *tests);
+    for (size_t i = 0; i < fair_row_count; i++)
+        tests[i] = (struct CMUnitTest){fair_rows[i].name, play, NULL, NULL,
+                                       (void *)(uintptr_t)&fair_rows[i]};
+    memcpy(tests + fair_row_count, others, sizeof others);
+    int failed =
+        _cmocka_run_group_tests("fair", tests, fair_row_count + OTHERS, open_group, close_group);
+    free(tests);
+    return failed;
+}
