@@ -22,6 +22,8 @@ struct state {
 #define ABSENT                                                                                     \
     { LOCK, NULL, 0 }
 
+#define ROW_KEYS 5
+
 struct row {
     const char *name;
     const char *before; /* commands with "; " between, run as an all-powerful user; may be NULL */
@@ -30,27 +32,29 @@ struct row {
     const char
         *reply; /* integers without the closing `now`, "~n" for a pttl that was n; "!CODE" for
                            an error that starts with it */
-    struct state after[3];
-    const char *heard;      /* as listener_heard() tells it; NULL for nothing */
-    struct state resent[3]; /* what a resend leaves, where that is not the same as `after` */
+    struct state after[ROW_KEYS];
+    const char *heard;             /* as listener_heard() tells it; NULL for nothing */
+    struct state resent[ROW_KEYS]; /* what a resend leaves, where that is not the same as `after` */
+    const char *heard_again;       /* what a resend publishes; NULL for nothing */
 };
 
-/* Where rows run: a server with every script loaded. */
+/* Where rows run: a server, which learns a script when it is first called. */
 struct stage {
     struct server *server;
-    struct listener *listener; /* on CHANNEL */
+    struct listener *listener; /* on CHANNEL, or the channel given */
 };
 
 struct stage *stage_open(const struct server_options *options);
+struct stage *stage_open_on(const struct server_options *options, const char *channel);
 void stage_close(struct stage *stage);
 
 /* Empties the server and plays the row on `connection`. True when all came as it says, no other key
- * appeared, and the same call sent again changed no more than the row says and published nothing;
+ * appeared, and the same call sent again changed and published no more than the row says;
  * else `why` tells what was different, cut to `room`. */
 bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char *why,
                size_t room);
 
-/* The SHA-1 of a loaded script. */
-const char *stage_sha(const struct stage *stage, const char *script);
+/* The SHA-1 of a script, which the server knows by now. */
+const char *stage_sha(struct stage *stage, const char *script);
 
 #endif

@@ -15,23 +15,14 @@
 #include <cmocka.h>
 
 #include "plain_rows.h"
+#include "rights.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PASSWORD "x"
-
 /* ---- Users ---------------------------------------------------------------------------------- */
-
-/* What the documentation tells operators to grant for each script, beside EVALSHA. */
-struct grant {
-    const char *script; /* the user has the same name */
-    const char *keys;
-    const char *channels;
-    const char *commands;
-};
 
 static const struct grant grants[] = {
     {"plain_acquire", "~thelock", "", "time pttl hmget hset pexpire del"},
@@ -65,49 +56,12 @@ static size_t grant_of(const char *script) {
     return 0;
 }
 
-/* Makes a user, but for the command `without`, which may be NULL. */
-static void make_user(const char *name, const struct grant *grant, const char *without) {
-    struct words call, part;
-    words_cut(&call, "ACL SETUSER");
-    words_add(&call, name);
-    words_cut(&part, "reset resetchannels on >" PASSWORD " +evalsha");
-    for (size_t i = 0; i < part.count; i++)
-        words_add(&call, part.item[i]);
-    words_cut(&part, grant->keys);
-    for (size_t i = 0; i < part.count; i++)
-        words_add(&call, part.item[i]);
-    words_cut(&part, grant->channels);
-    for (size_t i = 0; i < part.count; i++)
-        words_add(&call, part.item[i]);
-    words_cut(&part, grant->commands);
-    for (size_t i = 0; i < part.count; i++) {
-        char right[64];
-        snprintf(right, sizeof right, "+%s", part.item[i]);
-        bool known = group.sharded || strcmp(part.item[i], "spublish") != 0;
-        if (known && (without == NULL || strcmp(part.item[i], without) != 0))
-            words_add(&call, right);
-    }
-
-    redisContext *admin = connect_as(group.stage->server, NULL, NULL);
-    redisReply *reply = words_send(admin, &call);
-    if (reply->type != REDIS_REPLY_STATUS)
-        fail_msg("ACL SETUSER %s: %s", name, reply->str);
-    freeReplyObject(reply);
-    redisFree(admin);
-}
-
-static redisContext *connect_new_user(const char *name, const struct grant *grant,
-                                      const char *without) {
-    make_user(name, grant, without);
-    return connect_as(group.stage->server, name, PASSWORD);
-}
-
 static int open_group(void **state) {
     (void)state;
     group.stage = stage_open(NULL);
     group.sharded = server_knows(group.stage->server, "spublish");
     for (size_t i = 0; i < GRANTS; i++)
-        group.user[i] = connect_new_user(grants[i].script, &grants[i], NULL);
+        group.user[i] = connect_new_user(group.stage, grants[i].script, &grants[i], NULL);
     return 0;
 }
 
@@ -162,7 +116,8 @@ static void no_command_is_granted_in_vain(void **state) {
         for (size_t j = 0; j < commands.count; j++) {
             if (!group.sharded && strcmp(commands.item[j], "spublish") == 0)
                 continue;
-            redisContext *user = connect_new_user("poorer", &grants[i], commands.item[j]);
+            redisContext *user =
+                connect_new_user(group.stage, "poorer", &grants[i], commands.item[j]);
             bool needless = all_rows_play(user, grants[i].script);
             redisFree(user);
             if (needless)
@@ -185,7 +140,7 @@ static void U45_key_pattern_too_narrow(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grant elsewhere = grants[grant_of(rows[i].script)];
         elsewhere.keys = "~app:*";
-        redisContext *user = connect_new_user("elsewhere", &elsewhere, NULL);
+        redisContext *user = connect_new_user(group.stage, "elsewhere", &elsewhere, NULL);
         assert_plays(user, &rows[i]);
         redisFree(user);
     }
@@ -204,16 +159,16 @@ static void U46_released_but_nobody_told(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grant mute = grants[grant_of(rows[i].script)];
         mute.channels = "";
-        redisContext *user = connect_new_user("mute", &mute, NULL);
+        redisContext *user = connect_new_user(group.stage, "mute", &mute, NULL);
         assert_plays(user, &rows[i]);
         redisFree(user);
 
         mute.channels = "&redisson_lock__channel:{another}";
-        user = connect_new_user("mute", &mute, NULL);
+        user = connect_new_user(group.stage, "mute", &mute, NULL);
         assert_plays(user, &rows[i]);
         redisFree(user);
 
-        user = connect_new_user("mute", &grants[grant_of(rows[i].script)], "publish");
+        user = connect_new_user(group.stage, "mute", &grants[grant_of(rows[i].script)], "publish");
         assert_plays(user, &rows[i]);
         redisFree(user);
     }
@@ -224,7 +179,8 @@ static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
     (void)state;
     static const struct row row = {
         "acquire", NULL, "plain_acquire", "thelock , 0 me 30000 0", "!", .after = {ABSENT}};
-    redisContext *user = connect_new_user("poorer", &grants[grant_of(row.script)], "pexpire");
+    redisContext *user =
+        connect_new_user(group.stage, "poorer", &grants[grant_of(row.script)], "pexpire");
     assert_plays(user, &row);
     redisFree(user);
 }
@@ -235,7 +191,8 @@ static void renew_reports_other_errors_as_errors(void **state) {
     static const struct row row = {"renew", "HSET thelock me 1; PEXPIRE thelock 5000",
                                    "renew", "thelock , 0 30000 me",
                                    "!",     .after = {{LOCK, "me=1", 5000}}};
-    redisContext *user = connect_new_user("poorer", &grants[grant_of(row.script)], "hexists");
+    redisContext *user =
+        connect_new_user(group.stage, "poorer", &grants[grant_of(row.script)], "hexists");
     assert_plays(user, &row);
     redisFree(user);
 }

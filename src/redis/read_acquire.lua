@@ -1,0 +1,71 @@
+-- include: readwrite_common.lua
+-- read_acquire: join the readers, or read once more.
+--
+-- KEYS 1 lock hash   ARGV 1 not-after, 2 reader, 3 lease ms, 4 count the reader has (0 = first),
+--                         5 'publish' or 'spublish', 6 channel
+-- Reply {1, count, now} held | {0, pttl, now} another writes | {-1, 0, now} our hold is gone
+--       {-2, count there, now} mismatch | {-3, 0, now} too late
+--
+-- The count is set, never incremented: running twice equals running once. All levels get the new
+-- lease if theirs is shorter, so a reader has one deadline.
+-- luacheck: read globals now too_late NOT_THIS_KIND hold_keys longest_hold_ms
+if too_late then return {-3, 0, now} end
+
+local lock, reader, lease_ms = KEYS[1], ARGV[2], ARGV[3]
+local count = tonumber(ARGV[4])
+local wanted = count + 1
+if tonumber(lease_ms) < 1 then
+  return redis.error_reply('ERR the lease must be at least 1 ms')
+end
+
+local fields = redis.call('hmget', lock, 'mode', reader, reader .. ':write')
+local mode, writes = fields[1], fields[3]
+if not mode and redis.call('exists', lock) == 1 then
+  return redis.error_reply(NOT_THIS_KIND)
+end
+local there = tonumber(fields[2] or 0)
+if not there then
+  return redis.error_reply('WRONGTYPE the hold count is not a number')
+end
+if mode == 'write' and not writes and there == 0 and count == 0 then
+  return {0, redis.call('pttl', lock), now}
+end
+
+local holds = hold_keys(lock, reader)
+if count > 0 then
+  -- Gone, or our holds ran out while others kept the lock: leave nothing that looks like one.
+  if there == 0 or longest_hold_ms(holds, there) == -2 then
+    for i = 1, math.max(wanted, there) do redis.call('del', holds .. i) end
+    if there > 0 then
+      redis.call('hdel', lock, reader)
+      if mode == 'read' and redis.call('hlen', lock) == 1 then
+        redis.call('del', lock)
+        redis.pcall(ARGV[5], ARGV[6], '0')
+      end
+    end
+    return {-1, 0, now}
+  end
+  if there ~= count and there ~= wanted then return {-2, there, now} end
+end
+
+-- The keys come first: a lease that the server cannot store, or a server without memory, is
+-- refused there, and nothing has changed.
+for i = 1, wanted do
+  if redis.call('pttl', holds .. i) < tonumber(lease_ms) then
+    redis.call('set', holds .. i, '1', 'px', lease_ms)
+  end
+end
+for i = wanted + 1, there do redis.call('del', holds .. i) end
+if mode then
+  if there ~= wanted then redis.call('hset', lock, reader, wanted) end
+  local ttl_ms = redis.call('pttl', lock)
+  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+  return {1, wanted, now}
+end
+redis.call('hset', lock, 'mode', 'read', reader, wanted)
+local expiry = redis.pcall('pexpire', lock, lease_ms)
+if type(expiry) == 'table' then
+  redis.call('del', lock, holds .. 1) -- A lock without a lease would outlive everybody.
+  return expiry
+end
+return {1, wanted, now}

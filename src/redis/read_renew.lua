@@ -1,0 +1,50 @@
+-- include: readwrite_common.lua
+-- read_renew: extend the holds of many readers at once, on as many locks.
+--
+-- KEYS 1..n lock hashes   ARGV 1 not-after, then for each: its lease ms, the reader
+-- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a lock | {now} alone: too late
+--
+-- A reader none of whose keys is left is gone, even if others have kept its field. Only its own
+-- keys and the lock are touched, and only to raise them; a lock that somebody made permanent stays.
+-- luacheck: read globals now too_late hold_keys longest_hold_ms
+if too_late then return {now} end
+
+for i = 1, #KEYS do
+  if tonumber(ARGV[2 * i]) < 1 then
+    return redis.error_reply('ERR the lease must be at least 1 ms')
+  end
+end
+
+local function raise(key, lease_ms)
+  local ttl_ms = redis.call('pttl', key)
+  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', key, lease_ms) end
+  return ttl_ms
+end
+
+local function renew(lock, lease_ms, reader)
+  local fields = redis.pcall('hmget', lock, 'mode', reader)
+  if fields.err then return fields end
+  local count = fields[1] and tonumber(fields[2] or 0) or 0
+  local holds = hold_keys(lock, reader)
+  if longest_hold_ms(holds, count) == -2 then return 0 end
+  raise(lock, lease_ms)
+  for i = 1, count do
+    -- Somebody has deleted one of several: it is put back, unless the server has no memory for it.
+    if raise(holds .. i, lease_ms) == -2 then
+      redis.pcall('set', holds .. i, '1', 'px', lease_ms)
+    end
+  end
+  return 1
+end
+
+local reply = {}
+for i, lock in ipairs(KEYS) do
+  local held = renew(lock, ARGV[2 * i], ARGV[2 * i + 1])
+  if type(held) == 'table' then
+    if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
+    held = -1
+  end
+  reply[i] = held
+end
+reply[#KEYS + 1] = now
+return reply

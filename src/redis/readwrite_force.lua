@@ -1,0 +1,25 @@
+-- include: readwrite_common.lua
+-- readwrite_force: break one side of the lock, whoever is on it, if somebody the caller has seen
+-- still is.
+--
+-- KEYS 1 lock hash   ARGV 1 not-after, 2 the field that was seen, 3 'read' or 'write',
+--                         4 'publish' or 'spublish', 5 channel
+-- Reply {1, 0, now} broken | {2, 0, now} broken, but the publish was refused
+--       {0, 0, now} nobody like that is on this side | {-3, 0, now} too late
+--
+-- It names somebody because a blind one, sent twice, could break the hold of whoever came next. A
+-- writer's own reads go with it. The keys of readers are left to expire.
+-- luacheck: read globals now too_late NOT_THIS_KIND
+if too_late then return {-3, 0, now} end
+
+local lock, side = KEYS[1], ARGV[3]
+local fields = redis.call('hmget', lock, 'mode', ARGV[2])
+if not fields[1] and redis.call('exists', lock) == 1 then
+  return redis.error_reply(NOT_THIS_KIND)
+end
+if fields[1] ~= side or not fields[2] then return {0, 0, now} end
+
+redis.call('del', lock)
+local message = side == 'write' and '1' or '0'
+if type(redis.pcall(ARGV[4], ARGV[5], message)) == 'table' then return {2, 0, now} end
+return {1, 0, now}

@@ -1,0 +1,48 @@
+-- include: readwrite_common.lua
+-- write_acquire: become the writer, or write once more.
+--
+-- KEYS 1 lock hash   ARGV 1 not-after, 2 writer's field, 3 lease ms,
+--                         4 count the writer has (0 = first)
+-- Reply {1, count, now} held | {0, pttl, now} others read or write | {-1, 0, now} our hold is gone
+--       {-2, count there, now} mismatch | {-3, 0, now} too late
+--
+-- The count is set, never incremented: running twice equals running once. A lease is only raised,
+-- as the writer may also read, and longer.
+-- luacheck: read globals now too_late NOT_THIS_KIND
+if too_late then return {-3, 0, now} end
+
+local lock, field, lease_ms = KEYS[1], ARGV[2], ARGV[3]
+local count = tonumber(ARGV[4])
+local wanted = count + 1
+if tonumber(lease_ms) < 1 then
+  return redis.error_reply('ERR the lease must be at least 1 ms')
+end
+
+local ttl_ms = redis.call('pttl', lock)
+if ttl_ms == -2 then
+  if count > 0 then return {-1, 0, now} end
+  redis.call('hset', lock, 'mode', 'write', field, '1')
+  local expiry = redis.pcall('pexpire', lock, lease_ms)
+  if type(expiry) == 'table' then
+    redis.call('del', lock) -- A lock without a lease would outlive everybody.
+    return expiry
+  end
+  return {1, 1, now}
+end
+
+local fields = redis.call('hmget', lock, 'mode', field)
+if not fields[1] then return redis.error_reply(NOT_THIS_KIND) end
+if fields[1] ~= 'write' or not fields[2] then
+  if count > 0 then return {-1, 0, now} end
+  return {0, ttl_ms, now}
+end
+local there = tonumber(fields[2])
+if not there then
+  return redis.error_reply('WRONGTYPE the hold count is not a number')
+end
+if count > 0 and there ~= count and there ~= wanted then return {-2, there, now} end
+
+-- Ours: a re-entry, a resend, or (when we hold nothing) a leftover that nobody knows of.
+if there ~= wanted then redis.call('hset', lock, field, wanted) end
+if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+return {1, wanted, now}

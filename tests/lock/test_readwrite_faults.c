@@ -1,0 +1,347 @@
+/*
+ * The read/write lock when things go wrong: lost replies, cut connections, a server that forgets,
+ * processes that die, others that delete or shorten what is ours; on both sides and in both forms.
+ *
+ * Rows U14, U15, U16, U17, U22, C200 and C201 for this kind. What counts is what the server has:
+ * counts exact, no key left beside the lock, and no loss that nobody is told of.
+ */
+#include "lock/readwrite.h"
+
+#include <signal.h>
+
+/* ---- Both sides, both forms ---- */
+
+struct side {
+    hf_kind kind;
+    const char *suffix; /* of the field */
+    const struct hfi_script *acquire, *release, *renew;
+    long long keys_per_level;
+};
+
+static const struct side sides[] = {
+    {HF_READ, "", &hfi_script_read_acquire, &hfi_script_read_release, &hfi_script_read_renew, 1},
+    {HF_WRITE, ":write", &hfi_script_write_acquire, &hfi_script_write_release, &hfi_script_renew,
+     0},
+};
+
+struct scene {
+    struct rw rw;
+    const struct side *side;
+    hf_lock *lock;
+    char field[80];
+    bool async;
+};
+
+static void begin(struct scene *s, const struct side *side, bool async, const hf_options *options) {
+    char owner[64];
+    rw_begin(&s->rw, options);
+    s->side = side;
+    s->async = async;
+    s->lock = side->kind == HF_READ ? s->rw.read : s->rw.write;
+    world_owner_text(s->rw.w.client, A, owner);
+    snprintf(s->field, sizeof s->field, "%s%s", owner, side->suffix);
+}
+
+static int acquire(struct scene *s, int64_t wait_ms) {
+    return s->async ? world_acquire_async(s->lock, A, wait_ms, NULL)
+                    : acquire_as(s->lock, A, wait_ms, HF_WATCHDOG);
+}
+
+static int release(struct scene *s) {
+    return s->async ? world_release_async(s->lock, A, NULL) : hf_lock_release_as(s->lock, A);
+}
+
+static void hold(struct scene *s, int count) {
+    for (int i = 0; i < count; i++)
+        assert_int_equal(acquire(s, 0), HF_OK);
+}
+
+/* The count, and a key for every level of a reader. */
+static void assert_count(struct scene *s, int count) {
+    assert_int_equal(world_count(&s->rw.w, s->field), count);
+    assert_int_equal(world_keys(s->rw.w.server),
+                     count > 0 ? 1 + s->side->keys_per_level * count : 0);
+}
+
+static void release_all(struct scene *s, int count) {
+    for (int left = count; left > 0; left--) {
+        assert_count(s, left);
+        assert_int_equal(release(s), HF_OK);
+    }
+    assert_count(s, 0);
+    assert_int_equal(release(s), HF_ENOTOWNER);
+    rw_assert_clean(&s->rw);
+}
+
+static void in_all_forms(void (*play)(const struct side *side, bool async, int held), int most) {
+    for (size_t i = 0; i < 2; i++)
+        for (int async = 0; async < 2; async++)
+            for (int held = 0; held <= most; held++)
+                play(&sides[i], async, held);
+}
+
+/* ---- Lost replies ---- */
+
+static void lose_acquire_reply(const struct side *side, bool async, int held) {
+    struct scene s;
+    begin(&s, side, async, NULL);
+    hold(&s, held);
+    proxy_drop_replies_after(s.rw.w.proxy, side->acquire->sha1);
+    assert_int_equal(acquire(&s, held % 2 ? 0 : HANG_MS), HF_OK);
+    assert_int_equal(proxy_fired(s.rw.w.proxy), 1);
+    release_all(&s, held + 1);
+    rw_end(&s.rw);
+}
+
+static void U14_acquire_reply_lost(void **state) {
+    (void)state;
+    in_all_forms(lose_acquire_reply, 2);
+}
+
+static void lose_release_reply(const struct side *side, bool async, int held) {
+    struct scene s;
+    begin(&s, side, async, NULL);
+    hold(&s, held + 1);
+    proxy_drop_replies_after(s.rw.w.proxy, side->release->sha1);
+    assert_int_equal(release(&s), HF_OK);
+    assert_int_equal(proxy_fired(s.rw.w.proxy), 1);
+    assert_true(proxy_seen(s.rw.w.proxy, side->release->sha1) >= 2);
+    release_all(&s, held);
+    rw_end(&s.rw);
+}
+
+static void U15_release_reply_lost(void **state) {
+    (void)state;
+    in_all_forms(lose_release_reply, 2);
+}
+
+/* Redisson's answer to a repeated release of nothing changes; here it is the same every time. */
+static void U17_not_owner_stays_not_owner(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct scene s;
+        begin(&s, &sides[i], false, NULL);
+        hold(&s, 1);
+        cmd_ok(s.rw.w.server, "FLUSHALL");
+        assert_int_equal(release(&s), HF_ELOST);
+        assert_int_equal(release(&s), HF_ENOTOWNER);
+        assert_int_equal(release(&s), HF_ENOTOWNER);
+        rw_assert_clean(&s.rw);
+        rw_end(&s.rw);
+    }
+}
+
+static hf_options brief(void) {
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 800;
+    return options;
+}
+
+static void never_answer_acquire(const struct side *side, bool async, int held) {
+    struct scene s;
+    hf_options options = brief();
+    begin(&s, side, async, &options);
+    hold(&s, held);
+    proxy_mute_replies_after(s.rw.w.proxy, side->acquire->sha1);
+    assert_int_equal(acquire(&s, 0), HF_ETIMEDOUT);
+    assert_int_equal(proxy_fired(s.rw.w.proxy), 1); /* so it had run */
+    assert_true(world_wait_count(&s.rw.w, s.field, held, HANG_MS));
+    release_all(&s, held);
+    rw_end(&s.rw);
+}
+
+static void rule4_acquire_never_answered_is_undone(void **state) {
+    (void)state;
+    in_all_forms(never_answer_acquire, 1);
+}
+
+static void U16_release_never_answered_is_unknown_and_settled(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct scene s;
+        hf_options options = brief();
+        begin(&s, &sides[i], false, &options);
+        hold(&s, 2);
+        size_t seen = proxy_seen(s.rw.w.proxy, sides[i].release->sha1);
+        proxy_mute_replies_after(s.rw.w.proxy, sides[i].release->sha1);
+        assert_int_equal(release(&s), HF_EUNKNOWN);
+        assert_true(proxy_wait_seen(s.rw.w.proxy, sides[i].release->sha1, seen + 2, HANG_MS));
+        release_all(&s, 1); /* it was settled, once */
+        rw_end(&s.rw);
+    }
+}
+
+/* A read that could not be undone yet is nothing that a writer waits for in vain. */
+static void write_after_a_read_that_was_not_answered(void **state) {
+    (void)state;
+    struct scene s;
+    hf_options options = brief();
+    begin(&s, &sides[0], false, &options);
+    proxy_mute_replies_after(s.rw.w.proxy, sides[0].acquire->sha1);
+    assert_int_equal(acquire(&s, 0), HF_ETIMEDOUT);
+    assert_int_equal(acquire_as(s.rw.write, A, HANG_MS, HF_WATCHDOG), HF_OK);
+    assert_int_equal(hf_lock_release_as(s.rw.write, A), HF_OK);
+    rw_assert_clean(&s.rw);
+    rw_end(&s.rw);
+}
+
+/* ---- Cancelled, closed, killed ---- */
+
+static void U22_cancelled_acquire_that_wins_anyway(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct scene s;
+        hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+        hf_op *op;
+        begin(&s, &sides[i], true, NULL);
+        options.owner = A;
+        proxy_stall_request(s.rw.w.proxy, sides[i].acquire->sha1);
+        assert_int_equal(hf_lock_acquire_start(s.lock, &options, NULL, NULL, &op), HF_OK);
+        assert_true(proxy_wait_held(s.rw.w.proxy, HANG_MS));
+        hf_op_cancel(op);
+        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
+        hf_op_free(op);
+        assert_true(proxy_release_held(s.rw.w.proxy) >= 1);
+        assert_true(world_wait_count(&s.rw.w, s.field, 0, HANG_MS));
+        hold(&s, 1); /* the next of the same owner waits for the settlement */
+        release_all(&s, 1);
+        rw_end(&s.rw);
+    }
+}
+
+static void closing_ends_waits_on_both_sides(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct rw rw;
+        hf_client *client;
+        hf_op *op;
+        hf_acquire_options options = HF_ACQUIRE_INIT;
+        rw_begin(&rw, NULL);
+        assert_int_equal(try_as(rw.rival_write, B), HF_OK);
+        assert_int_equal(hf_open(server_url(rw.w.server), NULL, &client), HF_OK);
+        hf_lock *lock = rw_handle(client, sides[i].kind);
+        assert_int_equal(hf_lock_acquire_start(lock, &options, NULL, NULL, &op), HF_OK);
+        rw_wait_for_waiter(&rw);
+        assert_int_equal(hf_close(client), HF_OK);
+        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECLOSED);
+        hf_op_free(op);
+        hf_lock_free(lock);
+        assert_int_equal(cmd_int(rw.w.server, "HLEN " WORLD_NAME), 2);
+        assert_int_equal(hf_lock_release_as(rw.rival_write, B), HF_OK);
+        rw_assert_clean(&rw);
+        rw_end(&rw);
+    }
+}
+
+struct doomed {
+    const char *url;
+    hf_kind kind;
+    atomic_int go, ready;
+};
+
+static int hold_until_killed(void *arg) {
+    struct doomed *doomed = arg;
+    hf_options options = rw_watchdog(900);
+    hf_client *client;
+    hf_lock *lock;
+    if (!world_wait_atomic(&doomed->go, 1, HANG_MS))
+        return 3;
+    if (hf_open(doomed->url, &options, &client) != HF_OK ||
+        hf_lock_new_kind(client, doomed->kind, WORLD_NAME, strlen(WORLD_NAME), &lock) != HF_OK ||
+        hf_lock_acquire(lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
+        return 1;
+    atomic_store(&doomed->ready, 1);
+    sleep_ms(HANG_MS * 2);
+    return 2;
+}
+
+/* The one who waits gets in when the lease of the dead one ends, and not before. */
+static void killed_holders_run_out(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct rw rw;
+        struct world_caller writer;
+        struct doomed *doomed = shared_new(sizeof *doomed);
+        doomed->url = server_url(world_server());
+        doomed->kind = sides[i].kind;
+        pid_t pid = run_child(hold_until_killed, doomed); /* before there are threads */
+        rw_begin(&rw, NULL);
+        atomic_store(&doomed->go, 1);
+        assert_true(world_wait_atomic(&doomed->ready, 1, HANG_MS));
+        wait_as(&writer, rw.write, A, HF_FOREVER);
+        sleep_ms(1500); /* it is renewed */
+        assert_false(atomic_load(&writer.done));
+        kill_child(pid);
+        assert_int_equal(world_join(&writer), HF_OK);
+        assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
+        rw_assert_clean(&rw);
+        shared_free(doomed, sizeof *doomed);
+        rw_end(&rw);
+    }
+}
+
+/* ---- The server forgets ---- */
+
+static void C200_C201_after_a_restart(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct scene s;
+        struct world_events events = {0};
+        hf_options options = rw_watchdog(1000);
+        struct server *server = server_start(NULL);
+        rw_begin_on(&s.rw, server, &options);
+        s.lock = sides[i].kind == HF_READ ? s.rw.read : s.rw.write;
+        s.async = false;
+        assert_int_equal(hf_lock_on_lost(s.lock, world_on_event, &events), HF_OK);
+        hold(&s, 1);
+        server_restart(server); /* with nothing in it */
+        assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+        assert_int_equal(release(&s), HF_ELOST);
+        for (int round = 0; round < 2; round++) {
+            assert_int_equal(acquire(&s, HANG_MS), HF_OK);
+            sleep_ms(2000); /* twice the lease: it is renewed */
+            assert_int_equal(release(&s), HF_OK);
+        }
+        assert_int_equal(atomic_load(&events.losses), 1);
+        rw_end(&s.rw);
+        server_free(server);
+    }
+}
+
+/* Renewals survive a lost connection and forgotten scripts. */
+static void renewals_survive(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct scene s;
+        hf_options options = rw_watchdog(1500);
+        begin(&s, &sides[i], false, &options);
+        hold(&s, 2);
+        for (int64_t start_ms = now_ms(); now_ms() - start_ms < 3000; sleep_ms(100)) {
+            cmd_ok(s.rw.w.server, "SCRIPT FLUSH");
+            if ((now_ms() - start_ms) % 1000 < 200)
+                proxy_cut_connections(s.rw.w.proxy, sides[i].renew->sha1);
+            assert_count(&s, 2);
+        }
+        assert_int_equal(world_stats(s.rw.w.client).losses, 0);
+        assert_true(world_stats(s.rw.w.client).renewals >= 3);
+        release_all(&s, 2);
+        rw_end(&s.rw);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U14_acquire_reply_lost),
+        cmocka_unit_test(U15_release_reply_lost),
+        cmocka_unit_test(U17_not_owner_stays_not_owner),
+        cmocka_unit_test(rule4_acquire_never_answered_is_undone),
+        cmocka_unit_test(U16_release_never_answered_is_unknown_and_settled),
+        cmocka_unit_test(write_after_a_read_that_was_not_answered),
+        cmocka_unit_test(U22_cancelled_acquire_that_wins_anyway),
+        cmocka_unit_test(closing_ends_waits_on_both_sides),
+        cmocka_unit_test(killed_holders_run_out),
+        cmocka_unit_test(C200_C201_after_a_restart),
+        cmocka_unit_test(renewals_survive),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

@@ -1,0 +1,164 @@
+/*
+ * The read/write lock, asked about: rows C101 to C107 of the catalogue, what hf_lock_inspect() shows of it, and U68, other
+ * kinds of lock under its name.
+ */
+#include "lock/readwrite.h"
+
+/* ---- Questions ---- */
+
+static void C101_C104_questions(void **state) {
+    (void)state;
+    struct rw rw;
+    rw_begin(&rw, NULL);
+    for (int round = 0; round < 2; round++) { /* and C106: two cycles */
+        assert_false(rw_held(rw.read, A));
+        assert_false(rw_locked(rw.read));
+        assert_int_equal(try_as(rw.read, A), HF_OK);
+        assert_true(rw_held(rw.read, A));
+        assert_false(rw_held(rw.read, B));
+        assert_false(rw_held(rw.rival_read, A)); /* another client's A */
+        assert_false(rw_held(rw.write, A));
+        assert_true(rw_locked(rw.read));
+        assert_true(rw_locked(rw.rival_read));
+        assert_false(rw_locked(rw.rival_write));
+        assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
+        assert_false(rw_held(rw.read, A));
+        assert_false(rw_locked(rw.rival_read));
+    }
+    rw_assert_clean(&rw);
+    rw_end(&rw);
+}
+
+static void C105_release_by_one_who_does_not_read(void **state) {
+    (void)state;
+    struct rw rw;
+    rw_begin(&rw, NULL);
+    assert_int_equal(try_as(rw.read, A), HF_OK);
+    assert_int_equal(hf_lock_release_as(rw.read, B), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(rw.write, A), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(rw.rival_read, A), HF_ENOTOWNER);
+    assert_true(rw_break(rw.rival_read));
+    assert_true(world_free(&rw.w));
+    assert_int_equal(hf_lock_release_as(rw.read, A), HF_ELOST);
+    rw_assert_clean(&rw);
+    rw_end(&rw);
+}
+
+static void C107_reentrancy(void **state) {
+    (void)state;
+    static const hf_kind kinds[] = {HF_READ, HF_WRITE};
+    struct rw rw;
+    rw_begin(&rw, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        hf_lock *lock = kinds[i] == HF_READ ? rw.read : rw.write;
+        for (int64_t count = 1; count <= 4; count++) {
+            assert_int_equal(count % 2 ? try_as(lock, A) : world_acquire_async(lock, A, 0, NULL),
+                             HF_OK);
+            assert_int_equal(rw_hold_count(lock, A), count);
+        }
+        assert_int_equal(world_stats(rw.w.client).holds, 1);
+        assert_int_equal(world_keys(rw.w.server), kinds[i] == HF_READ ? 5 : 1);
+        for (int64_t count = 3; count >= 0; count--) {
+            assert_int_equal(count % 2 ? hf_lock_release_as(lock, A)
+                                       : world_release_async(lock, A, NULL),
+                             HF_OK);
+            assert_int_equal(rw_hold_count(lock, A), count);
+        }
+        assert_int_equal(hf_lock_release_as(lock, A), HF_ENOTOWNER);
+        rw_assert_clean(&rw);
+    }
+    rw_end(&rw);
+}
+
+static const hf_holder *find_holder(const hf_lock_info *info, const char *owner) {
+    for (size_t i = 0; i < info->holders_len; i++)
+        if (strcmp(info->holders[i].owner, owner) == 0)
+            return &info->holders[i];
+    return NULL;
+}
+
+static void inspect_shows_readers_and_the_writer(void **state) {
+    (void)state;
+    struct rw rw;
+    hf_lock_info *info;
+    char reader[64], rival[64], writer[80];
+    rw_begin(&rw, NULL);
+    world_owner_text(rw.w.client, A, reader);
+    world_owner_text(rw.w.rival, B, rival);
+    snprintf(writer, sizeof writer, "%s:write", reader);
+
+    assert_int_equal(try_as(rw.write, A), HF_OK);
+    assert_int_equal(try_as(rw.write, A), HF_OK);
+    assert_int_equal(try_as(rw.read, A), HF_OK);
+    assert_int_equal(hf_lock_inspect(rw.rival_read, &info), HF_OK);
+    assert_string_equal(info->kind, "write");
+    assert_int_equal(info->holders_len, 2);
+    assert_int_equal(find_holder(info, writer)->count, 2);
+    assert_int_equal(find_holder(info, reader)->count, 1);
+    assert_non_null(find_holder(info, writer)->connection);
+    hf_lock_info_free(info);
+
+    assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
+    assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
+    assert_int_equal(try_as(rw.rival_read, B), HF_OK);
+    assert_int_equal(hf_lock_inspect(rw.write, &info), HF_OK);
+    assert_string_equal(info->kind, "read");
+    assert_int_equal(info->holders_len, 2);
+    assert_int_equal(find_holder(info, rival)->count, 1);
+    assert_true(info->ttl_ms > 0);
+    hf_lock_info_free(info);
+    assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
+    assert_int_equal(hf_lock_release_as(rw.rival_read, B), HF_OK);
+    rw_end(&rw);
+}
+
+/* ---- Other kinds under the same name ---- */
+
+static void U68_other_kinds_are_refused_both_ways(void **state) {
+    (void)state;
+    static const hf_kind others[] = {HF_PLAIN,  HF_NONREENTRANT, HF_SPIN,
+                                     HF_FENCED, HF_FAIR,         HF_FAIR_NONREENTRANT};
+    struct rw rw;
+    rw_begin(&rw, NULL);
+    hf_lock *const sides[] = {rw.read, rw.write};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        hf_lock *other = rw_handle(rw.w.client, others[i]);
+        for (size_t side = 0; side < 2; side++) {
+            for (hf_owner owner = A; owner <= B; owner++) { /* the holder itself, and another */
+                bool broken;
+                assert_int_equal(try_as(other, A), HF_OK);
+                assert_int_equal(try_as(sides[side], owner), HF_EWRONGTYPE);
+                assert_int_equal(acquire_as(sides[side], owner, HF_FOREVER, HF_WATCHDOG),
+                                 HF_EWRONGTYPE);
+                assert_int_equal(hf_lock_break(sides[side], &broken), HF_EWRONGTYPE);
+                assert_int_equal(hf_lock_release_as(sides[side], owner), HF_ENOTOWNER);
+                assert_int_equal(cmd_int(rw.w.server, "HLEN " WORLD_NAME), 1);
+                assert_int_equal(hf_lock_release_as(other, A), HF_OK);
+
+                assert_int_equal(try_as(sides[side], A), HF_OK);
+                assert_int_equal(try_as(other, owner), HF_EWRONGTYPE);
+                assert_int_equal(acquire_as(other, owner, HF_FOREVER, HF_WATCHDOG), HF_EWRONGTYPE);
+                assert_int_equal(hf_lock_break(other, &broken), HF_EWRONGTYPE);
+                assert_int_equal(hf_lock_release_as(sides[side], A), HF_OK);
+            }
+        }
+        hf_lock_free(other);
+    }
+    cmd_ok(rw.w.server, "SET " WORLD_NAME " text");
+    assert_int_equal(try_as(rw.read, A), HF_EWRONGTYPE);
+    assert_int_equal(try_as(rw.write, A), HF_EWRONGTYPE);
+    cmd_ok(rw.w.server, "DEL " WORLD_NAME);
+    assert_int_equal(world_stats(rw.w.client).holds, 0);
+    rw_end(&rw);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(C101_C104_questions),
+        cmocka_unit_test(C105_release_by_one_who_does_not_read),
+        cmocka_unit_test(C107_reentrancy),
+        cmocka_unit_test(inspect_shows_readers_and_the_writer),
+        cmocka_unit_test(U68_other_kinds_are_refused_both_ways),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}
