@@ -1,0 +1,435 @@
+/*
+ * The verbs of permits with leases: argument checks, then an operation. Ids are drawn here, before anything is sent, so that
+ * an acquire can be repeated under the same ones. Nothing here touches the network by itself, and
+ * holds only to look at them.
+ */
+#include "api/thing.h"
+
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define COUNT_MAX 1000
+#define TEXT_LEN (2 * HFI_ID_LEN)
+
+struct hf_permits {
+    struct hfi_handle handle;
+    struct hfi_ear ear;
+};
+
+static struct hfi_handle *handle_of(hf_permits *permits) {
+    return permits != NULL ? &permits->handle : NULL;
+}
+
+static void tell(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const char *owner,
+                 const hf_event *event) {
+    on_lost->permit(HFI_CONTAINER(ear, hf_permits, ear), owner, event, on_lost->user);
+}
+
+int hf_permits_new(hf_client *client, const void *name, size_t name_len, hf_permits **ret_permits) {
+    struct hfi_handle *handle;
+    if (ret_permits == NULL)
+        return hfi_invalid("no place for the handle");
+    int err = hfi_handle_new(client, HFI_PERMITS, name, name_len, sizeof(hf_permits), &handle);
+    if (err != HF_OK)
+        return err;
+    hf_permits *permits = HFI_CONTAINER(handle, hf_permits, handle);
+    permits->ear = (struct hfi_ear){.client = client,
+                                    .kind = handle->kind,
+                                    .name = handle->name,
+                                    .name_len = handle->name_len,
+                                    .tell = tell,
+                                    .lost_fd = -1};
+    *ret_permits = permits;
+    return HF_OK;
+}
+
+void hf_permits_free(hf_permits *permits) {
+    if (permits != NULL && permits->handle.client->core.pid == getpid())
+        hfi_ear_end(&permits->ear);
+    hfi_handle_free(handle_of(permits));
+}
+
+int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user) {
+    const struct hfi_on_lost on_lost = {.permit = callback, .user = user};
+    if (permits == NULL)
+        return hfi_invalid("no handle was given");
+    return hfi_ear_set(&permits->ear, &on_lost);
+}
+
+/* ---- Ids ---- */
+
+static int digit(char hex) {
+    if (hex >= '0' && hex <= '9')
+        return hex - '0';
+    return hex >= 'a' && hex <= 'f' ? hex - 'a' + 10 : -1;
+}
+
+static bool read_id(const hf_permit_id *id, unsigned char bytes[HFI_ID_LEN]) {
+    for (size_t i = 0; i < HFI_ID_LEN; i++) {
+        /* one after the other: a short text ends before it is read past its end */
+        int high = digit(id->text[2 * i]);
+        int low = high < 0 ? -1 : digit(id->text[2 * i + 1]);
+        if (low < 0)
+            return false;
+        bytes[i] = (unsigned char)(high << 4 | low);
+    }
+    return id->text[TEXT_LEN] == '\0';
+}
+
+/* An operation copies its ids, so they are needed only while it is made. One needs no allocation. */
+struct ids {
+    const struct hfi_mem *mem;
+    unsigned char *bytes;
+    unsigned char one[HFI_ID_LEN];
+};
+
+static int make_room(hf_permits *permits, size_t len, struct ids *ids) {
+    ids->mem = &permits->handle.client->mem;
+    ids->bytes = len > 1 ? hfi_alloc(ids->mem, len * HFI_ID_LEN) : ids->one;
+    return ids->bytes != NULL ? HF_OK : hfi_remember(HF_ENOMEM, NULL);
+}
+
+static void free_ids(struct ids *ids) {
+    if (ids->bytes != NULL && ids->bytes != ids->one)
+        hfi_free(ids->mem, ids->bytes);
+}
+
+static int draw_ids(hf_permits *permits, size_t len, struct ids *ids) {
+    int err = make_room(permits, len, ids);
+    size_t done = 0, size = len * HFI_ID_LEN;
+    while (err == HF_OK && done < size) {
+        ssize_t more = getrandom(ids->bytes + done, size - done, 0);
+        if (more > 0)
+            done += (size_t)more; /* a signal may have cut a long one short */
+        else if (more < 0 && done == 0)
+            err = hfi_remember(HF_ESYS, NULL);
+    }
+    return err;
+}
+
+static int read_ids(hf_permits *permits, const hf_permit_id *given, size_t len, struct ids *ids) {
+    if (permits == NULL)
+        return hfi_invalid("no handle was given");
+    if (given == NULL || len == 0 || len > COUNT_MAX)
+        return hfi_invalid("1 to 1000 ids of permits are needed");
+    int err = make_room(permits, len, ids);
+    for (size_t i = 0; err == HF_OK && i < len; i++)
+        if (!read_id(&given[i], ids->bytes + i * HFI_ID_LEN))
+            err = hfi_invalid("the id of a permit is 32 lower-case hexadecimal digits");
+    return err;
+}
+
+/* ---- Arguments ---- */
+
+static int set_args(hf_permits *permits, enum hfi_act act, int64_t number,
+                    struct hfi_op_args *args) {
+    if (number < 0 || number > HF_PERMITS_MAX)
+        return hfi_invalid("a number of permits is 0 to 2147483647");
+    return hfi_act_args(handle_of(permits), act, number, args);
+}
+
+static int add_args(hf_permits *permits, int64_t delta, struct hfi_op_args *args) {
+    if (delta < -HF_PERMITS_MAX || delta > HF_PERMITS_MAX)
+        return hfi_invalid("a change is -2147483647 to 2147483647 permits");
+    return hfi_act_args(handle_of(permits), HFI_ACT_ADD, delta, args);
+}
+
+static int ask_args(hf_permits *permits, enum hfi_act act, struct hfi_op_args *args) {
+    return hfi_act_args(handle_of(permits), act, 0, args);
+}
+
+static int expire_args(hf_permits *permits, int64_t ttl_ms, struct hfi_op_args *args) {
+    if (ttl_ms < 1 || ttl_ms > HF_LEASE_MAX_MS)
+        return hfi_invalid("a TTL is 1 ms to ten years");
+    int err = ask_args(permits, HFI_ACT_EXPIRE, args);
+    if (err == HF_OK)
+        args->ttl_ms = ttl_ms;
+    return err;
+}
+
+/* Whatever version of the struct the caller was compiled with. */
+static int read_options(const hf_permits_options *given, hf_permits_options *options) {
+    if (given != NULL) {
+        if (given->size < offsetof(hf_permits_options, cancel) || given->size > 4096)
+            return hfi_invalid("hf_permits_options.size is not set: use HF_PERMITS_INIT");
+        memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
+    }
+    if (options->wait_ms < HF_FOREVER)
+        return hfi_invalid("a wait is HF_FOREVER, 0, or a number of milliseconds");
+    if (options->lease_ms < HF_NO_LEASE || options->lease_ms > HF_LEASE_MAX_MS)
+        return hfi_invalid("a lease is 1 ms to ten years, HF_WATCHDOG or HF_NO_LEASE");
+    if (options->count < 1 || options->count > COUNT_MAX)
+        return hfi_invalid("1 to 1000 permits can be acquired at once");
+    return HF_OK;
+}
+
+static int acquire_args(hf_permits *permits, const hf_permits_options *given, hf_permit_id *ret_ids,
+                        struct ids *ids, struct hfi_op_args *args) {
+    hf_permits_options options = HF_PERMITS_INIT;
+    int err = read_options(given, &options);
+    if (err == HF_OK && ret_ids == NULL)
+        err = hfi_invalid("no place for the ids");
+    if (err == HF_OK)
+        err = hfi_handle_args(handle_of(permits), &hfi_verb_permits_acquire, args);
+    if (err == HF_OK)
+        err = draw_ids(permits, (size_t)options.count, ids);
+    if (err == HF_OK) {
+        args->wait_ms = options.wait_ms;
+        args->lease_ms = options.lease_ms;
+        args->cancel = options.cancel;
+        args->ids = ids->bytes;
+        args->ids_len = (size_t)options.count;
+        args->ret_ids = ret_ids;
+    }
+    return err;
+}
+
+static int ids_args(hf_permits *permits, const struct hfi_verb *verb, enum hfi_act act,
+                    const hf_permit_id *given, size_t len, struct ids *ids,
+                    struct hfi_op_args *args) {
+    int err = read_ids(permits, given, len, ids);
+    if (err == HF_OK)
+        err = ask_args(permits, act, args);
+    if (err == HF_OK) {
+        args->verb = verb;
+        args->ids = ids->bytes;
+        args->ids_len = len;
+    }
+    return err;
+}
+
+static int release_args(hf_permits *permits, const hf_permit_id *given, size_t len, struct ids *ids,
+                        struct hfi_op_args *args) {
+    return ids_args(permits, &hfi_verb_permits_release, HFI_ACT_PUT, given, len, ids, args);
+}
+
+static int extend_args(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
+                       struct ids *ids, struct hfi_op_args *args) {
+    if (lease_ms != HF_NO_LEASE && (lease_ms < 1 || lease_ms > HF_LEASE_MAX_MS))
+        return hfi_invalid("an extension is 1 ms to ten years, or HF_NO_LEASE");
+    int err = ids_args(permits, &hfi_verb_permits_extend, HFI_ACT_EXTEND, id, 1, ids, args);
+    if (err == HF_OK)
+        args->lease_ms = lease_ms;
+    return err;
+}
+
+static int lease_args(hf_permits *permits, const hf_permit_id *id, struct ids *ids,
+                      struct hfi_op_args *args) {
+    return ids_args(permits, &hfi_verb_act, HFI_ACT_LEASE, id, 1, ids, args);
+}
+
+/* ---- Synchronous ---- */
+
+int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set) {
+    struct hfi_op_args args;
+    return hfi_run_done(handle_of(permits), set_args(permits, HFI_ACT_SET, number, &args), &args,
+                        ret_set);
+}
+
+int hf_permits_set(hf_permits *permits, int64_t number) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(permits), set_args(permits, HFI_ACT_RESET, number, &args), &args);
+}
+
+int hf_permits_add(hf_permits *permits, int64_t delta) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(permits), add_args(permits, delta, &args), &args);
+}
+
+int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options *options,
+                            hf_permit_id *ret_ids) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err =
+        hfi_run(handle_of(permits), acquire_args(permits, options, ret_ids, &ids, &args), &args);
+    free_ids(&ids);
+    return err;
+}
+
+int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permit_id *ret_id) {
+    hf_permits_options options = HF_PERMITS_INIT;
+    options.wait_ms = wait_ms;
+    return hf_permits_acquire_with(permits, &options, ret_id);
+}
+
+int hf_permits_acquire(hf_permits *permits, hf_permit_id *ret_id) {
+    return hf_permits_acquire_for(permits, HF_FOREVER, ret_id);
+}
+
+int hf_permits_try(hf_permits *permits, hf_permit_id *ret_id) {
+    return hf_permits_acquire_for(permits, 0, ret_id);
+}
+
+int hf_permits_release_many(hf_permits *permits, const hf_permit_id *given, size_t ids_len) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err =
+        hfi_run(handle_of(permits), release_args(permits, given, ids_len, &ids, &args), &args);
+    free_ids(&ids);
+    return err;
+}
+
+int hf_permits_release(hf_permits *permits, const hf_permit_id *id) {
+    return hf_permits_release_many(permits, id, 1);
+}
+
+int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err = hfi_run(handle_of(permits), extend_args(permits, id, lease_ms, &ids, &args), &args);
+    free_ids(&ids);
+    return err;
+}
+
+int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err = hfi_run_number(handle_of(permits), lease_args(permits, id, &ids, &args), &args,
+                             ret_lease_ms);
+    free_ids(&ids);
+    return err;
+}
+
+int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id) {
+    struct hfi_entry entry;
+    if (permits == NULL || id == NULL || strnlen(id->text, TEXT_LEN + 1) != TEXT_LEN ||
+        hfi_enter(permits->handle.client, &entry) != HF_OK)
+        return 0;
+    const struct hfi_handle *handle = &permits->handle;
+    struct hfi_core *core = &handle->client->core;
+    struct hfi_shard *shard = hfi_core_shard(core, handle->name, handle->name_len);
+    int64_t left_ms = 0;
+    pthread_mutex_lock(&shard->mtx);
+    const struct hfi_hold *hold = hfi_hold_of_locked(core, shard, handle->kind, handle->name,
+                                                     handle->name_len, id->text, TEXT_LEN, false);
+    if (hold != NULL && hold->count > 0)
+        left_ms = hold->deadline_ms - hfi_now_ms();
+    pthread_mutex_unlock(&shard->mtx);
+    hfi_leave(handle->client, &entry);
+    return left_ms > 0 ? left_ms : 0;
+}
+
+static int ask(hf_permits *permits, enum hfi_act act, int64_t *ret_number) {
+    struct hfi_op_args args;
+    return hfi_run_number(handle_of(permits), ask_args(permits, act, &args), &args, ret_number);
+}
+
+int hf_permits_available(hf_permits *permits, int64_t *ret_number) {
+    return ask(permits, HFI_ACT_AVAILABLE, ret_number);
+}
+
+int hf_permits_total(hf_permits *permits, int64_t *ret_number) {
+    return ask(permits, HFI_ACT_TOTAL, ret_number);
+}
+
+int hf_permits_taken(hf_permits *permits, int64_t *ret_number) {
+    return ask(permits, HFI_ACT_TAKEN, ret_number);
+}
+
+int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed) {
+    struct hfi_op_args args;
+    return hfi_run_done(handle_of(permits), expire_args(permits, ttl_ms, &args), &args,
+                        ret_existed);
+}
+
+int hf_permits_delete(hf_permits *permits, bool *ret_deleted) {
+    struct hfi_op_args args;
+    return hfi_run_done(handle_of(permits), ask_args(permits, HFI_ACT_DELETE, &args), &args,
+                        ret_deleted);
+}
+
+/* ---- Asynchronous ---- */
+
+int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback, void *user,
+                             hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(permits), set_args(permits, HFI_ACT_SET, number, &args), &args,
+                     callback, user, ret_op);
+}
+
+int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback, void *user,
+                         hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(permits), set_args(permits, HFI_ACT_RESET, number, &args), &args,
+                     callback, user, ret_op);
+}
+
+int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_callback callback, void *user,
+                         hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(permits), add_args(permits, delta, &args), &args, callback, user,
+                     ret_op);
+}
+
+int hf_permits_acquire_start(hf_permits *permits, const hf_permits_options *options,
+                             hf_permit_id *ret_ids, hf_callback callback, void *user,
+                             hf_op **ret_op) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err = hfi_start(handle_of(permits), acquire_args(permits, options, ret_ids, &ids, &args),
+                        &args, callback, user, ret_op);
+    free_ids(&ids);
+    return err;
+}
+
+int hf_permits_release_start(hf_permits *permits, const hf_permit_id *given, size_t ids_len,
+                             hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err = hfi_start(handle_of(permits), release_args(permits, given, ids_len, &ids, &args),
+                        &args, callback, user, ret_op);
+    free_ids(&ids);
+    return err;
+}
+
+int hf_permits_extend_start(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
+                            hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err = hfi_start(handle_of(permits), extend_args(permits, id, lease_ms, &ids, &args), &args,
+                        callback, user, ret_op);
+    free_ids(&ids);
+    return err;
+}
+
+int hf_permits_lease_ms_start(hf_permits *permits, const hf_permit_id *id, hf_callback callback,
+                              void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    struct ids ids = {0};
+    int err = hfi_start(handle_of(permits), lease_args(permits, id, &ids, &args), &args, callback,
+                        user, ret_op);
+    free_ids(&ids);
+    return err;
+}
+
+static int ask_start(hf_permits *permits, enum hfi_act act, hf_callback callback, void *user,
+                     hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(permits), ask_args(permits, act, &args), &args, callback, user,
+                     ret_op);
+}
+
+int hf_permits_available_start(hf_permits *permits, hf_callback callback, void *user,
+                               hf_op **ret_op) {
+    return ask_start(permits, HFI_ACT_AVAILABLE, callback, user, ret_op);
+}
+
+int hf_permits_total_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
+    return ask_start(permits, HFI_ACT_TOTAL, callback, user, ret_op);
+}
+
+int hf_permits_taken_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
+    return ask_start(permits, HFI_ACT_TAKEN, callback, user, ret_op);
+}
+
+int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callback callback, void *user,
+                            hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(permits), expire_args(permits, ttl_ms, &args), &args, callback, user,
+                     ret_op);
+}
+
+int hf_permits_delete_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
+    return ask_start(permits, HFI_ACT_DELETE, callback, user, ret_op);
+}

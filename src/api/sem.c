@@ -1,0 +1,185 @@
+/*
+ * The verbs of a semaphore: argument checks, then an operation. Nothing here touches the network by itself.
+ */
+#include "api/thing.h"
+
+struct hf_sem {
+    struct hfi_handle handle;
+};
+
+static struct hfi_handle *handle_of(hf_sem *sem) {
+    return sem != NULL ? &sem->handle : NULL;
+}
+
+int hf_sem_new(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem) {
+    struct hfi_handle *handle;
+    if (ret_sem == NULL)
+        return hfi_invalid("no place for the handle");
+    int err = hfi_handle_new(client, HFI_SEMAPHORE, name, name_len, sizeof(hf_sem), &handle);
+    if (err == HF_OK)
+        *ret_sem = HFI_CONTAINER(handle, hf_sem, handle);
+    return err;
+}
+
+void hf_sem_free(hf_sem *sem) {
+    hfi_handle_free(handle_of(sem));
+}
+
+/* ---- Arguments ---- */
+
+static int check_permits(int64_t permits) {
+    if (permits < 0 || permits > HF_PERMITS_MAX)
+        return hfi_invalid("a number of permits is 0 to 2147483647");
+    return HF_OK;
+}
+
+static int set_args(hf_sem *sem, int64_t permits, int64_t ttl_ms, struct hfi_op_args *args) {
+    int err = check_permits(permits);
+    if (err == HF_OK && (ttl_ms < 0 || ttl_ms > HF_LEASE_MAX_MS))
+        err = hfi_invalid("a TTL is 1 ms to ten years, or 0 for none");
+    if (err == HF_OK)
+        err = hfi_act_args(handle_of(sem), HFI_ACT_SET, permits, args);
+    if (err == HF_OK)
+        args->ttl_ms = ttl_ms;
+    return err;
+}
+
+static int acquire_args(hf_sem *sem, int64_t permits, const hf_wait_options *options,
+                        struct hfi_op_args *args) {
+    int err = check_permits(permits);
+    if (err == HF_OK)
+        err = hfi_wait_args(handle_of(sem), permits > 0 ? &hfi_verb_take : &hfi_verb_nothing,
+                            options, args);
+    if (err == HF_OK)
+        args->amount = permits;
+    return err;
+}
+
+/* Of no permits nothing is sent. */
+static int put_args(hf_sem *sem, enum hfi_act act, int64_t permits, struct hfi_op_args *args) {
+    int err = check_permits(permits);
+    if (err == HF_OK)
+        err = hfi_act_args(handle_of(sem), act, permits, args);
+    if (err == HF_OK && permits == 0)
+        args->verb = &hfi_verb_nothing;
+    return err;
+}
+
+static int add_args(hf_sem *sem, int64_t delta, struct hfi_op_args *args) {
+    if (delta < -HF_PERMITS_MAX || delta > HF_PERMITS_MAX)
+        return hfi_invalid("a change is -2147483647 to 2147483647 permits");
+    return hfi_act_args(handle_of(sem), HFI_ACT_ADD, delta, args);
+}
+
+/* ---- Synchronous ---- */
+
+int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set) {
+    struct hfi_op_args args;
+    return hfi_run_done(handle_of(sem), set_args(sem, permits, ttl_ms, &args), &args, ret_set);
+}
+
+int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *options) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(sem), acquire_args(sem, permits, options, &args), &args);
+}
+
+int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms) {
+    hf_wait_options options = HF_WAIT_INIT;
+    options.wait_ms = wait_ms;
+    return hf_sem_acquire_with(sem, permits, &options);
+}
+
+int hf_sem_acquire(hf_sem *sem, int64_t permits) {
+    return hf_sem_acquire_for(sem, permits, HF_FOREVER);
+}
+
+int hf_sem_try(hf_sem *sem, int64_t permits) {
+    return hf_sem_acquire_for(sem, permits, 0);
+}
+
+int hf_sem_release(hf_sem *sem, int64_t permits) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(sem), put_args(sem, HFI_ACT_PUT, permits, &args), &args);
+}
+
+int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released) {
+    struct hfi_op_args args;
+    return hfi_run_done(handle_of(sem), put_args(sem, HFI_ACT_PUT_IF_EXISTS, permits, &args), &args,
+                        ret_released);
+}
+
+int hf_sem_add(hf_sem *sem, int64_t delta) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(sem), add_args(sem, delta, &args), &args);
+}
+
+int hf_sem_drain(hf_sem *sem, int64_t *ret_permits) {
+    struct hfi_op_args args;
+    return hfi_run_number(handle_of(sem), hfi_act_args(handle_of(sem), HFI_ACT_DRAIN, 0, &args),
+                          &args, ret_permits);
+}
+
+int hf_sem_available(hf_sem *sem, int64_t *ret_permits) {
+    struct hfi_op_args args;
+    return hfi_run_number(handle_of(sem), hfi_act_args(handle_of(sem), HFI_ACT_AVAILABLE, 0, &args),
+                          &args, ret_permits);
+}
+
+int hf_sem_delete(hf_sem *sem, bool *ret_deleted) {
+    struct hfi_op_args args;
+    return hfi_run_done(handle_of(sem), hfi_act_args(handle_of(sem), HFI_ACT_DELETE, 0, &args),
+                        &args, ret_deleted);
+}
+
+/* ---- Asynchronous ---- */
+
+int hf_sem_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback, void *user,
+                     hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), set_args(sem, permits, ttl_ms, &args), &args, callback, user,
+                     ret_op);
+}
+
+int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
+                         hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), acquire_args(sem, permits, options, &args), &args, callback,
+                     user, ret_op);
+}
+
+int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
+                         hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), put_args(sem, HFI_ACT_PUT, permits, &args), &args, callback,
+                     user, ret_op);
+}
+
+int hf_sem_release_if_exists_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
+                                   hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), put_args(sem, HFI_ACT_PUT_IF_EXISTS, permits, &args), &args,
+                     callback, user, ret_op);
+}
+
+int hf_sem_add_start(hf_sem *sem, int64_t delta, hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), add_args(sem, delta, &args), &args, callback, user, ret_op);
+}
+
+int hf_sem_drain_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), hfi_act_args(handle_of(sem), HFI_ACT_DRAIN, 0, &args), &args,
+                     callback, user, ret_op);
+}
+
+int hf_sem_available_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), hfi_act_args(handle_of(sem), HFI_ACT_AVAILABLE, 0, &args),
+                     &args, callback, user, ret_op);
+}
+
+int hf_sem_delete_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(sem), hfi_act_args(handle_of(sem), HFI_ACT_DELETE, 0, &args), &args,
+                     callback, user, ret_op);
+}

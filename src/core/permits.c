@@ -1,0 +1,276 @@
+/*
+ * The verbs of permits with leases: acquire, release, extend. What else is done to them is an act (actions.c).
+ *
+ * A permit with a lease is a hold like that of a lock, whose owner is its id: so the watchdog renews it, warns, and tells of
+ * its loss. But an operation is about many permits at once, so none takes a hold's turn. A release ends its holds before
+ * anything is sent; from then on nothing renews them, whatever the outcome. One without a lease is not remembered at all.
+ *
+ * Holds are touched under the shard of their name, which is also the operation's; the rest belongs to its executor.
+ */
+#include "core/op.h"
+
+#include <string.h>
+
+#define TEXT_LEN (2 * HFI_ID_LEN)
+
+static void write_text(const unsigned char *id, char text[TEXT_LEN + 1]) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < HFI_ID_LEN; i++) {
+        text[2 * i] = digits[id[i] >> 4];
+        text[2 * i + 1] = digits[id[i] & 15];
+    }
+    text[TEXT_LEN] = '\0';
+}
+
+static void text_of(const struct hf_op *op, size_t i, char text[TEXT_LEN + 1]) {
+    write_text(op->call.ids + i * HFI_ID_LEN, text);
+}
+
+static struct hfi_hold *find_locked(struct hf_op *op, size_t i) {
+    char text[TEXT_LEN + 1];
+    text_of(op, i, text);
+    return hfi_hold_of_locked(op->core, op->shard, op->call.kind, op->name, op->name_len, text,
+                              TEXT_LEN, false);
+}
+
+/* ---- Acquire ---- */
+
+static void acquire_go(struct hf_op *op) {
+    op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
+    op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
+    hfi_op_call(op, op->core->engine->ops->acquire);
+}
+
+static bool begin_hold_locked(struct hf_op *op, size_t i) {
+    const struct hfi_call *call = &op->call;
+    char text[TEXT_LEN + 1];
+    text_of(op, i, text);
+    struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, op->name,
+                                               op->name_len, text, TEXT_LEN, true);
+    if (hold == NULL)
+        return false;
+    hold->generation++;
+    hold->since_us = hfi_now_us();
+    hold->count = 1;
+    hold->ephemeral = true;
+    hold->lease_ms = call->lease_ms;
+    hold->deadline_ms = call->valid_until_ms;
+    hold->watchdog = op->lease_ms == HF_WATCHDOG;
+    hold->renew_at_ms = call->valid_until_ms - call->lease_ms + op->core->watchdog_ms / 3;
+    atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
+    hfi_watchdog_arm_locked(hold);
+    return true;
+}
+
+/* False: there is no memory for all of them, and so for none. */
+static bool begin_holds(struct hf_op *op) {
+    size_t begun = 0, len = op->call.ids_len;
+    pthread_mutex_lock(&op->shard->mtx);
+    while (begun < len && begin_hold_locked(op, begun))
+        begun++;
+    for (size_t i = 0; begun < len && i < begun; i++) {
+        struct hfi_hold *hold = find_locked(op, i);
+        hfi_hold_end_locked(hold);
+        hfi_hold_tidy_locked(hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    return begun == len;
+}
+
+/* It was acquired and cannot be kept. */
+static void undo(struct hf_op *op, int err, const char *why) {
+    struct hfi_call *call = &op->call;
+    hfi_fail(&call->error, err, "%s", why);
+    hfi_op_complete_unsettled(op, err, &call->error, hfi_settle_until_ms(op));
+}
+
+static void acquired(struct hf_op *op) {
+    const struct hfi_call *call = &op->call;
+    int64_t now_ms = hfi_now_ms();
+    if (call->valid_until_ms <= now_ms) {
+        hfi_count(&op->core->counters.timed_out);
+        undo(op, HF_ETIMEDOUT, "the lease was over before the server's answer came");
+        return;
+    }
+    if (op->lease_ms != HF_NO_LEASE && !begin_holds(op)) {
+        undo(op, HF_ENOMEM, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < call->ids_len; i++)
+        text_of(op, i, op->permits.ret_ids[i].text);
+    hfi_count_taken(op);
+    op->result.count = op->result.value = (int64_t)call->ids_len;
+    if (op->lease_ms != HF_NO_LEASE)
+        op->result.remaining_ms = call->valid_until_ms - now_ms;
+    hfi_op_complete(op, HF_OK, NULL);
+}
+
+static void acquire_after(struct hf_op *op) {
+    if (op->call.err == HF_OK)
+        acquired(op);
+    else
+        hfi_take_failed(op);
+}
+
+const struct hfi_verb hfi_verb_permits_acquire = {
+    .name = "acquire permits", .waits = true, .go = acquire_go, .after = acquire_after};
+
+/* ---- Release ---- */
+
+/* Its hold is over. Notes what is known of it. */
+static void end_hold(struct hf_op *op, size_t i) {
+    bool news = false;
+    pthread_mutex_lock(&op->shard->mtx);
+    struct hfi_hold *hold = find_locked(op, i);
+    if (hold != NULL) {
+        hfi_hold_ref(hold);
+        if (hfi_hold_expired_locked(hold))
+            news = hfi_hold_lose_locked(hold, "the lease ran out");
+        op->permits.lost |= hold->lost;
+        if (hold->count > 0) {
+            op->permits.held = true;
+            if (hold->deadline_ms < op->permits.end_ms)
+                op->permits.end_ms = hold->deadline_ms;
+        }
+        hfi_hold_end_locked(hold);
+        hold->lost = false; /* this very call reports it */
+        hfi_hold_tidy_locked(hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    hfi_hold_unref(hold);
+}
+
+static void release_go(struct hf_op *op) {
+    op->permits.end_ms = HFI_NEVER;
+    for (size_t i = 0; i < op->call.ids_len; i++)
+        end_hold(op, i);
+    hfi_verb_act.go(op);
+}
+
+static void fail_lost(struct hf_op *op, const char *why) {
+    hfi_error_clear(&op->call.error);
+    hfi_fail(&op->call.error, HF_ELOST, "%s", why);
+    hfi_op_complete(op, HF_ELOST, &op->call.error);
+}
+
+/* The server has answered. */
+static void released(struct hf_op *op) {
+    const struct hfi_call *call = &op->call;
+    bool one = call->ids_len == 1;
+    /* A repeated release that finds nothing has worked the first time, unless the lease may have run out by then. */
+    bool late = call->err == HF_OK && call->value == 0 && hfi_now_ms() >= op->permits.end_ms;
+    if (late || (call->err == HF_OK && op->permits.lost) || call->err == HF_ELOST) {
+        fail_lost(op, "the lease had run out when the permit was released");
+    } else if (call->err == HF_ENOTOWNER && one && (op->permits.held || op->permits.lost)) {
+        if (op->permits.held)
+            hfi_count(&op->core->counters.losses);
+        fail_lost(op, "the permit was gone when it was released");
+    } else {
+        if (call->err == HF_OK)
+            hfi_count(&op->core->counters.released);
+        op->result.value = (int64_t)call->ids_len;
+        hfi_op_complete(op, call->err, &call->error);
+    }
+}
+
+static void release_after(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    bool answered = call->err == HF_OK || call->err == HF_ELOST || call->err == HF_ENOTOWNER ||
+                    call->err == HF_EWRONGTYPE;
+    if (answered) {
+        released(op);
+    } else if (call->unsettled || op->permits.held) {
+        /* The caller is done with them, whether the server knows or not. */
+        call->settle_release = true;
+        /* out of memory means: nothing has begun */
+        int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
+        hfi_op_complete_unsettled(op, err, &call->error, op->permits.end_ms);
+    } else {
+        hfi_op_complete(op, call->err, &call->error);
+    }
+}
+
+const struct hfi_verb hfi_verb_permits_release = {
+    .name = "release permits", .go = release_go, .after = release_after};
+
+/* ---- Extend ---- */
+
+/* Its lease is another one now, perhaps a shorter one: a renewal under way does not count any more. */
+static void set_lease_locked(struct hfi_hold *hold, int64_t lease_ms, int64_t until_ms) {
+    hold->generation++;
+    hold->lease_ms = lease_ms;
+    hold->deadline_ms = until_ms;
+    hold->warned = false;
+    hfi_watchdog_arm_locked(hold);
+}
+
+static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
+    const struct hfi_call *call = &op->call;
+    if (call->lease_ms == HF_NO_LEASE) {
+        hfi_hold_end_locked(hold);
+        return;
+    }
+    hold->watchdog = false;
+    set_lease_locked(hold, call->lease_ms, call->valid_until_ms);
+}
+
+/* If it has been done, it may be over this early. */
+static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
+    int64_t until_ms = hfi_after_ms(op->start_ms, op->call.lease_ms);
+    if (until_ms >= hold->deadline_ms)
+        return;
+    hold->renew_at_ms = hfi_now_ms();
+    set_lease_locked(hold, hold->lease_ms, until_ms);
+}
+
+static void extend_after(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    bool news = false;
+    pthread_mutex_lock(&op->shard->mtx);
+    struct hfi_hold *hold = find_locked(op, 0);
+    if (hold != NULL) {
+        hfi_hold_ref(hold);
+        if (hold->count > 0 && call->err == HF_OK)
+            extended_locked(op, hold);
+        else if (hold->count > 0 && call->err == HF_ENOTOWNER)
+            news = hfi_hold_lose_locked(hold, "the permit was gone when it was extended");
+        else if (hold->count > 0 && (call->err == HF_EUNKNOWN || call->err == HF_EPROTO))
+            perhaps_extended_locked(op, hold);
+        hfi_hold_tidy_locked(hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    hfi_hold_unref(hold);
+    if (call->err == HF_OK && call->lease_ms != HF_NO_LEASE)
+        op->result.remaining_ms = call->valid_until_ms - hfi_now_ms();
+    op->result.value = call->value;
+    hfi_op_complete(op, call->err, &call->error);
+}
+
+/* What was called lost stays so, even if the server is a little behind. */
+static void extend_go(struct hf_op *op) {
+    bool news = false, lost = false;
+    pthread_mutex_lock(&op->shard->mtx);
+    struct hfi_hold *hold = find_locked(op, 0);
+    if (hold != NULL) {
+        hfi_hold_ref(hold);
+        if (hfi_hold_expired_locked(hold))
+            news = hfi_hold_lose_locked(hold, "the lease ran out");
+        lost = hold->lost;
+        hfi_hold_tidy_locked(hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    hfi_hold_unref(hold);
+    if (lost)
+        hfi_op_complete(op, HF_ENOTOWNER, NULL);
+    else
+        hfi_verb_act.go(op);
+}
+
+const struct hfi_verb hfi_verb_permits_extend = {
+    .name = "extend a permit", .go = extend_go, .after = extend_after};

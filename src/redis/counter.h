@@ -1,0 +1,28 @@
+/* What a semaphore and a latch have in common: on the server each is a number in a string. */
+#ifndef HFI_REDIS_COUNTER_H
+#define HFI_REDIS_COUNTER_H
+
+#include "redis/kind.h"
+
+/* Adds "1" and the key, as every script of one key begins. */
+void hfi_counter_add_key(const struct hfi_redis *redis, const struct hfi_call *call,
+                         struct hfi_command *command);
+
+/* Adds how to publish, and the kind's channel. */
+void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
+                             struct hfi_command *command);
+
+/* The number itself: GET, which may be asked twice. What is not there is 0; what is no number is HF_EWRONGTYPE. */
+void hfi_counter_write_get(const struct hfi_redis *redis, const struct hfi_call *call,
+                           int64_t not_after_ms, struct hfi_command *command);
+int hfi_counter_read_get(const redisReply *reply, int64_t *ret_value);
+
+/* Answers of scripts: {1 done, 2 done but the publish was refused, 0 not done; a number; the time}. `_done` wants the
+ * first, `_number` the second. */
+int hfi_counter_read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_number);
+int hfi_counter_read_done(const struct hfi_call *call, const redisReply *reply,
+                          struct hfi_act_answer *ret);
+int hfi_counter_read_number(const struct hfi_call *call, const redisReply *reply,
+                            struct hfi_act_answer *ret);
+
+#endif

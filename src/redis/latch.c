@@ -1,0 +1,109 @@
+/*
+ * The count-down latch: a number that is counted down to zero, and those who wait for that; Redisson's RCountDownLatch.
+ *
+ * On the server it is a number in a string under the latch's name; no number is an open latch. What the scripts do is in
+ * latch_*.lua and counter_delete.lua; here is what they are given and what they answer. Waiting is asking for the number
+ * again and again, so it changes nothing and may be repeated. A message on the latch's channel says that it was opened, or
+ * closed anew: either way it was open, and whoever waited since before that message need not look (acquire.c).
+ * Stateless; any thread.
+ */
+#include "redis/counter.h"
+
+#include <string.h>
+
+#define CHANNEL_START "redisson_countdownlatch__channel__{"
+#define CHANNEL_END "}"
+
+/* Always in braces of its own, whatever the name has. */
+static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
+    const struct hfi_names *names = &redis->names;
+    const struct {
+        const char *bytes;
+        size_t len;
+    } parts[] = {{CHANNEL_START, strlen(CHANNEL_START)},
+                 {names->prefix, names->prefix_len},
+                 {call->name, call->name_len},
+                 {CHANNEL_END, strlen(CHANNEL_END)}};
+    size_t len = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (to != NULL)
+            memcpy(to + len, parts[i].bytes, parts[i].len);
+        len += parts[i].len;
+    }
+    return len;
+}
+
+/* ---- Await ---- */
+
+static int read_await(const struct hfi_call *call, const redisReply *reply,
+                      struct hfi_acquire_answer *ret) {
+    int64_t count;
+    (void)call;
+    int err = hfi_counter_read_get(reply, &count);
+    if (err != HF_OK)
+        return err;
+    *ret = (struct hfi_acquire_answer){
+        .verdict = count <= 0 ? HFI_ACQUIRED : HFI_TAKEN, .count = count, .ttl_ms = -1};
+    return HF_OK;
+}
+
+/* ---- Acts ---- */
+
+static void write_set(const struct hfi_redis *redis, const struct hfi_call *call,
+                      int64_t not_after_ms, struct hfi_command *command) {
+    hfi_counter_add_key(redis, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_number(command, call->amount);
+    hfi_counter_add_channel(redis, call, command);
+}
+
+static void write_open(const struct hfi_redis *redis, const struct hfi_call *call,
+                       int64_t not_after_ms, struct hfi_command *command) {
+    hfi_counter_add_key(redis, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_counter_add_channel(redis, call, command);
+}
+
+/* Old Redisson clients may have counted below zero: that is open, too. */
+static int read_count(const struct hfi_call *call, const redisReply *reply,
+                      struct hfi_act_answer *ret) {
+    int64_t count;
+    (void)call;
+    int err = hfi_counter_read_get(reply, &count);
+    if (err == HF_OK)
+        ret->value = count > 0 ? count : 0;
+    return err;
+}
+
+static const struct hfi_redis_act acts[HFI_ACTS] = {
+    [HFI_ACT_SET] = {.script = &hfi_script_latch_set,
+                     .once = true,
+                     .write = write_set,
+                     .read = hfi_counter_read_done},
+    [HFI_ACT_COUNT_DOWN] = {.script = &hfi_script_latch_count_down,
+                            .once = true,
+                            .write = write_open,
+                            .read = hfi_counter_read_done},
+    [HFI_ACT_DELETE] = {.script = &hfi_script_counter_delete,
+                        .once = true,
+                        .write = write_open,
+                        .read = hfi_counter_read_done},
+    [HFI_ACT_AVAILABLE] = {.write = hfi_counter_write_get, .read = read_count},
+};
+
+/* ---- The table ---- */
+
+static const struct hfi_redis_kind latch = {
+    .field_suffix = "",
+    .write_acquire = hfi_counter_write_get,
+    .read_acquire = read_await,
+    .channel = channel,
+    .acts = acts,
+    .busy = "the latch is closed",
+    .counts_down = true,
+};
+
+const struct hfi_kind hfi_thing_latch = {
+    .name = "latch",
+    .engine_private = &latch,
+};

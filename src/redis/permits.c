@@ -1,0 +1,371 @@
+/*
+ * Permits with leases; Redisson's RPermitExpirableSemaphore.
+ *
+ * On the server they are two keys: how many are free, and a sorted set of those that are taken: an id of 16 bytes each, by
+ * the time its lease ends. What the scripts do is in permits_*.lua; here is only what they are given and what they answer.
+ * An id is never used again, so taking and giving back can be repeated: ids that are there are taken, ids that are not are
+ * given back. A watched permit is renewed like the hold of a lock, whose owner is then the id in hexadecimal digits.
+ * Stateless; any thread.
+ */
+#include "redis/kind.h"
+
+#include <assert.h>
+
+#define CHANNEL "redisson_sc"
+#define TAKEN "timeout"
+
+/* Numbers that the scripts answer. */
+enum {
+    ANSWER_NO = 0,
+    ANSWER_YES = 1,
+    ANSWER_NOT_NOTIFIED = 2,
+    ANSWER_MISSING = -1,
+    ANSWER_ENDED = -2
+};
+
+/* ---- What scripts are given ---- */
+
+static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
+    return hfi_name_prefixed(&redis->names, CHANNEL, call->name, call->name_len, to);
+}
+
+static void add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
+                        struct hfi_command *command) {
+    hfi_command_bytes(command, "publish", 7);
+    char *room = hfi_command_room(command, channel(redis, call, NULL));
+    if (room != NULL)
+        channel(redis, call, room);
+}
+
+static void add_taken_key(const struct hfi_redis *redis, const char *name, size_t name_len,
+                          struct hfi_command *command) {
+    size_t len = hfi_name_suffixed(&redis->names, TAKEN, name, name_len, NULL);
+    char *room = hfi_command_room(command, len);
+    if (room != NULL)
+        hfi_name_suffixed(&redis->names, TAKEN, name, name_len, room);
+}
+
+/* What every script of one object begins with. */
+static void add_head(const struct hfi_redis *redis, const struct hfi_call *call,
+                     int64_t not_after_ms, struct hfi_command *command) {
+    hfi_command_bytes(command, "2", 1);
+    hfi_name_key(&redis->names, call->name, call->name_len, command);
+    add_taken_key(redis, call->name, call->name_len, command);
+    hfi_command_number(command, not_after_ms);
+}
+
+static void add_ids(const struct hfi_call *call, struct hfi_command *command) {
+    for (size_t i = 0; i < call->ids_len; i++)
+        hfi_command_bytes(command, call->ids + i * HFI_ID_LEN, HFI_ID_LEN);
+}
+
+/* ---- What they answer ---- */
+
+/* Two integers and the time. */
+static bool read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_number) {
+    if (reply->elements != 3)
+        return false;
+    *ret_code = reply->element[0]->integer;
+    *ret_number = reply->element[1]->integer;
+    return true;
+}
+
+/* {1 yes, 2 yes but the publish was refused, 0 no; a number; the time}. */
+static bool read_yes_or_no(const redisReply *reply, struct hfi_act_answer *ret,
+                           int64_t *ret_number) {
+    int64_t code;
+    if (!read_pair(reply, &code, ret_number) || code < ANSWER_NO || code > ANSWER_NOT_NOTIFIED)
+        return false;
+    ret->value = code != ANSWER_NO;
+    ret->not_notified = code == ANSWER_NOT_NOTIFIED;
+    return true;
+}
+
+static int read_done(const struct hfi_call *call, const redisReply *reply,
+                     struct hfi_act_answer *ret) {
+    int64_t number;
+    (void)call;
+    return read_yes_or_no(reply, ret, &number) ? HF_OK : HF_EPROTO;
+}
+
+/* The same, where "no" says that the permit is not there. */
+static int read_found(const struct hfi_call *call, const redisReply *reply,
+                      struct hfi_act_answer *ret) {
+    int err = read_done(call, reply, ret);
+    return err == HF_OK && ret->value == 0 ? HF_ENOTOWNER : err;
+}
+
+/* ---- Acquire ---- */
+
+static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    hfi_command_number(command, call->lease_ms);
+    add_channel(redis, call, command);
+    add_ids(call, command);
+}
+
+static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+                        struct hfi_acquire_answer *ret) {
+    int64_t code, number;
+    if (!read_pair(reply, &code, &number))
+        return HF_EPROTO;
+    *ret = (struct hfi_acquire_answer){.count = number};
+    if (code == ANSWER_YES && number == (int64_t)call->ids_len) {
+        ret->verdict = HFI_ACQUIRED;
+    } else if (code == ANSWER_NO && number >= -1) {
+        ret->verdict = HFI_TAKEN;
+        ret->ttl_ms = number;
+    } else {
+        return HF_EPROTO;
+    }
+    return HF_OK;
+}
+
+/* ---- Release ---- */
+
+static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, bool all,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    hfi_command_text(command, all ? "all" : "any");
+    add_channel(redis, call, command);
+    add_ids(call, command);
+}
+
+/* One is given back even if its lease has ended; of many, all or none. */
+static void write_put(const struct hfi_redis *redis, const struct hfi_call *call,
+                      int64_t not_after_ms, struct hfi_command *command) {
+    write_release(redis, call, call->ids_len > 1, not_after_ms, command);
+}
+
+/* The value is how many were given back: 0 if an earlier copy, which went unanswered, has done it. */
+static int read_put(const struct hfi_call *call, const redisReply *reply,
+                    struct hfi_act_answer *ret) {
+    const struct hfi_call_state *state = call->state;
+    int64_t code, number;
+    if (!read_pair(reply, &code, &number) || number < 0 || number > (int64_t)call->ids_len)
+        return HF_EPROTO;
+    if (code == ANSWER_YES || code == ANSWER_NOT_NOTIFIED) {
+        ret->value = number;
+        ret->not_notified = code == ANSWER_NOT_NOTIFIED;
+        return HF_OK;
+    }
+    if (code == ANSWER_NO)
+        return HF_ELOST;
+    if (code == ANSWER_MISSING && number == (int64_t)call->ids_len && state->exchange.resent)
+        return HF_OK;
+    return code == ANSWER_MISSING || code == ANSWER_ENDED ? HF_ENOTOWNER : HF_EPROTO;
+}
+
+/* Settlement: what may have been acquired is given back, whichever of it is there; what was to be released is released as
+ * it was asked for. */
+static void write_settle(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
+                         int64_t not_after_ms, struct hfi_command *command) {
+    (void)count;
+    write_release(redis, call, call->settle_release && call->ids_len > 1, not_after_ms, command);
+}
+
+static int read_settle(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+    int64_t code, number;
+    (void)count;
+    if (!read_pair(reply, &code, &number) || code < ANSWER_ENDED || code > ANSWER_NOT_NOTIFIED)
+        return HF_EPROTO;
+    *ret = (struct hfi_release_answer){
+        .verdict = code >= ANSWER_NO ? HFI_RELEASED : HFI_RELEASE_GONE,
+        .not_notified = code == ANSWER_NOT_NOTIFIED,
+    };
+    return HF_OK;
+}
+
+/* ---- One permit ---- */
+
+static void write_extend(const struct hfi_redis *redis, const struct hfi_call *call,
+                         int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    hfi_command_number(command, call->lease_ms);
+    add_channel(redis, call, command);
+    add_ids(call, command);
+}
+
+static void write_lease(const struct hfi_redis *redis, const struct hfi_call *call,
+                        int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    add_channel(redis, call, command);
+    add_ids(call, command);
+}
+
+static int read_lease(const struct hfi_call *call, const redisReply *reply,
+                      struct hfi_act_answer *ret) {
+    int64_t lease_ms;
+    (void)call;
+    if (!read_yes_or_no(reply, ret, &lease_ms) || ret->not_notified || lease_ms < -1)
+        return HF_EPROTO;
+    if (ret->value == 0)
+        return HF_ENOTOWNER;
+    ret->value = lease_ms;
+    return HF_OK;
+}
+
+/* ---- The object ---- */
+
+static void write_count(const struct hfi_redis *redis, const struct hfi_call *call,
+                        int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    add_channel(redis, call, command);
+}
+
+/* Free and taken; nothing of either if there is no such object. */
+static int read_counts(const redisReply *reply, int64_t *ret_free, int64_t *ret_taken) {
+    if (reply->elements != 4)
+        return HF_EPROTO;
+    int64_t code = reply->element[0]->integer, taken = reply->element[2]->integer;
+    if (code < ANSWER_NO || code > ANSWER_YES || taken < 0)
+        return HF_EPROTO;
+    *ret_free = code == ANSWER_YES ? reply->element[1]->integer : 0;
+    *ret_taken = code == ANSWER_YES ? taken : 0;
+    return HF_OK;
+}
+
+static int read_available(const struct hfi_call *call, const redisReply *reply,
+                          struct hfi_act_answer *ret) {
+    int64_t taken;
+    (void)call;
+    return read_counts(reply, &ret->value, &taken);
+}
+
+static int read_taken(const struct hfi_call *call, const redisReply *reply,
+                      struct hfi_act_answer *ret) {
+    int64_t available;
+    (void)call;
+    return read_counts(reply, &available, &ret->value);
+}
+
+static int read_total(const struct hfi_call *call, const redisReply *reply,
+                      struct hfi_act_answer *ret) {
+    int64_t available, taken;
+    (void)call;
+    int err = read_counts(reply, &available, &taken);
+    if (err == HF_OK)
+        ret->value = available + taken;
+    return err;
+}
+
+static void write_set(const struct hfi_redis *redis, const struct hfi_call *call,
+                      int64_t not_after_ms, const char *how, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    hfi_command_text(command, how);
+    hfi_command_number(command, call->amount);
+    add_channel(redis, call, command);
+}
+
+static void write_set_new(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    write_set(redis, call, not_after_ms, "new", command);
+}
+
+static void write_set_total(const struct hfi_redis *redis, const struct hfi_call *call,
+                            int64_t not_after_ms, struct hfi_command *command) {
+    write_set(redis, call, not_after_ms, "total", command);
+}
+
+static void write_add(const struct hfi_redis *redis, const struct hfi_call *call,
+                      int64_t not_after_ms, struct hfi_command *command) {
+    write_set(redis, call, not_after_ms, "add", command);
+}
+
+static void write_expire(const struct hfi_redis *redis, const struct hfi_call *call,
+                         int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    hfi_command_number(command, call->ttl_ms);
+}
+
+/* ---- Renewal ---- */
+
+static unsigned char digit(char hex) {
+    return (unsigned char)(hex <= '9' ? hex - '0' : hex - 'a' + 10);
+}
+
+static void write_renewal(const struct hfi_redis *redis,
+                          const struct hfi_renewal_item *const *items, size_t len,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    hfi_command_number(command, (int64_t)len);
+    for (size_t i = 0; i < len; i++)
+        add_taken_key(redis, items[i]->name, items[i]->name_len, command);
+    hfi_command_number(command, not_after_ms);
+    for (size_t i = 0; i < len; i++) {
+        const char *hex = items[i]->owner;
+        unsigned char id[HFI_ID_LEN];
+        assert(items[i]->owner_len == 2 * sizeof id);
+        for (size_t j = 0; j < sizeof id; j++)
+            id[j] = (unsigned char)(digit(hex[2 * j]) << 4 | digit(hex[2 * j + 1]));
+        hfi_command_number(command, items[i]->lease_ms > 0 ? items[i]->lease_ms : 1);
+        hfi_command_bytes(command, id, sizeof id);
+    }
+}
+
+static const struct hfi_renewer renewer = {
+    .script = &hfi_script_permits_renew,
+    .write = write_renewal,
+};
+
+/* ---- The tables ---- */
+
+static const struct hfi_redis_act acts[HFI_ACTS] = {
+    [HFI_ACT_SET] = {.script = &hfi_script_permits_set,
+                     .once = true,
+                     .write = write_set_new,
+                     .read = read_done},
+    [HFI_ACT_RESET] = {.script = &hfi_script_permits_set,
+                       .write = write_set_total,
+                       .read = read_done},
+    [HFI_ACT_ADD] = {.script = &hfi_script_permits_set,
+                     .once = true,
+                     .write = write_add,
+                     .read = read_done},
+    [HFI_ACT_PUT] = {.script = &hfi_script_permits_release,
+                     .settles = true,
+                     .write = write_put,
+                     .read = read_put},
+    [HFI_ACT_AVAILABLE] = {.script = &hfi_script_permits_count,
+                           .write = write_count,
+                           .read = read_available},
+    [HFI_ACT_TOTAL] = {.script = &hfi_script_permits_count,
+                       .write = write_count,
+                       .read = read_total},
+    [HFI_ACT_TAKEN] = {.script = &hfi_script_permits_count,
+                       .write = write_count,
+                       .read = read_taken},
+    [HFI_ACT_EXTEND] = {.script = &hfi_script_permits_extend,
+                        .write = write_extend,
+                        .read = read_found},
+    [HFI_ACT_LEASE] = {.script = &hfi_script_permits_lease,
+                       .write = write_lease,
+                       .read = read_lease},
+    [HFI_ACT_EXPIRE] = {.script = &hfi_script_permits_expire,
+                        .write = write_expire,
+                        .read = read_done},
+    [HFI_ACT_DELETE] = {.script = &hfi_script_permits_delete,
+                        .once = true,
+                        .write = add_head,
+                        .read = read_done},
+};
+
+static const struct hfi_redis_kind permits = {
+    .field_suffix = "",
+    .acquire = &hfi_script_permits_acquire,
+    .release = &hfi_script_permits_release,
+    .write_acquire = write_acquire,
+    .read_acquire = read_acquire,
+    .write_release = write_settle,
+    .read_release = read_settle,
+    .channel = channel,
+    .renewer = &renewer,
+    .acts = acts,
+    .busy = "there are too few permits",
+};
+
+const struct hfi_kind hfi_thing_permits = {
+    .name = "permits",
+    .part = "permits",
+    .engine_private = &permits,
+};

@@ -1,0 +1,35 @@
+-- include: guard.lua
+-- permits_renew: lengthen the leases of many permits at once, of one object or of many.
+--
+-- KEYS 1..n the taken permits of the object, for each
+-- ARGV 1 not-after, then for each: its lease ms, its id
+-- Reply {r1, ..., rn, now} with r = 1 held, 0 gone or ended, -1 not a set of permits
+--       {now} alone: too late
+--
+-- A lease is raised, never shortened; a permit without one stays so. A key of a wrong type costs
+-- the others nothing; any other error is the whole batch's.
+-- luacheck: read globals now too_late
+if too_late then return {now} end
+
+for i = 1, #KEYS do
+  if tonumber(ARGV[2 * i]) < 1 then
+    return redis.error_reply('ERR the lease must be at least 1 ms')
+  end
+end
+
+local reply = {}
+for i, taken in ipairs(KEYS) do
+  local lease_ms, id = tonumber(ARGV[2 * i]), ARGV[2 * i + 1]
+  local score = redis.pcall('zscore', taken, id)
+  if type(score) == 'table' then
+    if not string.find(score.err, 'WRONGTYPE', 1, true) then return score end
+    reply[i] = -1
+  elseif score and tonumber(score) > now then
+    redis.call('zadd', taken, 'xx', 'gt', string.format('%.0f', now + lease_ms), id)
+    reply[i] = 1
+  else
+    reply[i] = 0
+  end
+end
+reply[#KEYS + 1] = now
+return reply

@@ -1,0 +1,87 @@
+/* A real server behind a proxy, a client on it, and permits with leases: what their tests start from.
+ *
+ *     struct pool p;
+ *     pool_begin(&p, NULL, 3);        // three permits
+ *     proxy_drop_replies_after(p.proxy, POOL_ACQUIRE);
+ *     assert_int_equal(hf_permits_acquire(p.permits, &id), HF_OK);
+ *     pool_end(&p);
+ *
+ * Include as "sync/pool.h". As sync/scene.h, whose server it uses: the `rival` goes to the server directly. */
+#ifndef HF_TEST_SYNC_POOL_H
+#define HF_TEST_SYNC_POOL_H
+
+#include "sync/scene.h"
+
+#define POOL_NAME "pool"
+#define POOL_TAKEN "{" POOL_NAME "}:timeout"
+#define POOL_CHANNEL "redisson_sc:{" POOL_NAME "}"
+
+#define POOL_ACQUIRE hfi_script_permits_acquire.sha1
+#define POOL_RELEASE hfi_script_permits_release.sha1
+#define POOL_RENEW hfi_script_permits_renew.sha1
+#define POOL_EXTEND hfi_script_permits_extend.sha1
+
+struct pool {
+    struct server *server;
+    struct proxy *proxy;
+    hf_client *client; /* through the proxy */
+    hf_permits *permits;
+    hf_client *rival;
+    hf_permits *rival_permits;
+};
+
+/* `number` permits; none: the object is not there. */
+void pool_begin(struct pool *pool, const hf_options *options, int64_t number);
+void pool_end(struct pool *pool);
+hf_permits *pool_permits(hf_client *client);
+
+/* ---- What there is -------------------------------------------------------------------------- */
+
+void pool_assert_available(hf_permits *permits, int64_t expected);
+void pool_assert_counts(hf_permits *permits, int64_t total, int64_t available, int64_t taken);
+
+/* On the server, without asking a script: how many are free; how many are taken, ended or not. */
+long long pool_free_there(void);
+long long pool_taken_there(void);
+bool pool_wait_there(long long free, long long taken, int64_t limit_ms);
+/* When the permit's lease ends by the server's clock; -1: it is not there. */
+long long pool_ends_at(const hf_permit_id *id);
+
+/* ---- Calls ---------------------------------------------------------------------------------- */
+
+hf_permits_options pool_options(int64_t count, int64_t wait_ms, int64_t lease_ms);
+/* Acquires at once, and fails the test if that cannot be. */
+void pool_take(hf_permits *permits, int64_t count, int64_t lease_ms, hf_permit_id *ret_ids);
+
+/* The same call, on the calling thread or through its asynchronous form. */
+struct pool_form {
+    int (*acquire)(hf_permits *permits, const hf_permits_options *options, hf_permit_id *ret_ids);
+    int (*release)(hf_permits *permits, const hf_permit_id *ids, size_t len);
+    int (*extend)(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
+};
+extern const struct pool_form pool_forms[2];
+#define FOR_EACH_POOL_FORM(form)                                                                   \
+    for (const struct pool_form *form = pool_forms; form < pool_forms + 2; form++)
+
+/* An acquire on a thread of its own. */
+struct pool_waiter {
+    pthread_t thread;
+    hf_permits *permits;
+    hf_permits_options options;
+    hf_permit_id ids[8];
+    int result;
+    int64_t took_ms;
+    atomic_bool done;
+};
+void pool_wait_for(struct pool_waiter *waiter, hf_permits *permits, hf_permits_options options);
+int pool_join(struct pool_waiter *waiter);
+
+/* Counts what a handle's callback is told, and keeps the last id. */
+struct pool_events {
+    atomic_int warnings, losses;
+    char lost_id[33];
+};
+void pool_on_event(hf_permits *permits, const char *id, const hf_event *event, void *events);
+bool pool_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms);
+
+#endif
