@@ -53,7 +53,7 @@ char **child_environment(const struct run *run, const char *owner, int64_t token
     }
     whole = whole && asprintf(&envp[len++], "%sNAME=%s", prefix, run->options->name) >= 0 &&
             asprintf(&envp[len++], "%sOWNER=%s", prefix, owner) >= 0 &&
-            asprintf(&envp[len++], "%sKIND=plain", prefix) >= 0 &&
+            asprintf(&envp[len++], "%sKIND=%s", prefix, run->options->kind->name) >= 0 &&
             asprintf(&envp[len++], "%sDEADLINE=%" PRId64, prefix,
                      atomic_load(&run->shared->deadline_ms)) >= 0 &&
             (token == 0 || asprintf(&envp[len++], "%sTOKEN=%" PRId64, prefix, token) >= 0);

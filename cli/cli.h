@@ -65,6 +65,12 @@ bool parse_switch(const char *text,
 
 int64_t now_ms(void); /* CLOCK_BOOTTIME: it goes on while the machine sleeps, as leases do */
 
+/* ---- signals.c ------------------------------------------------------------------------------------- */
+
+/* Blocks INT, TERM, HUP and QUIT, but not those that our parent told us to ignore, and returns a descriptor to read
+ * them from (struct signalfd_siginfo, without blocking). Negative: there is none. */
+int ending_signals(void);
+
 /* ---- options.c: the command line and the environment ---------------------------------------------- */
 
 enum option_kind {
@@ -105,7 +111,9 @@ struct setting {
 
 struct connection {
     struct setting url, host, port, socket, db, user, password, password_file;
-    struct setting limit; /* -t */
+    struct setting limit;         /* -t */
+    struct setting tls, insecure; /* given or not; the value means nothing */
+    struct setting cacert, cacertdir, cert, key, sni;
     bool askpass;
     bool quiet;
     bool json;
@@ -155,8 +163,8 @@ struct command {
     int (*run)(struct connection *connection, int argc, char **argv);
 };
 
-extern const struct command command_run, command_hold, command_unlock, command_show,
-    command_version, command_help;
+extern const struct command command_run, command_hold, command_unlock, command_show, command_sem,
+    command_latch, command_version, command_help;
 
 const struct command *command_find(const char *name);
 void print_help(const struct command *command); /* on stdout; NULL: of the tool */

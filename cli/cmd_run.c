@@ -21,7 +21,6 @@ enum {
     ID_WAIT,
     ID_BUSY_STATUS,
     ID_COMMAND,
-    ID_EXCLUSIVE,
     ID_LEASE,
     ID_TTL,
     ID_TIMEOUT,
@@ -43,8 +42,6 @@ static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_WAIT, 'w', "wait", false},
     {OPTION_VALUE, ID_BUSY_STATUS, 'E', "conflict-exit-code", false},
     {OPTION_VALUE, ID_COMMAND, 'c', "command", true},
-    {OPTION_FLAG, ID_EXCLUSIVE, 'x', "exclusive", true},
-    {OPTION_FLAG, ID_EXCLUSIVE, 'e', NULL, true},
     {OPTION_VALUE, ID_LEASE, 0, "lease", false},
     {OPTION_VALUE, ID_TTL, 0, "ttl", false},
     {OPTION_VALUE, ID_TIMEOUT, 't', "timeout", false},
@@ -58,15 +55,9 @@ static const struct option_spec specs[] = {
     {OPTION_FLAG, ID_CLOSE_FDS, 0, "close-fds", false},
     {OPTION_VALUE, ID_ENV, 0, "env", false},
     {OPTION_VALUE, ID_READY_FD, 0, "ready-fd", true},
+    CHOICE_OPTIONS,
     COMMON_OPTIONS,
-    {OPTION_LATER, 0, 's', "shared", false},
-    {OPTION_LATER_VALUE, 0, 'N', "slots", false},
-    {OPTION_LATER_VALUE, 0, 0, "permits", false},
     {OPTION_LATER, 0, 'm', "multi", false},
-    {OPTION_LATER, 0, 0, "fair", false},
-    {OPTION_LATER, 0, 0, "spin", false},
-    {OPTION_LATER, 0, 0, "fenced", false},
-    {OPTION_LATER, 0, 0, "no-reentry", false},
     {OPTION_LATER, 0, 0, "redlock", false},
     {OPTION_LATER_VALUE, 0, 0, "sync-replicas", false},
     {OPTION_LATER_VALUE, 0, 0, "sync-timeout", false},
@@ -77,6 +68,7 @@ static const struct option_spec specs[] = {
 struct parser {
     struct connection *connection;
     struct run_options *options;
+    struct choice choice;
 };
 
 static int take_duration(const char *value, const char *shown, int64_t at_least_ms, int64_t *ret) {
@@ -155,6 +147,9 @@ static int take_value(struct run_options *options, int id, char *value, const ch
 static int take(void *user, int id, char *value, const char *shown) {
     struct parser *parser = user;
     struct run_options *options = parser->options;
+    int status;
+    if (choice_option(&parser->choice, "run", id, value, shown, &status))
+        return status;
     if (value != NULL)
         return take_value(options, id, value, shown);
     if (id == ID_NONBLOCK)
@@ -258,7 +253,11 @@ static int run(struct connection *connection, int argc, char **argv) {
     int first = command_options(&command_run, specs, argc, argv, take, &parser);
     if (first <= 0)
         return -first;
-    int status = take_command(&options, argc - first, argv + first, shell);
+    int status = choice_settle(&parser.choice, "run");
+    options.kind = parser.choice.kind;
+    options.slots = parser.choice.slots;
+    if (status == 0)
+        status = take_command(&options, argc - first, argv + first, shell);
     if (status == 0)
         status = connection_resolve(connection);
     if (status == 0) {
@@ -279,7 +278,14 @@ const struct command command_run = {
         "[OPTIONS] NAME [--] COMMAND [ARGUMENTS]\n"
         "       holdfast [CONNECTION OPTIONS] run [OPTIONS] NAME -c STRING\n"
         "Runs COMMAND while the lock NAME is held, and exits with its status.\n\n"
-        "Getting the lock:\n"
+        "Which lock:\n"
+        "  -s, --shared                together with others that say so, and with no writer\n"
+        "  -W, --write                 the other side of -s: alone\n"
+        "      --fair                  first come, first served\n"
+        "      --fenced                with a token that grows, in HOLDFAST_TOKEN\n"
+        "      --spin                  wait by trying again and again: for very short commands\n"
+        "  -N, --slots N               one of N slots: at most N commands at once\n"
+        "Getting it:\n"
         "  -n, --nonblock              do not wait for the lock\n"
         "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when the lock was not free (75)\n"

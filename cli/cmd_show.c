@@ -1,7 +1,8 @@
 /*
- * holdfast show NAME: who is on a lock, as the server sees it; with --held only whether anybody is.
+ * holdfast show NAME: who is on a lock, as the server sees it, and who waits in line; with --held only whether
+ * anybody holds it. Of a semaphore, a latch or slots, which have no owners, the numbers.
  *
- * One question to the server and out; nothing is kept.
+ * A few questions to the server and out; nothing is kept. The answers are of different moments.
  */
 #include "cli.h"
 
@@ -34,18 +35,85 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
-static int show_json(const char *name, const hf_lock_info *info) {
-    json_t *holders = json_array();
-    for (size_t i = 0; i < info->holders_len; i++) {
-        const hf_holder *holder = &info->holders[i];
-        json_t *entry = json_pack("{s:o, s:I}", "owner", json_text(holder->owner), "count",
-                                  (json_int_t)holder->count);
-        if (holder->connection != NULL)
-            json_object_set_new(entry, "connection", json_text(holder->connection));
-        json_array_append_new(holders, entry);
+/* The numbers of things that are no locks. A name in the first column is a line and a key of JSON. */
+struct numbers {
+    size_t len;
+    struct {
+        const char *name;
+        int64_t value;
+    } all[3];
+};
+
+static bool is_held(const hf_lock_info *info, const struct numbers *numbers) {
+    bool slots_taken = strcmp(info->kind, "permits") == 0 && numbers->all[2].value > 0;
+    return info->holders_len > 0 || slots_taken;
+}
+
+static int count_permits(hf_client *client, const char *name, struct numbers *ret) {
+    hf_permits *permits = NULL;
+    int64_t free = 0, total = 0, taken = 0;
+    int code = hf_permits_new(client, name, strlen(name), &permits);
+    if (code == HF_OK)
+        code = hf_permits_available(permits, &free);
+    if (code == HF_OK)
+        code = hf_permits_total(permits, &total);
+    if (code == HF_OK)
+        code = hf_permits_taken(permits, &taken);
+    hf_permits_free(permits);
+    *ret = (struct numbers){3, {{"free", free}, {"total", total}, {"taken", taken}}};
+    return code;
+}
+
+static int count_counter(hf_client *client, const char *name, struct numbers *ret) {
+    hf_sem *sem = NULL;
+    int64_t value = 0;
+    int code = hf_sem_new(client, name, strlen(name), &sem);
+    if (code == HF_OK)
+        code = hf_sem_available(sem, &value);
+    hf_sem_free(sem);
+    *ret = (struct numbers){1, {{"value", value}}};
+    return code;
+}
+
+/* What there is to count, by kind. */
+static int count(hf_client *client, const char *name, const char *kind, struct numbers *ret) {
+    static const struct {
+        const char *kind;
+        int (*count)(hf_client *client, const char *name, struct numbers *ret);
+    } all[] = {{"permits", count_permits}, {"counter", count_counter}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(kind, all[i].kind) == 0)
+            return all[i].count(client, name, ret);
     }
-    json_t *object = json_pack("{s:o, s:s, s:b, s:o}", "name", json_text(name), "kind", info->kind,
-                               "held", info->holders_len > 0, "holders", holders);
+    return HF_OK;
+}
+
+static json_t *json_owner(const hf_holder *owner) {
+    json_t *entry = json_pack("{s:o}", "owner", json_text(owner->owner));
+    if (owner->count > 0)
+        json_object_set_new(entry, "count", json_integer(owner->count));
+    if (owner->connection != NULL)
+        json_object_set_new(entry, "connection", json_text(owner->connection));
+    return entry;
+}
+
+static json_t *json_owners(const hf_holder *owners, size_t len) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < len; i++)
+        json_array_append_new(list, json_owner(&owners[i]));
+    return list;
+}
+
+static int show_json(const char *name, const hf_lock_info *info, const struct numbers *numbers) {
+    json_t *object =
+        json_pack("{s:o, s:s, s:b, s:o}", "name", json_text(name), "kind", info->kind, "held",
+                  is_held(info, numbers), "holders", json_owners(info->holders, info->holders_len));
+    if (object != NULL && info->waiters_len > 0)
+        json_object_set_new(object, "waiters", json_owners(info->waiters, info->waiters_len));
+    if (object != NULL && strcmp(info->kind, "other") == 0)
+        json_object_set_new(object, "type", json_string(info->type));
+    for (size_t i = 0; object != NULL && i < numbers->len; i++)
+        json_object_set_new(object, numbers->all[i].name, json_integer(numbers->all[i].value));
     if (object != NULL && info->ttl_ms >= 0)
         json_object_set_new(object, "ttl_ms", json_integer(info->ttl_ms));
     return print_json(object);
@@ -57,9 +125,15 @@ static void show_line(const char *title, const char *value) {
     printf("%-8s%s\n", title, shown_name(value, shown));
 }
 
-static int show_plain(const char *name, const hf_lock_info *info) {
+static void show_connection(const hf_holder *owner) {
+    show_line("  who", owner->connection != NULL ? owner->connection : "unknown");
+}
+
+static int show_plain(const char *name, const hf_lock_info *info, const struct numbers *numbers) {
     show_line("name", name);
     show_line("kind", info->kind);
+    if (strcmp(info->kind, "other") == 0)
+        show_line("type", info->type);
     if (info->ttl_ms >= 0)
         printf("%-8s%" PRId64 ".%03d s\n", "ttl", info->ttl_ms / 1000, (int)(info->ttl_ms % 1000));
     else if (info->holders_len > 0)
@@ -68,8 +142,14 @@ static int show_plain(const char *name, const hf_lock_info *info) {
         const hf_holder *holder = &info->holders[i];
         show_line("holder", holder->owner);
         printf("%-8s%" PRId64 "\n", "  count", holder->count);
-        show_line("  who", holder->connection != NULL ? holder->connection : "unknown");
+        show_connection(holder);
     }
+    for (size_t i = 0; i < info->waiters_len; i++) {
+        show_line("waiter", info->waiters[i].owner);
+        show_connection(&info->waiters[i]);
+    }
+    for (size_t i = 0; i < numbers->len; i++)
+        printf("%-8s%" PRId64 "\n", numbers->all[i].name, numbers->all[i].value);
     if (fflush(stdout) == 0)
         return STATUS_OK;
     say(LEVEL_ERROR, "cannot write to the standard output");
@@ -79,22 +159,29 @@ static int show_plain(const char *name, const hf_lock_info *info) {
 static int inspect(const struct show *show, hf_client *client, const char *name) {
     hf_lock *lock = NULL;
     hf_lock_info *info = NULL;
+    struct numbers numbers = {0};
     int code = hf_lock_new(client, name, &lock);
     if (code == HF_OK)
         code = hf_lock_inspect(lock, &info);
+    if (code == HF_OK)
+        code = count(client, name, info->kind, &numbers);
     hf_error error = *hf_last_error();
     hf_lock_free(lock);
-    if (code != HF_OK)
+    if (code != HF_OK) {
+        hf_lock_info_free(info);
         return library_error(code, &error, "look at", name);
+    }
 
     int status = STATUS_OK;
     if (show->connection->json)
-        status = show_json(name, info);
+        status = show_json(name, info, &numbers);
     else if (!show->held_only)
-        status = show_plain(name, info);
-    if (status == STATUS_OK && strcmp(info->kind, "other") == 0)
+        status = show_plain(name, info, &numbers);
+    bool no_lock =
+        strcmp(info->kind, "other") == 0 || (show->held_only && strcmp(info->kind, "counter") == 0);
+    if (status == STATUS_OK && no_lock)
         status = library_error(HF_EWRONGTYPE, NULL, "read as a lock", name);
-    else if (status == STATUS_OK && show->held_only && info->holders_len == 0)
+    else if (status == STATUS_OK && show->held_only && !is_held(info, &numbers))
         status = STATUS_NO;
     hf_lock_info_free(info);
     return status;
@@ -123,9 +210,11 @@ static int run(struct connection *connection, int argc, char **argv) {
 const struct command command_show = {
     .name = "show",
     .summary = "tell who holds a lock",
-    .usage = "[--held] [--json] NAME\n"
-             "Tells what kind of lock NAME is, who holds it, how often, and until when.\n\n"
-             "      --held  print nothing; exit with 0 if somebody holds it, with 1 if not\n"
-             "      --json  as JSON\n",
+    .usage =
+        "[--held] [--json] NAME\n"
+        "Tells what kind of lock NAME is, until when it is held, by whom, how often, and who waits\n"
+        "in line for it (fair locks). Of a semaphore, a latch or slots it tells the numbers.\n\n"
+        "      --held  print nothing; exit with 0 if somebody holds it, with 1 if not\n"
+        "      --json  as JSON\n",
     .run = run,
 };

@@ -1,5 +1,8 @@
 /*
- * holdfast unlock --force NAME: frees a lock whoever holds it.
+ * holdfast unlock --force NAME: frees a lock whoever holds it, of whichever kind it is; slots all at once.
+ *
+ * The server is asked first what is there, since kinds are freed in different ways: the next in line of a fair
+ * lock is to be told. Should it become another kind between the two, nothing is freed.
  *
  * Without --force there is nothing this can do: a hold belongs to a client's uuid, the client lives in the
  * process that acquired, and only that process may give the hold back. It says so and exits with 1, as for
@@ -8,6 +11,8 @@
 #include "cli.h"
 
 #include <jansson.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { ID_FORCE = 1 };
 
@@ -34,17 +39,62 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
-static int break_lock(struct connection *connection, hf_client *client, const char *name) {
-    char shown[SHOWN_NAME_SIZE];
+static int find_kind(hf_client *client, const char *name, char ret_kind[16]) {
     hf_lock *lock = NULL;
-    bool broken = false;
+    hf_lock_info *info = NULL;
     int code = hf_lock_new(client, name, &lock);
     if (code == HF_OK)
-        code = hf_lock_break(lock, &broken);
-    hf_error error = *hf_last_error();
+        code = hf_lock_inspect(lock, &info);
+    if (code == HF_OK)
+        snprintf(ret_kind, 16, "%s", info->kind);
+    hf_lock_info_free(info);
     hf_lock_free(lock);
+    return code;
+}
+
+static int break_lock(hf_client *client, hf_kind kind, const char *name, bool *ret_broken) {
+    hf_lock *lock = NULL;
+    int code = hf_lock_new_kind(client, kind, name, strlen(name), &lock);
+    if (code == HF_OK)
+        code = hf_lock_break(lock, ret_broken);
+    hf_lock_free(lock);
+    return code;
+}
+
+static int free_slots(hf_client *client, const char *name, bool *ret_broken) {
+    hf_permits *permits = NULL;
+    int code = hf_permits_new(client, name, strlen(name), &permits);
+    if (code == HF_OK)
+        code = hf_permits_delete(permits, ret_broken);
+    hf_permits_free(permits);
+    return code;
+}
+
+static int free_it(hf_client *client, const char *name, bool *ret_broken) {
+    static const struct {
+        const char *name;
+        hf_kind kind;
+    } kinds[] = {{"fair", HF_FAIR}, {"read", HF_READ}, {"write", HF_WRITE}};
+    char found[16];
+    int code = find_kind(client, name, found);
     if (code != HF_OK)
-        return library_error(code, &error, "unlock", name);
+        return code;
+    if (strcmp(found, "permits") == 0)
+        return free_slots(client, name, ret_broken);
+    hf_kind kind = HF_PLAIN; /* also for what is no lock, which is then refused */
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(found, kinds[i].name) == 0)
+            kind = kinds[i].kind;
+    }
+    return break_lock(client, kind, name, ret_broken);
+}
+
+static int unlock_it(struct connection *connection, hf_client *client, const char *name) {
+    char shown[SHOWN_NAME_SIZE];
+    bool broken = false;
+    int code = free_it(client, name, &broken);
+    if (code != HF_OK)
+        return library_error(code, hf_last_error(), "unlock", name);
 
     if (connection->json) {
         int status = print_json(json_pack("{s:o, s:b}", "name", json_text(name), "broken", broken));
@@ -77,7 +127,7 @@ static int run(struct connection *connection, int argc, char **argv) {
         status = connection_open(connection, &options, &client);
     if (status != 0)
         return status;
-    status = break_lock(connection, client, argv[first]);
+    status = unlock_it(connection, client, argv[first]);
     hf_close(client);
     return status;
 }
@@ -86,7 +136,8 @@ const struct command command_unlock = {
     .name = "unlock",
     .summary = "free a lock, whoever holds it",
     .usage = "--force [--json] NAME\n"
-             "Frees a lock whoever holds it. Its holder is told that the lock is lost.\n\n"
+             "Frees a lock whoever holds it, of any kind; slots all at once, and their number is\n"
+             "forgotten. Those who held it are told that it is lost.\n\n"
              "      --force  yes, I mean it; without this nothing is done\n"
              "      --json   tell what was done as JSON\n"
              "\nExit status: 0 freed, 1 nobody held it.\n",

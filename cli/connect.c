@@ -5,6 +5,9 @@
  * at all it is `local:`, and a notice says so. A url and a host are never mixed: what is given on the
  * command line replaces the other kind from the environment, and both at once is an error.
  *
+ * --tls, also from the environment, turns redis:// into rediss://: nobody shall believe to be encrypted who is not. So
+ * its other flags are an error for a server without TLS; from the environment they are for the servers that have it.
+ *
  * main() fills the connection, each subcommand resolves it (which may ask for a password, so before it
  * forks) and opens it. All of it happens before there is any other thread.
  */
@@ -20,6 +23,7 @@
 
 enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
 enum { ID_ASKPASS = 20, ID_LIMIT };
+enum { ID_TLS = 30, ID_INSECURE, ID_CACERT, ID_CACERTDIR, ID_CERT, ID_KEY, ID_SNI };
 
 const struct option_spec connection_options[] = {
     {OPTION_VALUE, ID_HOST, 'h', "host", false},
@@ -38,13 +42,13 @@ const struct option_spec connection_options[] = {
     {OPTION_LATER, 0, 'c', "cluster", false},
     {OPTION_LATER, 0, '4', "ipv4", false},
     {OPTION_LATER, 0, '6', "ipv6", false},
-    {OPTION_LATER, 0, 0, "tls", false},
-    {OPTION_LATER, 0, 0, "insecure", false},
-    {OPTION_LATER_VALUE, 0, 0, "cacert", false},
-    {OPTION_LATER_VALUE, 0, 0, "cacertdir", false},
-    {OPTION_LATER_VALUE, 0, 0, "cert", false},
-    {OPTION_LATER_VALUE, 0, 0, "key", false},
-    {OPTION_LATER_VALUE, 0, 0, "sni", false},
+    {OPTION_FLAG, ID_TLS, 0, "tls", false},
+    {OPTION_FLAG, ID_INSECURE, 0, "insecure", false},
+    {OPTION_VALUE, ID_CACERT, 0, "cacert", false},
+    {OPTION_VALUE, ID_CACERTDIR, 0, "cacertdir", false},
+    {OPTION_VALUE, ID_CERT, 0, "cert", false},
+    {OPTION_VALUE, ID_KEY, 0, "key", false},
+    {OPTION_VALUE, ID_SNI, 0, "sni", false},
     {OPTION_LATER_VALUE, 0, 0, "sentinel", false},
     {OPTION_LATER_VALUE, 0, 0, "profile", false},
     {OPTION_END, 0, 0, NULL, false},
@@ -68,6 +72,20 @@ static struct setting *setting_of(struct connection *connection, int id) {
         return &connection->password;
     case ID_PASSWORD_FILE:
         return &connection->password_file;
+    case ID_TLS:
+        return &connection->tls;
+    case ID_INSECURE:
+        return &connection->insecure;
+    case ID_CACERT:
+        return &connection->cacert;
+    case ID_CACERTDIR:
+        return &connection->cacertdir;
+    case ID_CERT:
+        return &connection->cert;
+    case ID_KEY:
+        return &connection->key;
+    case ID_SNI:
+        return &connection->sni;
     default:
         return &connection->limit;
     }
@@ -106,14 +124,14 @@ int connection_option(void *user, int id, char *value, const char *shown) {
         return usage_error(NULL, "%s: '%s' is no database number", shown, value);
     if (id == ID_LIMIT && (!parse_duration(value, &limit_ms) || limit_ms == 0))
         return usage_error(NULL, "%s: '%s' is no duration", shown, value);
-    if (id == ID_USER || id == ID_HOST || id == ID_SOCKET || id == ID_URL) {
+    if (id == ID_USER || id == ID_HOST || id == ID_SOCKET || id == ID_URL || id >= ID_CACERT) {
         if (*value == '\0')
             return usage_error(NULL, "%s: the value is empty", shown);
     }
 
     struct setting *setting = setting_of(connection, id);
     free(setting->value);
-    setting->value = strdup(value);
+    setting->value = strdup(value != NULL ? value : "");
     setting->flag = connection->from_flags;
     if (connection->from_flags && id == ID_PASSWORD)
         password_hide(value);
@@ -182,15 +200,58 @@ static int choose_target(struct connection *connection) {
     if (url == NULL)
         url = getenv("REDIS_URL");
     bool configured = url != NULL && *url != '\0';
-    if (connection->db.value != NULL) {
-        if (configured)
-            return usage_error(NULL, "give the number of the database in the url");
+    if (connection->db.value != NULL && configured)
+        return usage_error(NULL, "give the number of the database in the url");
+    if (connection->db.value != NULL || (connection->tls.value != NULL && !configured)) {
         connection->target = url_of_parts(connection);
     } else {
         connection->by_default = !configured;
         connection->target = strdup(configured ? url : "local:");
     }
     return connection->target != NULL ? 0 : STATUS_OS;
+}
+
+static bool begins(const char *text, const char *with) {
+    return strncasecmp(text, with, strlen(with)) == 0;
+}
+
+/* Makes redis://... rediss://..., and the same for valkey. */
+static int add_tls(struct connection *connection) {
+    char *url = NULL;
+    const char *colon = strchr(connection->target, ':');
+    if (asprintf(&url, "%.*ss%s", (int)(colon - connection->target), connection->target, colon) < 0)
+        return STATUS_OS;
+    explicit_bzero(connection->target,
+                   strlen(connection->target)); /* it may have a password in it */
+    free(connection->target);
+    connection->target = url;
+    return 0;
+}
+
+static int settle_tls(struct connection *connection) {
+    const char *target = connection->target;
+    if (connection->tls.value != NULL &&
+        (begins(target, "redis://") || begins(target, "valkey://")))
+        return add_tls(connection);
+    if (begins(target, "rediss://") || begins(target, "valkeys://"))
+        return 0;
+    if (connection->tls.value != NULL)
+        return usage_error(NULL,
+                           "TLS is asked for, but only a server with a host and a port has it");
+    const struct {
+        const char *name;
+        const struct setting *setting;
+    } all[] = {{"--insecure", &connection->insecure},
+               {"--cacert", &connection->cacert},
+               {"--cacertdir", &connection->cacertdir},
+               {"--cert", &connection->cert},
+               {"--key", &connection->key},
+               {"--sni", &connection->sni}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (given(all[i].setting, true))
+            return usage_error(NULL, "%s needs TLS: use --tls, or a url with rediss://",
+                               all[i].name);
+    return 0;
 }
 
 /* A password from the environment that only counts when nothing else says who we are. */
@@ -234,6 +295,8 @@ int connection_resolve(struct connection *connection) {
     message_setup(connection->quiet ? -1 : connection->verbosity, connection->json);
     int status = choose_target(connection);
     if (status == 0)
+        status = settle_tls(connection);
+    if (status == 0)
         status = find_password(connection);
     if (status == 0 && connection->by_default)
         say(LEVEL_NOTICE, "no server is configured: using local:, a private one on this machine");
@@ -251,6 +314,13 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     options->password = connection->password.value;
     options->log = pass_on_log;
     options->cmd_timeout_ms = CMD_TIMEOUT_MS;
+    options->tls_ca_file = connection->cacert.value;
+    options->tls_ca_dir = connection->cacertdir.value;
+    options->tls_cert_file = connection->cert.value;
+    options->tls_key_file = connection->key.value;
+    options->tls_server_name = connection->sni.value;
+    if (connection->insecure.value != NULL)
+        options->flags |= HF_TLS_INSECURE;
     if (connection->limit.value != NULL && parse_duration(connection->limit.value, &limit_ms)) {
         options->connect_timeout_ms = limit_ms;
         if (limit_ms < CMD_TIMEOUT_MS)
@@ -267,9 +337,12 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
 
 void connection_free(struct connection *connection) {
     struct setting *all[] = {
-        &connection->url,    &connection->host,     &connection->port,
-        &connection->socket, &connection->db,       &connection->user,
-        &connection->limit,  &connection->password, &connection->password_file};
+        &connection->url,       &connection->host,     &connection->port,
+        &connection->socket,    &connection->db,       &connection->user,
+        &connection->limit,     &connection->password, &connection->password_file,
+        &connection->tls,       &connection->insecure, &connection->cacert,
+        &connection->cacertdir, &connection->cert,     &connection->key,
+        &connection->sni};
     if (connection->password.value != NULL)
         explicit_bzero(connection->password.value, strlen(connection->password.value));
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

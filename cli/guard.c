@@ -87,7 +87,7 @@ static void end_everything(struct guard *g, pid_t command) {
 /* The holder is gone or of no use: from here on the guard is alone. */
 static void take_over(struct guard *g, const char *why) {
     char buffer[SHOWN_NAME_SIZE];
-    const char *name = shown_name(g->options->name, buffer);
+    const char *name = shown_name(g->options->name, buffer), *noun = g->options->kind->ops->noun;
     pid_t command = atomic_load(&g->shared->command);
     /* Not waited for here: a holder that is stuck in the kernel, or in a debugger, must not keep us from
      * ending the command. */
@@ -95,15 +95,15 @@ static void take_over(struct guard *g, const char *why) {
         kill(g->holder, SIGKILL);
     g->done = true;
     if (g->interrupted != 0 && !g->started) {
-        say(LEVEL_ERROR, "'%s': %s; if it had the lock, that is free when its lease ends", name,
-            why);
+        say(LEVEL_ERROR, "'%s': %s; if it had the %s, that is free when its lease ends", name, why,
+            noun);
     } else if (!g->started) {
         say(LEVEL_ERROR, "'%s': %s", name, why);
         g->status = STATUS_INTERNAL;
     } else if (g->ended) {
-        say(LEVEL_ERROR, "'%s': %s; the lock is free when its lease ends", name, why);
+        say(LEVEL_ERROR, "'%s': %s; the %s is free when its lease ends", name, why, noun);
     } else {
-        say(LEVEL_ERROR, "'%s': the lock is lost: %s", name, why);
+        say(LEVEL_ERROR, "'%s': the %s is lost: %s", name, noun, why);
         end_everything(g, command);
     }
 }

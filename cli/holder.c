@@ -40,17 +40,15 @@ void holder_doom(struct holder *h, const char *reason) {
     say(LEVEL_ERROR, "'%s': %s", shown_name(h->options->name, buffer), reason);
 }
 
-static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
-    (void)lock;
+static void on_trouble(void *user, const hf_event *event) {
     struct holder *h = user;
-    if (event->owner != h->owner)
-        return;
     if (event->kind == HF_EVENT_WARNING) {
         say(LEVEL_INFO, "%" PRId64 " ms are left: %s", event->remaining_ms, event->reason);
         return;
     }
     char reason[256];
-    snprintf(reason, sizeof reason, "the lock is lost: %s", event->reason);
+    snprintf(reason, sizeof reason, "the %s is lost: %s", h->options->kind->ops->noun,
+             event->reason);
     h->over = true;
     if (h->phase == HELD || h->phase == RUNNING)
         holder_doom(h, reason);
@@ -60,19 +58,18 @@ static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
 static void watch_hold(struct holder *h) {
     if (h->phase != HELD && h->phase != RUNNING)
         return;
-    int64_t remaining_ms = hf_lock_remaining_ms(h->lock, h->owner);
+    int64_t remaining_ms = held_remaining_ms(&h->held);
     if (remaining_ms > 0) {
         atomic_store(&h->shared->deadline_ms, now_ms() + remaining_ms);
     } else if (!h->over) {
-        h->over = true;
-        holder_doom(h, "the lock is lost: its lease has run out");
+        static const hf_event ran_out = {.kind = HF_EVENT_LOST, .reason = "its lease has run out"};
+        on_trouble(h, &ran_out);
     }
 }
 
 /* ---- Acquiring and releasing ------------------------------------------------------------------------ */
 
-static void on_released(hf_op *op, const hf_result *result, void *user) {
-    (void)op;
+static void on_released(void *user, const hf_result *result) {
     struct holder *h = user;
     if (result->code != HF_OK && !h->doomed)
         library_error(result->code, &result->error, "release", h->options->name);
@@ -91,7 +88,7 @@ void holder_release(struct holder *h) {
         finish(h, h->status);
         return;
     }
-    int code = hf_lock_release_start(h->lock, h->owner, on_released, h, NULL);
+    int code = held_release(&h->held);
     if (code != HF_OK) {
         library_error(code, hf_last_error(), "release", h->options->name);
         finish(h, h->status);
@@ -106,7 +103,7 @@ void holder_give_up(struct holder *h, int signal) {
     h->status = STATUS_SIGNAL + signal;
     h->killed_by = signal;
     if (h->phase == WAITING)
-        hf_op_cancel(h->acquiring);
+        held_cancel(&h->held);
     else
         holder_release(h);
 }
@@ -121,30 +118,21 @@ static void announce_ready(const struct holder *h) {
 }
 
 static void not_acquired(struct holder *h, const hf_result *result) {
-    char buffer[SHOWN_NAME_SIZE];
-    if (h->interrupted != 0 || result->code == HF_ECANCELED) {
-        /* By a signal, or the guard is gone. */
-    } else if (result->code == HF_EBUSY || result->code == HF_ETIMEDOUT) {
-        enum level level = h->options->busy_status == 0 ? LEVEL_INFO : LEVEL_NOTICE;
-        say(level, "'%s': %s", shown_name(h->options->name, buffer), hf_strerror(result->code));
-        h->status = h->options->busy_status;
-    } else {
-        h->status = library_error(result->code, &result->error, "acquire", h->options->name);
-    }
+    /* Unless it was a signal, or the guard is gone. */
+    if (h->interrupted == 0 && result->code != HF_ECANCELED)
+        h->status = held_failed(&h->held, result, h->options->busy_status);
+    h->wrong_type = result->code == HF_EWRONGTYPE;
     finish(h, h->status);
 }
 
-static void on_acquired(hf_op *op, const hf_result *result, void *user) {
+static void on_acquired(void *user, const hf_result *result) {
     struct holder *h = user;
-    hf_op_free(op);
-    h->acquiring = NULL;
     if (result->code != HF_OK) {
         not_acquired(h, result);
         return;
     }
 
     h->phase = HELD;
-    h->token = result->token;
     h->acquired_ms = now_ms();
     if (h->interrupted != 0 || h->notes < 0) {
         holder_release(h);
@@ -167,15 +155,18 @@ static void acquire(struct holder *h) {
         return;
     }
 
-    hf_acquire_options options = HF_ACQUIRE_INIT;
-    h->owner = options.owner = hf_owner_new();
-    options.wait_ms = h->options->wait_ms;
-    options.lease_ms = h->options->lease_ms > 0 ? h->options->lease_ms : HF_WATCHDOG;
-    int code = hf_lock_new(h->client, h->options->name, &h->lock);
-    if (code == HF_OK)
-        code = hf_lock_on_lost(h->lock, on_trouble, h);
-    if (code == HF_OK)
-        code = hf_lock_acquire_start(h->lock, &options, on_acquired, h, &h->acquiring);
+    h->held = (struct held){.kind = h->options->kind,
+                            .client = h->client,
+                            .name = h->options->name,
+                            .slots = h->options->slots,
+                            .wait_ms = h->options->wait_ms,
+                            .lease_ms = h->options->lease_ms,
+                            .ttl_ms = h->options->ttl_ms,
+                            .acquired = on_acquired,
+                            .released = on_released,
+                            .trouble = on_trouble,
+                            .user = h};
+    int code = held_acquire(&h->held);
     if (code != HF_OK)
         finish(h, library_error(code, hf_last_error(), "acquire", h->options->name));
 }
@@ -201,7 +192,7 @@ static void on_note(struct holder *h, const struct note *note) {
 static void guard_gone(struct holder *h) {
     h->notes = -1;
     if (h->phase == WAITING)
-        hf_op_cancel(h->acquiring);
+        held_cancel(&h->held);
     else if (h->phase == HELD || h->phase == LINGERING)
         holder_release(h);
     else if (h->phase == RUNNING && h->options->on_lost != ON_LOST_IGNORE)
@@ -289,9 +280,11 @@ void holder_run(struct run *run, int socket) {
         loop(&h);
     }
 
+    if (h.wrong_type)
+        held_explain(h.client, h.options->name);
     /* Closing undoes an acquire that was given up while it was on its way; only then nothing of ours is left
      * at the server, and the guard may tell. */
-    hf_lock_free(h.lock);
+    held_free(&h.held);
     hf_close(h.client);
     if (h.notes >= 0)
         note_send(h.notes, NOTE_DONE, h.status, h.killed_by);

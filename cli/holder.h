@@ -3,6 +3,7 @@
 #ifndef CLI_HOLDER_H
 #define CLI_HOLDER_H
 
+#include "held.h"
 #include "run.h"
 
 enum phase { WAITING, HELD, RUNNING, LINGERING, RELEASING, DONE };
@@ -14,11 +15,9 @@ struct holder {
     int notes; /* -1 once the guard is gone */
     int signals;
     hf_client *client;
-    hf_lock *lock;
-    hf_op *acquiring;
-    hf_owner owner;
-    int64_t token;
+    struct held held;
     enum phase phase;
+    bool wrong_type; /* the name is in use for something else */
     int interrupted; /* the signal that ended the wait; 0: none */
     bool over;       /* the library says that the hold has ended */
 

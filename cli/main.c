@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_run,  &command_hold,    &command_unlock,
-                                                 &command_show, &command_version, &command_help};
+static const struct command *const commands[] = {&command_run,     &command_hold, &command_unlock,
+                                                 &command_show,    &command_sem,  &command_latch,
+                                                 &command_version, &command_help};
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -28,7 +29,8 @@ static void print_overview(void) {
         printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
     printf(
         "\nConnection options (each long one also as HOLDFAST_<NAME> in the environment):\n"
-        "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:\n"
+        "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:;\n"
+        "                             rediss:// and valkeys:// with TLS\n"
         "  -h, --host HOST            host name (127.0.0.1)\n"
         "  -p, --port PORT            port (6379)\n"
         "  -s, --socket PATH          Unix socket instead of host and port\n"
@@ -37,6 +39,12 @@ static void print_overview(void) {
         "  -a, --password PASSWORD    password; better in a file or in the environment\n"
         "      --password-file FILE   password in the first line of a file\n"
         "      --askpass              ask for the password on the terminal\n"
+        "      --tls                  TLS; the server's certificate and name are verified\n"
+        "      --cacert FILE          CAs to trust instead of the system's (PEM)\n"
+        "      --cacertdir DIR        the same in a directory\n"
+        "      --cert FILE, --key FILE  our own certificate and its key\n"
+        "      --sni NAME             the server's name, if it is not the host\n"
+        "      --insecure             do not verify: anybody may pose as the server\n"
         "  -t, --connect-timeout DUR  give up when no server has answered for this long (10s)\n"
         "  -q, --quiet                errors only\n"
         "  -v, --verbose              say what is going on; twice: everything\n"

@@ -127,6 +127,7 @@ static enum status status_of(int code) {
     case HF_ESYS:
         return STATUS_OS;
     case HF_EUNREACH:
+    case HF_ETLS:
     case HF_EUNKNOWN:
     case HF_ENOQUORUM:
     case HF_ENOREPLICA:

@@ -18,7 +18,7 @@
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
-#include "cli.h"
+#include "held.h"
 #include "terminal.h"
 #include "tree.h"
 
@@ -30,6 +30,8 @@ enum on_lost { ON_LOST_KILL, ON_LOST_SIGNAL, ON_LOST_IGNORE };
 
 struct run_options {
     const char *name;
+    const struct held_kind *kind;
+    int64_t slots;
     char **argv;               /* of the command; NULL at its end */
     const char *shell_command; /* -c */
     int64_t wait_ms;           /* HF_FOREVER, 0: one attempt */

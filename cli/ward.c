@@ -18,9 +18,7 @@
 #define LOOK_AGAIN_MS 2000 /* in case something changed and no SIGCHLD came of it */
 
 void ward_start(struct holder *h, bool give_terminal) {
-    char owner[64];
-    snprintf(owner, sizeof owner, "%s:%" PRIu64, hf_client_id(h->client), h->owner);
-    char **envp = child_environment(h->run, owner, h->token);
+    char **envp = child_environment(h->run, h->held.owner, h->held.token);
     pid_t command = envp != NULL ? child_start(h->run, envp, give_terminal) : -ENOMEM;
     child_environment_free(envp);
 

@@ -4,9 +4,9 @@
 
 test_help() {
     expect 0 "$HOLDFAST" help
-    case $out in *Subcommands:*run*hold*unlock*show*) ;; *) fail "no list of subcommands" ;; esac
+    case $out in *Subcommands:*run*hold*unlock*show*sem*latch*) ;; *) fail "no list of subcommands" ;; esac
     expect 0 "$HOLDFAST" --help
-    for subcommand in run hold unlock show version help; do
+    for subcommand in run hold unlock show sem latch version help; do
         expect 0 "$HOLDFAST" help "$subcommand"
         case $out in "Usage: holdfast [CONNECTION OPTIONS] $subcommand "*) ;; *) fail "$out" ;; esac
     done
@@ -81,21 +81,93 @@ test_connection_letters_after_the_subcommand_get_a_hint() {
 }
 
 test_later_options_are_refused() {
-    for option in --tls -c -4 -6 --cacert=x '--sentinel=x'; do
+    for option in -c -4 -6 '--sentinel=x'; do
         expect 64 "$HOLDFAST" "$option" run x true
         says "not supported by this version"
     done
-    for option in -s --shared --fair --spin --fenced --redlock -m '--slots=3' '--sync-replicas=all'; do
+    for option in --redlock -m '--sync-replicas=all'; do
         expect 64 "$HOLDFAST" run "$option" x true
         says "not supported by this version"
     done
-    # Also from the environment: nobody must believe to be encrypted who is not.
-    expect 64 env HOLDFAST_TLS=1 "$HOLDFAST" run x true
-    says "HOLDFAST_TLS is not supported by this version"
+    # Also from the environment.
+    expect 64 env HOLDFAST_CLUSTER=1 "$HOLDFAST" run x true
+    says "HOLDFAST_CLUSTER is not supported by this version"
     for page in '' run hold; do
         expect 0 "$HOLDFAST" help $page
-        case $out in *--tls* | *--fair* | *--shared*) fail "help lists what is not there" ;; esac
+        case $out in *--cluster* | *--redlock* | *--multi*) fail "help lists what is not there" ;; esac
     done
+}
+
+test_kinds_exclude_each_other() {
+    local one other
+    for one in -s --write --fair --fenced --spin '-N 2'; do
+        for other in --shared -W --fair --fenced --spin --slots=2; do
+            case "$one $other" in
+            "-s --shared" | "--write -W" | "--fair --fair" | "--fenced --fenced" | "--spin --spin" | "-N 2 --slots=2")
+                continue # the same twice
+                ;;
+            esac
+            # shellcheck disable=SC2086
+            expect 64 "$HOLDFAST" run $one $other x true
+            says "${one% 2} and ${other%=2} exclude each other"
+        done
+    done
+    expect 64 "$HOLDFAST" hold -s --fair x
+    says "-s and --fair exclude each other"
+    expect 64 "$HOLDFAST" run -x -s x true
+    says "-x and -s exclude each other"
+    expect 64 "$HOLDFAST" run -N 2 -e x true
+    says "-x and -N exclude each other"
+    for value in 0 -1 x '' 1.5 2147483648; do
+        expect 64 "$HOLDFAST" run --slots="$value" x true
+        says "is no number of slots"
+    done
+}
+
+test_sem_and_latch() {
+    expect 64 "$HOLDFAST" sem
+    says "a NAME is needed"
+    expect 64 "$HOLDFAST" sem x
+    says "what to do is needed"
+    expect 64 "$HOLDFAST" sem '' count
+    expect 64 "$HOLDFAST" sem x nonsense
+    says "'nonsense' is nothing to do with 'x'"
+    expect 64 "$HOLDFAST" latch x acquire
+    expect 64 "$HOLDFAST" sem x set
+    says "a number is needed after 'set'"
+    expect 64 "$HOLDFAST" sem x add
+    expect 64 "$HOLDFAST" sem x count 3
+    says "'3' is too much"
+    expect 64 "$HOLDFAST" sem x set 3 4
+    expect 64 "$HOLDFAST" sem x -
+    expect 64 "$HOLDFAST" sem -- -x -
+    says "'-' is nothing to do with '-x'"
+    expect 64 "$HOLDFAST" latch x down 1
+    for words in "sem x set -1" "sem x acquire 0" "sem x release -3" "sem x try x" "sem x set 2147483648" \
+        "sem x add 1.5" "sem x add -2147483648" "latch x set 0" "latch x set -1"; do
+        # shellcheck disable=SC2086
+        expect 64 "$HOLDFAST" $words
+        says "is no number for"
+    done
+    expect 64 "$HOLDFAST" sem x release -w 5
+    says "-w is not for 'release', which does not wait"
+    expect 64 "$HOLDFAST" sem x try -w 5
+    expect 64 "$HOLDFAST" latch -n x down
+    expect 64 "$HOLDFAST" sem x acquire --ttl 5
+    says "--ttl is not for 'acquire'"
+    expect 64 "$HOLDFAST" latch x set 1 --ttl 5
+    expect 64 "$HOLDFAST" sem x acquire -w soon
+    says "is no duration"
+    expect 64 "$HOLDFAST" sem x acquire -E 256
+    expect 64 "$HOLDFAST" sem x set 3 --ttl 0
+    expect 64 "$HOLDFAST" sem x acquire --nonsense
+    says "unknown option --nonsense"
+    expect 64 "$HOLDFAST" sem x count -u redis://localhost
+    says "-u is a connection option: put it before 'sem'"
+    expect 0 "$HOLDFAST" sem x acquire --help
+    case $out in "Usage: holdfast [CONNECTION OPTIONS] sem NAME VERB"*) ;; *) fail "$out" ;; esac
+    expect 0 "$HOLDFAST" latch --help
+    case $out in *"latch NAME VERB"*) ;; *) fail "$out" ;; esac
 }
 
 test_url_or_parts() {

@@ -1,0 +1,65 @@
+/*
+ * Which kind of lock `run` and `hold` are to take, by their options: the table of kinds, and the rule that one
+ * excludes another.
+ *
+ * Called while options are read, before there is any other thread. An option on the command line replaces what
+ * the environment chose; two of the same origin contradict each other. -x names no kind: it only refuses those
+ * that let others in at the same time.
+ */
+#include "held.h"
+
+#include <stdio.h>
+
+static const struct held_kind plain = {"plain", &held_lock_ops, HF_PLAIN, true};
+
+/* In the order of CHOICE_OPTIONS. */
+static const struct held_kind kinds[] = {
+    {"read", &held_lock_ops, HF_READ, false}, {"write", &held_lock_ops, HF_WRITE, true},
+    {"fair", &held_lock_ops, HF_FAIR, true},  {"fenced", &held_lock_ops, HF_FENCED, true},
+    {"spin", &held_lock_ops, HF_SPIN, true},  {"permit", &held_slot_ops, HF_PLAIN, false},
+};
+
+static int choose(struct choice *choice, const char *subcommand, const struct held_kind *kind,
+                  const char *shown) {
+    bool by_flag = shown[0] == '-';
+    if (choice->kind != NULL && choice->kind != kind && choice->by_flag == by_flag)
+        return usage_error(subcommand, "%s and %s exclude each other", choice->shown, shown);
+    choice->kind = kind;
+    choice->by_flag = by_flag;
+    snprintf(choice->shown, sizeof choice->shown, "%s", shown);
+    return 0;
+}
+
+static int choose_slots(struct choice *choice, const char *subcommand, const char *value,
+                        const char *shown) {
+    long slots;
+    if (!parse_number(value, 1, HF_PERMITS_MAX, &slots))
+        return usage_error(subcommand, "%s: '%s' is no number of slots", shown, value);
+    choice->slots = slots;
+    return choose(choice, subcommand, &kinds[CHOICE_ID_SLOTS - CHOICE_ID_FIRST], shown);
+}
+
+bool choice_option(struct choice *choice, const char *subcommand, int id, const char *value,
+                   const char *shown, int *ret_status) {
+    *ret_status = 0;
+    if (id < CHOICE_ID_FIRST || id > CHOICE_ID_EXCLUSIVE)
+        return false;
+    if (id == CHOICE_ID_EXCLUSIVE)
+        choice->exclusive = true;
+    else if (id == CHOICE_ID_SLOTS)
+        *ret_status = choose_slots(choice, subcommand, value, shown);
+    else
+        *ret_status = choose(choice, subcommand, &kinds[id - CHOICE_ID_FIRST], shown);
+    return true;
+}
+
+int choice_settle(struct choice *choice, const char *subcommand) {
+    if (choice->kind != NULL && choice->exclusive && !choice->kind->exclusive) {
+        if (choice->by_flag)
+            return usage_error(subcommand, "-x and %s exclude each other", choice->shown);
+        choice->kind = NULL;
+    }
+    if (choice->kind == NULL)
+        choice->kind = &plain;
+    return 0;
+}

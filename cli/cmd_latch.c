@@ -1,0 +1,90 @@
+/*
+ * holdfast latch NAME VERB: a count-down latch for scripts: one waits until others have counted it down to zero.
+ *
+ * Only the table of verbs; counter.c does the rest.
+ */
+#include "counter.h"
+
+#include <string.h>
+
+static int open_latch(struct counter *c) {
+    return hf_latch_new(c->client, c->name, strlen(c->name), &c->latch);
+}
+
+static void close_latch(struct counter *c) {
+    hf_latch_free(c->latch);
+}
+
+static int set(struct counter *c) {
+    return hf_latch_set_start(c->latch, c->number, counter_done, c, &c->op);
+}
+
+static int down(struct counter *c) {
+    return hf_latch_count_down_start(c->latch, counter_done, c, &c->op);
+}
+
+static int wait_for(struct counter *c) {
+    hf_wait_options options = HF_WAIT_INIT;
+    options.wait_ms = c->wait_ms;
+    return hf_latch_await_start(c->latch, &options, counter_done, c, &c->op);
+}
+
+static int count(struct counter *c) {
+    return hf_latch_count_start(c->latch, counter_done, c, &c->op);
+}
+
+static int delete (struct counter *c) {
+    return hf_latch_delete_start(c->latch, counter_done, c, &c->op);
+}
+
+static const struct counter_verb verbs[] = {
+    {.name = "set",
+     .doing = "set",
+     .number = true,
+     .lowest = 1,
+     .start = set,
+     .answer = "set",
+     .no = "is closed already"},
+    {.name = "down", .doing = "count down", .start = down},
+    {.name = "wait", .doing = "wait for", .waits = true, .start = wait_for},
+    {.name = "count", .doing = "count", .start = count, .answer = "count"},
+    {.name = "delete",
+     .doing = "delete",
+     .start = delete,
+     .answer = "deleted",
+     .no = "does not exist"},
+    {.name = NULL},
+};
+
+static const struct counter_kind kind = {
+    .command = &command_latch,
+    .verbs = verbs,
+    .busy = "the latch is closed",
+    .timed_out = "the wait ended before the latch was open",
+    .open = open_latch,
+    .close = close_latch,
+};
+
+static int run(struct connection *connection, int argc, char **argv) {
+    return counter_run(&kind, connection, argc, argv);
+}
+
+const struct command command_latch = {
+    .name = "latch",
+    .summary = "a latch: wait until others have counted it down",
+    .usage =
+        "NAME VERB [N] [OPTIONS]\n"
+        "A latch is closed with a count, and opens when it has been counted down to zero. One that\n"
+        "does not exist is open.\n\n"
+        "  set N   close it with the count N, if it is open\n"
+        "  down    count down by one\n"
+        "  wait    wait until it is open\n"
+        "  count   print what is left; 0 is open\n"
+        "  delete  open it at once\n\n"
+        "  -n, --nonblock              'wait' does not wait\n"
+        "  -w, --wait DUR              'wait' waits no longer than this (default: for ever)\n"
+        "  -E, --conflict-exit-code N  exit with this when it was not open in time (75)\n"
+        "  -q, --quiet   -v, --verbose   --json\n"
+        "\nExit status: 0 done; 75 still closed; 1 'set': closed already, 'delete': there was none.\n",
+    .run = run,
+};

@@ -1,0 +1,128 @@
+/*
+ * holdfast sem NAME VERB: a semaphore for scripts. The permits are nobody's in particular: who dies with some keeps them, so
+ * `run --slots` is the better choice wherever a command runs meanwhile; this is for what comes and goes elsewhere.
+ *
+ * Only the table of verbs; counter.c does the rest.
+ */
+#include "counter.h"
+
+#include <string.h>
+
+static int open_sem(struct counter *c) {
+    return hf_sem_new(c->client, c->name, strlen(c->name), &c->sem);
+}
+
+static void close_sem(struct counter *c) {
+    hf_sem_free(c->sem);
+}
+
+static int set(struct counter *c) {
+    return hf_sem_set_start(c->sem, c->number, c->ttl_ms, counter_done, c, &c->op);
+}
+
+static int acquire(struct counter *c) {
+    hf_wait_options options = HF_WAIT_INIT;
+    options.wait_ms = c->wait_ms;
+    return hf_sem_acquire_start(c->sem, c->number, &options, counter_done, c, &c->op);
+}
+
+static int try(struct counter *c) {
+    c->wait_ms = 0;
+    return acquire(c);
+}
+
+static int release(struct counter *c) {
+    return hf_sem_release_start(c->sem, c->number, counter_done, c, &c->op);
+}
+
+static int add(struct counter *c) {
+    return hf_sem_add_start(c->sem, c->number, counter_done, c, &c->op);
+}
+
+static int drain(struct counter *c) {
+    return hf_sem_drain_start(c->sem, counter_done, c, &c->op);
+}
+
+static int count(struct counter *c) {
+    return hf_sem_available_start(c->sem, counter_done, c, &c->op);
+}
+
+static int delete (struct counter *c) {
+    return hf_sem_delete_start(c->sem, counter_done, c, &c->op);
+}
+
+static const struct counter_verb verbs[] = {
+    {.name = "set",
+     .doing = "set",
+     .number = true,
+     .ttl = true,
+     .start = set,
+     .answer = "set",
+     .no = "exists already"},
+    {.name = "acquire",
+     .doing = "acquire from",
+     .number = true,
+     .number_or_1 = true,
+     .lowest = 1,
+     .waits = true,
+     .start = acquire,
+     .undo = release},
+    {.name = "try",
+     .doing = "acquire from",
+     .number = true,
+     .number_or_1 = true,
+     .lowest = 1,
+     .start = try,
+     .undo = release},
+    {.name = "release",
+     .doing = "release to",
+     .number = true,
+     .number_or_1 = true,
+     .lowest = 1,
+     .start = release},
+    {.name = "add", .doing = "add to", .number = true, .lowest = -HF_PERMITS_MAX, .start = add},
+    {.name = "drain", .doing = "drain", .start = drain, .answer = "permits"},
+    {.name = "count", .doing = "count", .start = count, .answer = "permits"},
+    {.name = "delete",
+     .doing = "delete",
+     .start = delete,
+     .answer = "deleted",
+     .no = "does not exist"},
+    {.name = NULL},
+};
+
+static const struct counter_kind kind = {
+    .command = &command_sem,
+    .verbs = verbs,
+    .busy = "there are too few permits",
+    .timed_out = "the wait ended before there were enough permits",
+    .open = open_sem,
+    .close = close_sem,
+};
+
+static int run(struct connection *connection, int argc, char **argv) {
+    return counter_run(&kind, connection, argc, argv);
+}
+
+const struct command command_sem = {
+    .name = "sem",
+    .summary = "a semaphore: a number of permits to take and to put back",
+    .usage =
+        "NAME VERB [N] [OPTIONS]\n"
+        "Permits of a semaphore. They have no owner and no lease: whoever dies with some keeps them.\n"
+        "To run commands in a number of slots, use 'holdfast run --slots'.\n\n"
+        "  set N [--ttl DUR]  make it with N permits, if it does not exist; to end after DUR\n"
+        "  acquire [N]        take N permits (1), wait until there are so many\n"
+        "  try [N]            the same without waiting\n"
+        "  release [N]        put N permits (1) back\n"
+        "  add N              change the number of permits by N, which may be negative\n"
+        "  drain              take all there are, and print how many that was\n"
+        "  count              print how many there are\n"
+        "  delete             as if it had never been\n\n"
+        "  -n, --nonblock              'acquire' does not wait\n"
+        "  -w, --wait DUR              'acquire' waits no longer than this (default: for ever)\n"
+        "  -E, --conflict-exit-code N  exit with this when there were too few permits (75)\n"
+        "  -q, --quiet   -v, --verbose   --json\n"
+        "\nExit status: 0 done; 75 too few permits; 1 'set': it exists, 'delete': it does not.\n",
+    .run = run,
+};

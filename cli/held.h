@@ -1,0 +1,105 @@
+/* What `run` and `hold` hold: a lock of some kind, or one of several slots. They differ in a table of functions and in
+ * nothing that their users see. */
+#ifndef CLI_HELD_H
+#define CLI_HELD_H
+
+#include "cli.h"
+
+struct held;
+
+/* How to get, keep and give back. Functions return HF_OK when they have started; then `acquired` or `released` is
+ * called once, from hf_dispatch(). */
+struct held_ops {
+    const char *noun;                  /* for messages: "lock", "slot" */
+    const char *busy, *timed_out;      /* why it was not acquired */
+    int (*acquire)(struct held *held); /* sets `owner` and `token` when it succeeds */
+    int (*release)(struct held *held);
+    int64_t (*remaining_ms)(const struct held *held);
+    void (*free)(struct held *held);
+};
+
+struct held_kind {
+    const char *name; /* for HOLDFAST_KIND and the line of `hold` */
+    const struct held_ops *ops;
+    hf_kind lock;   /* for locks */
+    bool exclusive; /* no other holds it at the same time */
+};
+
+struct held {
+    /* Set by the user before held_acquire(). */
+    const struct held_kind *kind;
+    hf_client *client; /* with manual dispatch */
+    const char *name;
+    int64_t slots;
+    int64_t wait_ms, lease_ms; /* as in hf_acquire_options */
+    int64_t ttl_ms;            /* the watchdog's lease */
+    void (*acquired)(void *user, const hf_result *result);
+    void (*released)(void *user, const hf_result *result);
+    void (*trouble)(void *user, const hf_event *event); /* only once it is acquired */
+    void *user;
+
+    /* Set when it is acquired. */
+    char owner[64];
+    int64_t token; /* 0: none */
+
+    /* Private. */
+    hf_lock *lock;
+    hf_owner number;
+    hf_permits *permits;
+    hf_permit_id id;
+    hf_op *op; /* what is on its way */
+    hf_result failure;
+    int64_t began_ms;
+    bool canceled;
+    bool is_held;
+};
+
+int held_acquire(struct held *held);
+/* Ends the wait. `acquired` is called all the same, perhaps with success. */
+void held_cancel(struct held *held);
+int held_release(struct held *held);
+/* How long it can still be trusted, from memory. */
+int64_t held_remaining_ms(const struct held *held);
+/* Before the client is closed; half-made ones too. */
+void held_free(struct held *held);
+
+/* Says why it was not acquired, and returns the exit status for it. `busy_status` is that of -E. */
+int held_failed(const struct held *held, const hf_result *result, int busy_status);
+/* Asks the server what a name is that is in use for something else, and says which option is for it. */
+void held_explain(hf_client *client, const char *name);
+
+extern const struct held_ops held_lock_ops, held_slot_ops;
+
+/* ---- choice.c: which kind, by options --------------------------------------------------------------- */
+
+struct choice {
+    const struct held_kind *kind; /* NULL: not given yet */
+    int64_t slots;
+    char shown[32]; /* the option that chose it */
+    bool by_flag;   /* on the command line, not in the environment */
+    bool exclusive; /* -x was given */
+};
+
+enum { CHOICE_ID_FIRST = 2000 };
+#define CHOICE_ID_SLOTS (CHOICE_ID_FIRST + 5)
+#define CHOICE_ID_EXCLUSIVE (CHOICE_ID_FIRST + 6)
+
+/* In the order of the kinds in choice.c. */
+#define CHOICE_OPTIONS                                                                             \
+    {OPTION_FLAG, CHOICE_ID_FIRST, 's', "shared", false},                                          \
+        {OPTION_FLAG, CHOICE_ID_FIRST + 1, 'W', "write", false},                                   \
+        {OPTION_FLAG, CHOICE_ID_FIRST + 2, 0, "fair", false},                                      \
+        {OPTION_FLAG, CHOICE_ID_FIRST + 3, 0, "fenced", false},                                    \
+        {OPTION_FLAG, CHOICE_ID_FIRST + 4, 0, "spin", false},                                      \
+        {OPTION_VALUE, CHOICE_ID_SLOTS, 'N', "slots", false},                                      \
+        {OPTION_FLAG, CHOICE_ID_EXCLUSIVE, 'x', "exclusive", true}, {                              \
+        OPTION_FLAG, CHOICE_ID_EXCLUSIVE, 'e', NULL, true                                          \
+    }
+
+/* Whether an option is one of these, and then takes it: *ret_status is 0 or an exit status. */
+bool choice_option(struct choice *choice, const char *subcommand, int id, const char *value,
+                   const char *shown, int *ret_status);
+/* When all options are read: returns 0 or an exit status, and `kind` is set. */
+int choice_settle(struct choice *choice, const char *subcommand);
+
+#endif

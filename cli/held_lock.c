@@ -1,0 +1,121 @@
+/*
+ * A lock, for held.c. Acquires in one step, or in two: a grant that is good for much less than was asked for is
+ * made to last before anybody is told of it. A fair lock is given that way, for a few seconds until its new
+ * holder has been heard of; and a command that starts with the end of its lease in sight would be ended at once.
+ *
+ * Everything runs on the thread that calls hf_dispatch().
+ */
+#include "held.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int64_t lease_of(const struct held *held) {
+    return held->lease_ms > 0 ? held->lease_ms : held->ttl_ms;
+}
+
+static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
+    (void)lock;
+    struct held *held = user;
+    if (held->is_held && event->owner == held->number)
+        held->trouble(held->user, event);
+}
+
+/* ---- Acquiring ---------------------------------------------------------------------------------------- */
+
+static void succeed(struct held *held, const hf_result *result) {
+    held->is_held = true;
+    snprintf(held->owner, sizeof held->owner, "%s:%" PRIu64, hf_client_id(held->client),
+             held->number);
+    held->acquired(held->user, result);
+}
+
+static void on_given_up(hf_op *op, const hf_result *result, void *user) {
+    (void)op;
+    (void)result; /* The lease frees what could not be released. */
+    struct held *held = user;
+    held->acquired(held->user, &held->failure);
+}
+
+/* It was acquired, but is not good enough: back with it, and only then tell why. */
+static void give_up(struct held *held, int code, const hf_error *error) {
+    held->failure = (hf_result){.size = sizeof held->failure, .code = code, .error = *error};
+    if (hf_lock_release_start(held->lock, held->number, on_given_up, held, NULL) != HF_OK)
+        held->acquired(held->user, &held->failure);
+}
+
+static void on_extended(hf_op *op, const hf_result *result, void *user) {
+    struct held *held = user;
+    hf_op_free(op);
+    held->op = NULL;
+    if (result->code == HF_OK)
+        succeed(held, result);
+    else if (result->code == HF_ELOST)
+        held->acquired(held->user, result);
+    else
+        give_up(held, result->code, &result->error);
+}
+
+static void on_acquired(hf_op *op, const hf_result *result, void *user) {
+    struct held *held = user;
+    hf_op_free(op);
+    held->op = NULL;
+    held->token = result->token;
+    if (result->code != HF_OK) {
+        held->acquired(held->user, result);
+        return;
+    }
+    if (held->canceled || hf_lock_remaining_ms(held->lock, held->number) >= lease_of(held) / 2) {
+        succeed(held, result);
+        return;
+    }
+    int code = hf_lock_extend_start(held->lock, held->number, lease_of(held), on_extended, held,
+                                    &held->op);
+    if (code != HF_OK)
+        give_up(held, code, hf_last_error());
+}
+
+static int acquire(struct held *held) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    held->number = options.owner = hf_owner_new();
+    options.wait_ms = held->wait_ms;
+    options.lease_ms = held->lease_ms;
+    int code = hf_lock_new_kind(held->client, held->kind->lock, held->name, strlen(held->name),
+                                &held->lock);
+    if (code == HF_OK)
+        code = hf_lock_on_lost(held->lock, on_trouble, held);
+    if (code == HF_OK)
+        code = hf_lock_acquire_start(held->lock, &options, on_acquired, held, &held->op);
+    return code;
+}
+
+/* ---- Keeping and giving back ---------------------------------------------------------------------------- */
+
+static void on_released(hf_op *op, const hf_result *result, void *user) {
+    (void)op;
+    struct held *held = user;
+    held->released(held->user, result);
+}
+
+static int release(struct held *held) {
+    return hf_lock_release_start(held->lock, held->number, on_released, held, NULL);
+}
+
+static int64_t remaining_ms(const struct held *held) {
+    return hf_lock_remaining_ms(held->lock, held->number);
+}
+
+static void free_lock(struct held *held) {
+    hf_lock_free(held->lock);
+}
+
+const struct held_ops held_lock_ops = {
+    .noun = "lock",
+    .busy = "another owner holds the lock",
+    .timed_out = "the wait ended before the lock was free",
+    .acquire = acquire,
+    .release = release,
+    .remaining_ms = remaining_ms,
+    .free = free_lock,
+};

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# TLS from the command line: flags, environment and urls, and what the tool says when it does not work out.
+. "$(dirname "$0")/lib.sh"
+
+# ca NAME: a CA; certificate NAME CA: a certificate of it for localhost and 127.0.0.1.
+ca() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj "/CN=$1" \
+        -keyout "$dir/$1.key" -out "$dir/$1.pem" 2>/dev/null || fail "openssl makes no CA"
+}
+certificate() {
+    printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\n' >"$dir/$1.ext"
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" \
+        -keyout "$dir/$1.key" -out "$dir/$1.csr" 2>/dev/null &&
+        openssl x509 -req -in "$dir/$1.csr" -CA "$dir/$2.pem" -CAkey "$dir/$2.key" -CAcreateserial \
+            -days 1 -extfile "$dir/$1.ext" -out "$dir/$1.crt" 2>/dev/null || fail "no certificate"
+}
+certificates() {
+    [ -e "$dir/server.crt" ] && return
+    ca good
+    ca bad
+    certificate server good
+    certificate client good
+}
+
+# tls_server_start [redis-server option...]: its port is in $port.
+port=
+tls_server_start() {
+    certificates
+    for port in $(shuf -i 12000-31999 -n 20); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && continue
+        server_start --bind 127.0.0.1 --tls-port "$port" --tls-cert-file "$dir/server.crt" \
+            --tls-key-file "$dir/server.key" --tls-ca-cert-file "$dir/good.pem" "$@"
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && return
+        server_kill
+    done
+    fail "no port for a server with TLS"
+}
+
+test_flags() {
+    tls_server_start --tls-auth-clients no
+    local tls=("$HOLDFAST" --tls -h localhost -p "$port")
+    expect 0 "${tls[@]}" --cacert "$dir/good.pem" run x redis-cli -s "$socket" exists x
+    same "$out" 1
+    expect 0 "$HOLDFAST" --tls -p "$port" --cacert "$dir/good.pem" run x true # 127.0.0.1
+    expect 0 "$HOLDFAST" --tls -h 127.0.0.1 -p "$port" --cacert "$dir/good.pem" --sni localhost run x true
+    expect 0 "${tls[@]}" --insecure run x true
+
+    mkdir "$dir/hashed"
+    cp "$dir/good.pem" "$dir/hashed/$(openssl x509 -in "$dir/good.pem" -noout -hash).0"
+    expect 0 "${tls[@]}" --cacertdir "$dir/hashed" run x true
+
+    expect 69 "${tls[@]}" --cacert "$dir/bad.pem" run x true
+    says "certificate was not accepted for 'localhost'"
+    expect 69 "${tls[@]}" run x true # the system's CAs do not know it
+    says "not accepted"
+    expect 69 "${tls[@]}" --cacert "$dir/good.pem" --sni other.test run x true
+    says "mismatch"
+}
+
+test_urls_and_environment() {
+    tls_server_start --tls-auth-clients no
+    expect 0 "$HOLDFAST" -u "rediss://localhost:$port?tls_ca_file=$dir/good.pem" run x true
+    expect 0 "$HOLDFAST" -u "valkeys://localhost:$port" --cacert "$dir/good.pem" run x true
+    expect 0 "$HOLDFAST" -u "redis://localhost:$port/1" --tls --cacert "$dir/good.pem" run x \
+        redis-cli -s "$socket" -n 1 exists x
+    same "$out" 1
+    expect 0 env HOLDFAST_TLS=yes HOLDFAST_CACERT="$dir/good.pem" REDIS_URL="redis://localhost:$port" \
+        "$HOLDFAST" run x true
+    # Those of the environment do not disturb where there is no TLS.
+    expect 0 env HOLDFAST_CACERT="$dir/good.pem" "$HOLDFAST" -s "$socket" run x true
+}
+
+test_client_certificate() {
+    tls_server_start --tls-auth-clients yes
+    local tls=("$HOLDFAST" --tls -h localhost -p "$port" --cacert "$dir/good.pem")
+    expect 0 "${tls[@]}" --cert "$dir/client.crt" --key "$dir/client.key" run x true
+    expect 69 "${tls[@]}" run x true
+    says "the server refused"
+    expect 64 "${tls[@]}" --cert "$dir/client.crt" --key "$dir/server.key" run x true
+    says "key of the client certificate"
+    expect 64 "${tls[@]}" --cert "$dir/nothing" run x true
+    says "$dir/nothing"
+}
+
+# What the system's configuration of OpenSSL forbids is not "out of memory".
+test_openssl_cannot_be_used() {
+    certificates
+    printf '%s\n' 'openssl_conf = all' '[all]' 'providers = some' '[some]' 'base = on' '[on]' \
+        'activate = 1' >"$dir/openssl.cnf"
+    expect 71 env OPENSSL_CONF="$dir/openssl.cnf" "$HOLDFAST" -u rediss://localhost run x true
+    says "OpenSSL cannot be used"
+}
+
+# Where the configuration of OpenSSL allows it, a server can do without a certificate. It does not get our password.
+test_anonymous_server() {
+    certificates
+    printf '%s\n' 'openssl_conf = all' '[all]' 'ssl_conf = some' '[some]' 'system_default = it' '[it]' \
+        'CipherString = ALL:aNULL:@SECLEVEL=0' 'MaxProtocol = TLSv1.2' >"$dir/anonymous.cnf"
+    mkfifo "$dir/quiet" # a standard input that says nothing and does not end
+    # shellcheck disable=SC2016 # The inner shell is meant: bash gives what it starts in the background no input.
+    start env OPENSSL_CONF="$dir/anonymous.cnf" sh -c 'exec openssl s_server -accept 127.0.0.1:0 -nocert \
+        -tls1_2 -cipher aNULL:@SECLEVEL=0 0<>"$0" >"$1" 2>&1' "$dir/quiet" "$dir/anonymous"
+    wait_until grep -q '^ACCEPT' "$dir/anonymous"
+    port=$(sed -n 's/^ACCEPT.*://p' "$dir/anonymous")
+    expect 69 env OPENSSL_CONF="$dir/anonymous.cnf" HOLDFAST_PASSWORD=open-sesame "$HOLDFAST" \
+        -u "rediss://localhost:$port" --cacert "$dir/good.pem" run x true
+    says "no certificate"
+    ! grep -q sesame "$dir/anonymous" || fail "the password was sent"
+}
+
+# Nobody shall believe to be encrypted who is not.
+test_tls_where_there_is_none() {
+    expect 64 "$HOLDFAST" --tls -s "$socket" run x true
+    expect 64 "$HOLDFAST" --tls -u local: run x true
+    expect 64 env HOLDFAST_TLS=1 "$HOLDFAST" -u "unix://$socket" run x true
+    for option in --insecure --cacert=x --cacertdir=x --cert=x --key=x --sni=x; do
+        expect 64 "$HOLDFAST" "$option" -s "$socket" run x true
+        says "${option%=*} needs TLS"
+        expect 64 "$HOLDFAST" "$option" -u redis://localhost run x true
+        says "${option%=*} needs TLS"
+    done
+    expect 64 "$HOLDFAST" --tls --cacert= run x true
+    says "empty"
+}
+
+run_tests
