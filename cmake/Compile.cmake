@@ -23,11 +23,12 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/lib)
 
 # Empty rather than 1, so that a source that defines it itself does not define it differently.
 add_library(hf_compile INTERFACE)
-target_compile_definitions(hf_compile INTERFACE _GNU_SOURCE=)
+target_compile_definitions(hf_compile INTERFACE $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>)
 
 add_library(hf_warnings INTERFACE)
 target_compile_options(hf_warnings INTERFACE
-  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wvla
+  -Wall -Wextra -Wshadow -Wpointer-arith -Wcast-qual -Wvla
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
   $<$<BOOL:${HF_WERROR}>:-Werror>)
 
 add_library(hf_sanitizers INTERFACE)

@@ -1,4 +1,4 @@
-# What `make install` puts where: both libraries, the header, the tool, the manual pages, and what
+# What `make install` puts where: both libraries, the headers for C and C++, the tool, the manual pages, and what
 # pkg-config and find_package(holdfast) read.
 include(CMakePackageConfigHelpers)
 
@@ -7,7 +7,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
 install(TARGETS holdfast holdfast_static EXPORT holdfast
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/holdfast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/holdfast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
+        PATTERN "*.hpp")
 if(TARGET holdfast_cli)
   install(TARGETS holdfast_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -1,65 +1,128 @@
 #!/usr/bin/env bash
-# An installed holdfast can be used through pkg-config and through find_package, shared and static, and
-# uninstalling takes everything away again.
-set -eu
+# An installed holdfast can be used from C and from C++, through pkg-config and through find_package, shared and
+# static: eight programs, built outside the tree, each of which takes a lock on a real server. Uninstalling takes
+# everything away again.
+# shellcheck disable=SC1091,SC2119
+. "$HF_SOURCE_DIR/tests/cli/lib.sh"
 
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 root=$dir/root
+user=$dir/user
+mkdir "$user"
 
-cat >"$dir/main.c" <<'EOF'
+cat >"$user/main.c" <<'END'
 #include <holdfast/holdfast.h>
-#include <string.h>
-int main(void) {
-    return hf_version_num() == HF_VERSION_NUM && strcmp(hf_strerror(HF_EBUSY), "") != 0 ? 0 : 1;
+#include <stdio.h>
+int main(int argc, char **argv) {
+    hf_client *client = NULL;
+    hf_lock *lock = NULL;
+    bool mine = false;
+    int err = hf_version_num() == HF_VERSION_NUM ? HF_OK : HF_ENOTSUP;
+    if (err == HF_OK)
+        err = hf_open(argc > 1 ? argv[1] : NULL, NULL, &client);
+    if (err == HF_OK)
+        err = hf_lock_new(client, "installed", &lock);
+    if (err == HF_OK)
+        err = hf_lock_acquire(lock);
+    if (err == HF_OK)
+        err = hf_lock_is_mine(lock, &mine);
+    if (err == HF_OK)
+        err = hf_lock_release(lock);
+    if (err != HF_OK)
+        fprintf(stderr, "%s: %s\n", hf_strerror(err), hf_last_error()->text);
+    hf_lock_free(lock);
+    hf_close(client);
+    return err == HF_OK && mine ? 0 : 1;
 }
-EOF
-cat >"$dir/CMakeLists.txt" <<'EOF'
+END
+cat >"$user/main.cpp" <<'END'
+#include <holdfast/holdfast.hpp>
+#include <iostream>
+#include <mutex>
+int main(int argc, char **argv) {
+    try {
+        holdfast::client client(argc > 1 ? argv[1] : nullptr);
+        holdfast::mutex mutex(client, "installed");
+        std::lock_guard<holdfast::mutex> guard(mutex);
+        return mutex.is_mine() ? 0 : 1;
+    } catch (const holdfast::error &error) {
+        std::cerr << error.what() << "\n";
+        return 1;
+    }
+}
+END
+cat >"$user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
-project(user C)
+project(user C CXX)
+set(CMAKE_CXX_STANDARD 17)
 find_package(holdfast 0.1 REQUIRED)
-add_executable(shared main.c)
-target_link_libraries(shared PRIVATE holdfast::holdfast)
-add_executable(static main.c)
-target_link_libraries(static PRIVATE holdfast::holdfast_static)
-EOF
+foreach(language c cpp)
+  add_executable(${language}_shared main.${language})
+  target_link_libraries(${language}_shared PRIVATE holdfast::holdfast)
+  add_executable(${language}_static main.${language})
+  target_link_libraries(${language}_static PRIVATE holdfast::holdfast_static)
+endforeach()
+END
 
 quietly() {
     "$@" >"$dir/log" 2>&1 || { echo "FAILED: $*"; cat "$dir/log"; exit 1; }
 }
+# takes_lock PROGRAM: it acquires and releases on the server, once. A count, since it leaves nothing behind.
+takes_lock() {
+    redis config resetstat >/dev/null
+    quietly "$1" "unix://$socket"
+    [ "$(redis info commandstats | grep -c '^cmdstat_hset:')" = 1 ] || fail "$1 locked nothing"
+}
+needs_library() { readelf -d "$1" | grep -q 'NEEDED.*libholdfast\.so\.0'; }
 
+server_start
 quietly env DESTDIR="$root" cmake --install "$HF_BUILD_DIR"
 header=$(find "$root" -path '*/include/holdfast/holdfast.h')
 prefix=${header%/include/holdfast/holdfast.h}
 libdir=$(dirname "$(find "$root" -name libholdfast.a)")
-[ -n "$prefix" ] && [ -n "$libdir" ]
+[ -f "$header" ] || fail "no header"
+[ -f "$libdir/libholdfast.a" ] || fail "no static library"
 
 # pkg-config, as a distribution's build would read it from a staging directory.
 pc() { # Only ours is staged: what it needs itself comes from the system.
     PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" holdfast
 }
-read -ra flags <<<"$(pc --cflags --libs)"
-quietly "$CC" -o "$dir/by_pc" "$dir/main.c" "${flags[@]}"
-quietly env LD_LIBRARY_PATH="$libdir" "$dir/by_pc"
-read -ra flags <<<"$(pc --cflags --libs --static)"
-quietly "$CC" -o "$dir/by_pc_static" "$dir/main.c" "${flags[@]/#-lholdfast/-l:libholdfast.a}"
-quietly "$dir/by_pc_static"
+cxx=${CXX:-c++}
+languages=(c)
+! command -v "$cxx" >/dev/null || languages+=(cpp)
+for language in "${languages[@]}"; do
+    compile=("$CC" -Wall -Wextra -Werror)
+    [ "$language" = c ] || compile=("$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror)
 
-# A header for C++ as well, where there is a compiler for it.
-if command -v c++ >/dev/null; then
-    quietly c++ -x c++ -fsyntax-only -Wall -Wextra -Werror "$dir/main.c" -I"$prefix/include"
+    read -ra flags <<<"$(pc --cflags --libs)"
+    quietly "${compile[@]}" -o "$dir/shared" "$user/main.$language" "${flags[@]}"
+    needs_library "$dir/shared" || fail "the shared program does not use the shared library"
+    LD_LIBRARY_PATH=$libdir takes_lock "$dir/shared"
+
+    read -ra flags <<<"$(pc --cflags --libs --static)"
+    quietly "${compile[@]}" -o "$dir/static" "$user/main.$language" \
+        "${flags[@]/#-lholdfast/-l:libholdfast.a}"
+    ! needs_library "$dir/static" || fail "the static program needs the shared library"
+    takes_lock "$dir/static"
+done
+
+if [ "${#languages[@]}" -eq 2 ]; then
+    quietly env CXX="$cxx" cmake -G Ninja -S "$user" -B "$dir/build" -DCMAKE_PREFIX_PATH="$prefix"
+    quietly cmake --build "$dir/build"
+    for language in "${languages[@]}"; do
+        needs_library "$dir/build/${language}_shared" || fail "not shared"
+        ! needs_library "$dir/build/${language}_static" || fail "not static"
+        takes_lock "$dir/build/${language}_shared"
+        takes_lock "$dir/build/${language}_static"
+    done
 fi
 
-quietly cmake -S "$dir" -B "$dir/build" -DCMAKE_PREFIX_PATH="$prefix"
-quietly cmake --build "$dir/build"
-quietly "$dir/build/shared"
-quietly "$dir/build/static"
-
+[ -s "$(find "$root" -path '*/man3/holdfast.3')" ] || fail "no manual page of the library"
 if [ -x "$HOLDFAST" ]; then
     quietly "$prefix/bin/holdfast" version
+    [ -s "$(find "$root" -path '*/man1/holdfast.1')" ] || fail "no manual page of the tool"
 fi
 
 manifest=$HF_BUILD_DIR/install_manifest.txt
 quietly cmake -DMANIFEST="$manifest" -DDESTDIR="$root" -P "$HF_SOURCE_DIR/cmake/uninstall.cmake"
 left=$(find "$root" ! -type d -o -name holdfast)
-[ -z "$left" ] || { printf 'FAILED: left after uninstall:\n%s\n' "$left"; exit 1; }
+[ -z "$left" ] || fail "left after uninstall: $left"

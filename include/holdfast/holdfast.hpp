@@ -1,0 +1,728 @@
+/*
+ * holdfast for C++17: the same locks, as types that the standard library's guards understand.
+ *
+ *     holdfast::client client("redis://localhost");
+ *     holdfast::mutex nightly(client, "nightly-report");
+ *
+ *     std::lock_guard guard(nightly);                 // waits; renewed until the end of the scope
+ *
+ *     std::unique_lock maybe(nightly, 5s);            // waits up to 5 s
+ *     if (!maybe) ...
+ *
+ * Everything here is a thin, inline layer over <holdfast/holdfast.h>, which remains the manual: what it says of threads,
+ * owners, leases and blocking is true here too. What differs:
+ *   - What C returns as a negative code is thrown as holdfast::error. "Busy" and "the wait is over" are answers, not
+ *     errors, wherever the return value can say so.
+ *   - unlock() never throws, since guards call it in their destructors; it tells on_unlock_error() instead. To hear of a
+ *     loss where you are, end with release(), which throws:    maybe.release()->release();
+ *   - Callbacks must not throw: an exception that leaves one ends the program.
+ *   - A hold belongs to the thread that took it, so a guard must not be moved to another thread and unlock there.
+ *
+ * Objects are moved, not copied, and a moved-from one may only be assigned to or destroyed. A client may end before its
+ * locks do; then they are good for nothing but their destructors.
+ */
+#ifndef HOLDFAST_HOLDFAST_HPP
+#define HOLDFAST_HOLDFAST_HPP
+
+#include <holdfast/holdfast.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace holdfast {
+
+/* ---- Errors ------------------------------------------------------------------------------------ */
+
+class error : public std::runtime_error {
+public:
+    explicit error(const hf_error &details)
+        : std::runtime_error(sentence(details)), details_(details) {}
+
+    int code() const noexcept { return details_.code; }           /* HF_E... */
+    int sys_errno() const noexcept { return details_.sys_errno; } /* errno behind it, or 0 */
+    const char *node() const noexcept { return details_.node; }   /* which server, or "" */
+    const char *text() const noexcept { return details_.text; }   /* the server's words, or ours */
+
+private:
+    static std::string sentence(const hf_error &details) {
+        std::string text = hf_strerror(details.code);
+        if (details.text[0] != '\0')
+            text.append(": ").append(details.text);
+        if (details.node[0] != '\0')
+            text.append(" (").append(details.node).append(")");
+        return text;
+    }
+
+    hf_error details_;
+};
+
+namespace detail {
+
+/* The details of this thread's last failure, if they are those of `code`. */
+inline hf_error last_error(int code) noexcept {
+    hf_error details = {};
+    const hf_error *last = hf_last_error();
+    if (last != nullptr && last->code == code)
+        details = *last;
+    details.code = code;
+    return details;
+}
+
+[[noreturn]] inline void fail(int code) {
+    throw error(last_error(code));
+}
+
+inline void check(int code) {
+    if (code < 0)
+        fail(code);
+}
+
+/* For calls whose "no" is an answer. */
+inline bool granted(int code) {
+    if (code == HF_EBUSY || code == HF_ETIMEDOUT)
+        return false;
+    check(code);
+    return true;
+}
+
+/* Rounded up; what no clock will see the end of is for ever. */
+template <class Rep, class Period>
+inline std::int64_t whole_ms(const std::chrono::duration<Rep, Period> &time) {
+    constexpr double for_ever_ms = 1e15;
+    double ms = std::ceil(std::chrono::duration<double, std::milli>(time).count());
+    if (!(ms > 0))
+        return 0;
+    return ms < for_ever_ms ? static_cast<std::int64_t>(ms) : HF_FOREVER;
+}
+
+/* Calls `attempt` with the time that is left, again if the clock was set back meanwhile. */
+template <class Clock, class Duration, class Attempt>
+inline bool until(const std::chrono::time_point<Clock, Duration> &end, Attempt attempt) {
+    for (auto now = Clock::now(); now < end; now = Clock::now())
+        if (attempt(whole_ms(end - now)))
+            return true;
+    return attempt(0);
+}
+
+template <class T, void (*Free)(T *)> struct deleter {
+    void operator()(T *object) const noexcept { Free(object); }
+};
+template <class T, void (*Free)(T *)> using owned = std::unique_ptr<T, deleter<T, Free>>;
+
+inline void close_quietly(hf_client *client) {
+    hf_close(client);
+}
+
+/* A function object given to C as a pair of pointer and `user`. A running one lives on while it replaces or destroys
+ * itself; C waits for one that runs on another thread. */
+template <class... Args> class callback {
+public:
+    using function = std::function<void(Args...)>;
+
+    callback() = default;
+    explicit callback(function wanted)
+        : kept_(std::make_unique<std::shared_ptr<function>>(
+              std::make_shared<function>(std::move(wanted)))) {}
+
+    void *user() const noexcept { return kept_.get(); }
+    static void call(void *user, Args... args) noexcept {
+        std::shared_ptr<function> running = *static_cast<std::shared_ptr<function> *>(user);
+        (*running)(std::forward<Args>(args)...);
+    }
+
+private:
+    std::unique_ptr<std::shared_ptr<function>> kept_;
+};
+
+} // namespace detail
+
+/* ---- Client ------------------------------------------------------------------------------------ */
+
+class client {
+public:
+    /* The url from the environment: HOLDFAST_URL, then REDIS_URL. */
+    client() : client(nullptr) {}
+    explicit client(const char *url, const hf_options &options = HF_OPTIONS_INIT) {
+        hf_client *opened = nullptr;
+        detail::check(hf_open(url, &options, &opened));
+        handle_.reset(opened);
+    }
+    explicit client(const std::string &url, const hf_options &options = HF_OPTIONS_INIT)
+        : client(url.c_str(), options) {}
+
+    void ping() const { detail::check(hf_ping(native_handle())); }
+    std::string_view id() const { return hf_client_id(native_handle()); }
+    hf_stats stats() const {
+        hf_stats stats = HF_STATS_INIT;
+        detail::check(hf_client_stats(native_handle(), &stats));
+        return stats;
+    }
+
+    /* With HF_MANUAL_DISPATCH. dispatch() returns how many callbacks ran. */
+    int dispatch_fd() const noexcept { return hf_dispatch_fd(native_handle()); }
+    int dispatch() const { return dispatch_ms(0); }
+    template <class Rep, class Period>
+    int dispatch(const std::chrono::duration<Rep, Period> &wait) const {
+        return dispatch_ms(detail::whole_ms(wait));
+    }
+
+    using native_handle_type = hf_client *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    int dispatch_ms(std::int64_t wait_ms) const {
+        int ran = hf_dispatch(native_handle(), wait_ms);
+        detail::check(ran);
+        return ran;
+    }
+
+    detail::owned<hf_client, detail::close_quietly> handle_;
+};
+
+/* ---- Waiting ----------------------------------------------------------------------------------- */
+
+/* Ends waits from another thread: its native_handle() goes into the options of the wait. */
+class cancel_switch {
+public:
+    cancel_switch() {
+        hf_cancel *made = nullptr;
+        detail::check(hf_cancel_new(&made));
+        handle_.reset(made);
+    }
+    void fire() noexcept { hf_cancel_fire(native_handle()); }
+    void reset() noexcept { hf_cancel_reset(native_handle()); }
+
+    using native_handle_type = hf_cancel *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    detail::owned<hf_cancel, hf_cancel_free> handle_;
+};
+
+/* An operation that goes on by itself; its end does not end the operation. */
+class op {
+public:
+    op() = default;
+    explicit op(hf_op *started) noexcept : handle_(started) {}
+
+    void cancel() noexcept { hf_op_cancel(native_handle()); }
+    /* Nothing: it is not complete yet. Whether it succeeded is in the result's code. */
+    template <class Rep, class Period>
+    std::optional<hf_result> wait_for(const std::chrono::duration<Rep, Period> &wait) const {
+        return wait_ms(detail::whole_ms(wait));
+    }
+    hf_result wait() const { return *wait_ms(HF_FOREVER); }
+
+    using native_handle_type = hf_op *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    std::optional<hf_result> wait_ms(std::int64_t limit_ms) const {
+        hf_result result = HF_RESULT_INIT;
+        result.code = 1; /* which no operation has: then hf_op_wait() itself failed */
+        int code = hf_op_wait(native_handle(), limit_ms, &result);
+        if (result.code != 1)
+            return result;
+        if (code == HF_EBUSY)
+            return std::nullopt;
+        detail::fail(code);
+    }
+
+    detail::owned<hf_op, hf_op_free> handle_;
+};
+
+namespace detail {
+
+template <class Done> void completed(hf_op *, const hf_result *result, void *user) noexcept {
+    std::unique_ptr<Done> done(static_cast<Done *>(user));
+    (*done)(*result);
+}
+
+/* Runs start(callback, user, &op) with a copy of `done`, which the callback frees. */
+template <class Start, class Done> op begin(Start start, Done &&done) {
+    using kept = std::decay_t<Done>;
+    auto copy = std::make_unique<kept>(std::forward<Done>(done));
+    hf_op *started = nullptr;
+    check(start(completed<kept>, static_cast<void *>(copy.get()), &started));
+    static_cast<void>(copy.release());
+    return op(started);
+}
+
+} // namespace detail
+
+/* ---- Locks ------------------------------------------------------------------------------------- */
+
+/* A lock of any kind: Lockable and TimedLockable, for the thread that calls. Nests like std::recursive_timed_mutex, but
+ * for the kinds that say otherwise. */
+class mutex {
+public:
+    mutex(const client &owner, std::string_view name, hf_kind kind = HF_PLAIN) {
+        hf_lock *made = nullptr;
+        detail::check(
+            hf_lock_new_kind(owner.native_handle(), kind, name.data(), name.size(), &made));
+        handle_.reset(made);
+    }
+
+    mutex(mutex &&) noexcept = default;
+    mutex &operator=(mutex &&other) noexcept {
+        handle_ = std::move(other.handle_); /* first, since it ends the callback */
+        on_lost_ = std::move(other.on_lost_);
+        on_unlock_error_ = std::move(other.on_unlock_error_);
+        lease_ms_ = other.lease_ms_;
+        return *this;
+    }
+
+    void lock() { detail::check(acquire_for(HF_FOREVER)); }
+    bool try_lock() { return detail::granted(acquire_for(0)); }
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
+        return detail::granted(acquire_for(detail::whole_ms(wait)));
+    }
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end) {
+        return detail::until(
+            end, [this](std::int64_t wait_ms) { return detail::granted(acquire_for(wait_ms)); });
+    }
+    void unlock() noexcept {
+        int code = hf_lock_release(native_handle());
+        if (code != HF_OK && on_unlock_error_)
+            on_unlock_error_(detail::last_error(code));
+    }
+
+    /* What unlock() cannot throw. Set it before the lock is shared with other threads. */
+    void on_unlock_error(std::function<void(const hf_error &)> handler) {
+        on_unlock_error_ = std::move(handler);
+    }
+
+    /* A fixed lease for lock() and its kin; zero, as at first, is the watchdog's. Not while others lock. */
+    template <class Rep, class Period>
+    void set_lease(const std::chrono::duration<Rep, Period> &lease) {
+        lease_ms_ = detail::whole_ms(lease);
+    }
+
+    /* With every choice. The second gives nothing when the lock was not to be had in time. */
+    hf_result acquire(const hf_acquire_options &options = HF_ACQUIRE_INIT) {
+        hf_result result = HF_RESULT_INIT;
+        detail::check(hf_lock_acquire_with(native_handle(), &options, &result));
+        return result;
+    }
+    std::optional<hf_result> try_acquire(const hf_acquire_options &options) {
+        hf_result result = HF_RESULT_INIT;
+        if (!detail::granted(hf_lock_acquire_with(native_handle(), &options, &result)))
+            return std::nullopt;
+        return result;
+    }
+    void release(hf_owner owner = 0) { detail::check(hf_lock_release_as(native_handle(), owner)); }
+    template <class Rep, class Period>
+    void extend(const std::chrono::duration<Rep, Period> &lease, hf_owner owner = 0) {
+        detail::check(hf_lock_extend_as(native_handle(), owner, detail::whole_ms(lease)));
+    }
+    bool break_lock() {
+        bool broken = false;
+        detail::check(hf_lock_break(native_handle(), &broken));
+        return broken;
+    }
+
+    /* Questions to the server. ttl(): -1 ms it has no end, -2 ms nobody holds it. */
+    bool is_locked() const {
+        bool locked = false;
+        detail::check(hf_lock_is_locked(native_handle(), &locked));
+        return locked;
+    }
+    bool is_held_by(hf_owner owner) const {
+        bool held = false;
+        detail::check(hf_lock_is_held_by(native_handle(), owner, &held));
+        return held;
+    }
+    bool is_mine() const { return is_held_by(0); }
+    std::int64_t hold_count(hf_owner owner = 0) const {
+        std::int64_t count = 0;
+        detail::check(hf_lock_hold_count(native_handle(), owner, &count));
+        return count;
+    }
+    std::chrono::milliseconds ttl() const {
+        std::int64_t ttl_ms = 0;
+        detail::check(hf_lock_ttl_ms(native_handle(), &ttl_ms));
+        return std::chrono::milliseconds(ttl_ms);
+    }
+
+    /* Questions answered from memory. */
+    std::chrono::milliseconds remaining(hf_owner owner = 0) const noexcept {
+        return std::chrono::milliseconds(hf_lock_remaining_ms(native_handle(), owner));
+    }
+    std::int64_t token(hf_owner owner = 0) const {
+        std::int64_t token = 0;
+        detail::check(hf_lock_token(native_handle(), owner, &token));
+        return token;
+    }
+    std::string_view name() const noexcept {
+        std::size_t len = 0;
+        const char *text = hf_lock_name(native_handle(), &len);
+        return {text, len};
+    }
+
+    /* Tells of trouble with any hold of this client on this name, on the dispatch thread. An empty function ends it. */
+    void on_lost(std::function<void(const hf_event &)> handler) {
+        detail::check(hf_lock_on_lost(native_handle(), nullptr, nullptr));
+        on_lost_ = told();
+        if (!handler)
+            return;
+        told wanted(std::move(handler));
+        detail::check(hf_lock_on_lost(native_handle(), tell, wanted.user()));
+        on_lost_ = std::move(wanted);
+    }
+    int lost_fd() const {
+        int fd = hf_lock_lost_fd(native_handle());
+        detail::check(fd);
+        return fd;
+    }
+
+    /* done(const hf_result &) runs once, on the dispatch thread. */
+    template <class Done> op acquire_start(const hf_acquire_options &options, Done &&done) {
+        return detail::begin(
+            [&](hf_callback callback, void *user, hf_op **ret_op) {
+                return hf_lock_acquire_start(native_handle(), &options, callback, user, ret_op);
+            },
+            std::forward<Done>(done));
+    }
+    template <class Done> op release_start(hf_owner owner, Done &&done) {
+        return detail::begin(
+            [&](hf_callback callback, void *user, hf_op **ret_op) {
+                return hf_lock_release_start(native_handle(), owner, callback, user, ret_op);
+            },
+            std::forward<Done>(done));
+    }
+
+    using native_handle_type = hf_lock *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    using told = detail::callback<const hf_event &>;
+
+    static void tell(hf_lock *, const hf_event *event, void *user) noexcept {
+        told::call(user, *event);
+    }
+
+    int acquire_for(std::int64_t wait_ms) {
+        if (lease_ms_ == HF_WATCHDOG)
+            return hf_lock_acquire_for(native_handle(), wait_ms);
+        hf_acquire_options options = HF_ACQUIRE_INIT;
+        options.wait_ms = wait_ms;
+        options.lease_ms = lease_ms_;
+        return hf_lock_acquire_with(native_handle(), &options, nullptr);
+    }
+
+    told on_lost_; /* outlives the handle that calls it */
+    std::function<void(const hf_error &)> on_unlock_error_;
+    std::int64_t lease_ms_ = HF_WATCHDOG;
+    detail::owned<hf_lock, hf_lock_free> handle_;
+};
+
+/* A read/write lock: SharedTimedLockable, for std::shared_lock and the rest. lock() is the writer's side, lock_shared()
+ * the readers'; a reader that wants to write gets HF_EDEADLK, a writer may read. Both sides nest. */
+class shared_mutex {
+public:
+    shared_mutex(const client &owner, std::string_view name)
+        : writer_(owner, name, HF_WRITE), reader_(owner, name, HF_READ) {}
+
+    void lock() { writer_.lock(); }
+    bool try_lock() { return writer_.try_lock(); }
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period> &wait) {
+        return writer_.try_lock_for(wait);
+    }
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration> &end) {
+        return writer_.try_lock_until(end);
+    }
+    void unlock() noexcept { writer_.unlock(); }
+
+    void lock_shared() { reader_.lock(); }
+    bool try_lock_shared() { return reader_.try_lock(); }
+    template <class Rep, class Period>
+    bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &wait) {
+        return reader_.try_lock_for(wait);
+    }
+    template <class Clock, class Duration>
+    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &end) {
+        return reader_.try_lock_until(end);
+    }
+    void unlock_shared() noexcept { reader_.unlock(); }
+
+    /* Of both sides. */
+    void on_lost(const std::function<void(const hf_event &)> &handler) {
+        writer_.on_lost(handler);
+        reader_.on_lost(handler);
+    }
+    void on_unlock_error(const std::function<void(const hf_error &)> &handler) {
+        writer_.on_unlock_error(handler);
+        reader_.on_unlock_error(handler);
+    }
+
+    /* Each side by itself, with all that a lock can do. */
+    mutex &writer() noexcept { return writer_; }
+    mutex &reader() noexcept { return reader_; }
+
+private:
+    mutex writer_, reader_;
+};
+
+/* ---- Semaphores and latches -------------------------------------------------------------------- */
+
+/* A number of permits, nobody's in particular; with acquire, try_acquire and release as std::counting_semaphore has them. */
+class semaphore {
+public:
+    semaphore(const client &owner, std::string_view name) {
+        hf_sem *made = nullptr;
+        detail::check(hf_sem_new(owner.native_handle(), name.data(), name.size(), &made));
+        handle_.reset(made);
+    }
+
+    /* Sets the number if the semaphore does not exist; a TTL of zero is none. */
+    bool set(std::int64_t permits, std::chrono::milliseconds ttl = {}) {
+        bool was_set = false;
+        detail::check(hf_sem_set(native_handle(), permits, ttl.count(), &was_set));
+        return was_set;
+    }
+    void acquire(std::int64_t permits = 1) {
+        detail::check(hf_sem_acquire(native_handle(), permits));
+    }
+    bool try_acquire(std::int64_t permits = 1) {
+        return detail::granted(hf_sem_try(native_handle(), permits));
+    }
+    template <class Rep, class Period>
+    bool try_acquire_for(const std::chrono::duration<Rep, Period> &wait, std::int64_t permits = 1) {
+        return detail::granted(hf_sem_acquire_for(native_handle(), permits, detail::whole_ms(wait)));
+    }
+    template <class Clock, class Duration>
+    bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &end,
+                           std::int64_t permits = 1) {
+        return detail::until(end, [this, permits](std::int64_t wait_ms) {
+            return detail::granted(hf_sem_acquire_for(native_handle(), permits, wait_ms));
+        });
+    }
+    void release(std::int64_t permits = 1) {
+        detail::check(hf_sem_release(native_handle(), permits));
+    }
+    bool release_if_exists(std::int64_t permits = 1) {
+        bool released = false;
+        detail::check(hf_sem_release_if_exists(native_handle(), permits, &released));
+        return released;
+    }
+    void add(std::int64_t delta) { detail::check(hf_sem_add(native_handle(), delta)); }
+    std::int64_t drain() {
+        std::int64_t permits = 0;
+        detail::check(hf_sem_drain(native_handle(), &permits));
+        return permits;
+    }
+    std::int64_t available() const {
+        std::int64_t permits = 0;
+        detail::check(hf_sem_available(native_handle(), &permits));
+        return permits;
+    }
+    bool remove() {
+        bool deleted = false;
+        detail::check(hf_sem_delete(native_handle(), &deleted));
+        return deleted;
+    }
+
+    using native_handle_type = hf_sem *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    detail::owned<hf_sem, hf_sem_free> handle_;
+};
+
+/* Permits with leases: each is an object that gives itself back. */
+class permits {
+public:
+    permits(const client &owner, std::string_view name) {
+        hf_permits *made = nullptr;
+        detail::check(hf_permits_new(owner.native_handle(), name.data(), name.size(), &made));
+        handle_.reset(made);
+    }
+
+    permits(permits &&) noexcept = default;
+    permits &operator=(permits &&other) noexcept {
+        handle_ = std::move(other.handle_); /* first, since it ends the callback */
+        on_lost_ = std::move(other.on_lost_);
+        return *this;
+    }
+
+    bool try_set(std::int64_t number) {
+        bool was_set = false;
+        detail::check(hf_permits_try_set(native_handle(), number, &was_set));
+        return was_set;
+    }
+    void set(std::int64_t number) { detail::check(hf_permits_set(native_handle(), number)); }
+    void add(std::int64_t delta) { detail::check(hf_permits_add(native_handle(), delta)); }
+
+    /* One permit, renewed until it is given back; and with every choice, all or none. */
+    hf_permit_id acquire() {
+        hf_permit_id id;
+        detail::check(hf_permits_acquire(native_handle(), &id));
+        return id;
+    }
+    template <class Rep, class Period>
+    std::optional<hf_permit_id> try_acquire_for(const std::chrono::duration<Rep, Period> &wait) {
+        hf_permit_id id;
+        if (!detail::granted(hf_permits_acquire_for(native_handle(), detail::whole_ms(wait), &id)))
+            return std::nullopt;
+        return id;
+    }
+    std::optional<hf_permit_id> try_acquire() {
+        return try_acquire_for(std::chrono::milliseconds::zero());
+    }
+    std::vector<hf_permit_id> acquire(const hf_permits_options &options) {
+        std::vector<hf_permit_id> ids(options.count > 0 ? static_cast<std::size_t>(options.count)
+                                                        : 1);
+        detail::check(hf_permits_acquire_with(native_handle(), &options, ids.data()));
+        return ids;
+    }
+    void release(const hf_permit_id &id) {
+        detail::check(hf_permits_release(native_handle(), &id));
+    }
+    void release(const std::vector<hf_permit_id> &ids) {
+        detail::check(hf_permits_release_many(native_handle(), ids.data(), ids.size()));
+    }
+    void extend(const hf_permit_id &id, std::chrono::milliseconds lease) {
+        detail::check(hf_permits_extend(native_handle(), &id, lease.count()));
+    }
+    /* -1 ms: it has no end. */
+    std::chrono::milliseconds lease(const hf_permit_id &id) const {
+        std::int64_t lease_ms = 0;
+        detail::check(hf_permits_lease_ms(native_handle(), &id, &lease_ms));
+        return std::chrono::milliseconds(lease_ms);
+    }
+
+    std::int64_t available() const { return number(hf_permits_available); }
+    std::int64_t total() const { return number(hf_permits_total); }
+    std::int64_t taken() const { return number(hf_permits_taken); }
+    bool expire(std::chrono::milliseconds ttl) {
+        bool existed = false;
+        detail::check(hf_permits_expire(native_handle(), ttl.count(), &existed));
+        return existed;
+    }
+    bool remove() {
+        bool deleted = false;
+        detail::check(hf_permits_delete(native_handle(), &deleted));
+        return deleted;
+    }
+
+    /* As mutex::on_lost(), with the id of the permit, which is valid during the call. */
+    void on_lost(std::function<void(const char *, const hf_event &)> handler) {
+        detail::check(hf_permits_on_lost(native_handle(), nullptr, nullptr));
+        on_lost_ = told();
+        if (!handler)
+            return;
+        told wanted(std::move(handler));
+        detail::check(hf_permits_on_lost(native_handle(), tell, wanted.user()));
+        on_lost_ = std::move(wanted);
+    }
+
+    using native_handle_type = hf_permits *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    using told = detail::callback<const char *, const hf_event &>;
+
+    static void tell(hf_permits *, const char *id, const hf_event *event, void *user) noexcept {
+        told::call(user, id, *event);
+    }
+
+    std::int64_t number(int (*question)(hf_permits *, std::int64_t *)) const {
+        std::int64_t answer = 0;
+        detail::check(question(native_handle(), &answer));
+        return answer;
+    }
+
+    told on_lost_; /* outlives the handle that calls it */
+    detail::owned<hf_permits, hf_permits_free> handle_;
+};
+
+/* A permit for a scope: gives it back at the end, and never throws then. Its `permits` must live as long. */
+class permit {
+public:
+    explicit permit(permits &from) : permit(from, from.acquire()) {}
+    permit(const permits &from, const hf_permit_id &acquired) noexcept
+        : from_(from.native_handle()), id_(acquired) {}
+    permit(permit &&other) noexcept : from_(std::exchange(other.from_, nullptr)), id_(other.id_) {}
+    permit &operator=(permit &&other) noexcept {
+        if (this != &other) {
+            give_back();
+            from_ = std::exchange(other.from_, nullptr);
+            id_ = other.id_;
+        }
+        return *this;
+    }
+    ~permit() { give_back(); }
+
+    const hf_permit_id &id() const noexcept { return id_; }
+    /* Gives it back now, and throws what the destructor cannot. */
+    void release() { detail::check(give_back()); }
+
+private:
+    int give_back() noexcept {
+        hf_permits *from = std::exchange(from_, nullptr);
+        return from != nullptr ? hf_permits_release(from, &id_) : HF_OK;
+    }
+
+    hf_permits *from_;
+    hf_permit_id id_;
+};
+
+/* Counted down by some, waited for by others; names as in std::latch. */
+class latch {
+public:
+    latch(const client &owner, std::string_view name) {
+        hf_latch *made = nullptr;
+        detail::check(hf_latch_new(owner.native_handle(), name.data(), name.size(), &made));
+        handle_.reset(made);
+    }
+
+    bool set(std::int64_t count) {
+        bool was_set = false;
+        detail::check(hf_latch_set(native_handle(), count, &was_set));
+        return was_set;
+    }
+    void count_down() { detail::check(hf_latch_count_down(native_handle())); }
+    bool try_wait() const { return detail::granted(hf_latch_await_for(native_handle(), 0)); }
+    void wait() const { detail::check(hf_latch_await(native_handle())); }
+    template <class Rep, class Period>
+    bool wait_for(const std::chrono::duration<Rep, Period> &wait) const {
+        return detail::granted(hf_latch_await_for(native_handle(), detail::whole_ms(wait)));
+    }
+    template <class Clock, class Duration>
+    bool wait_until(const std::chrono::time_point<Clock, Duration> &end) const {
+        return detail::until(end, [this](std::int64_t wait_ms) {
+            return detail::granted(hf_latch_await_for(native_handle(), wait_ms));
+        });
+    }
+    std::int64_t count() const {
+        std::int64_t count = 0;
+        detail::check(hf_latch_count(native_handle(), &count));
+        return count;
+    }
+    bool remove() {
+        bool deleted = false;
+        detail::check(hf_latch_delete(native_handle(), &deleted));
+        return deleted;
+    }
+
+    using native_handle_type = hf_latch *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    detail::owned<hf_latch, hf_latch_free> handle_;
+};
+
+} // namespace holdfast
+#endif
