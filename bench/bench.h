@@ -5,7 +5,9 @@
  *   raw.c       the same scripts over a bare socket: one at a time, and pipelined
  *   hiredis.c   the same scripts with hiredis, one connection per thread
  *   holdfast.c  the library: synchronous with threads, asynchronous with 64 in flight
+ *   tls.c       the library over TLS, and OpenSSL with one connection per thread
  *   contend.c   threads and processes that all want one lock
+ *   queue.c     a fair lock with ten to ten thousand in its queue
  *   watchdog.c  ten thousand holds on one client
  *   memory.c    bytes per handle, hold and waiter
  */
@@ -27,6 +29,8 @@
 struct bench {
     const char *path; /* of the server's Unix socket, or NULL: then 127.0.0.1 and */
     int port;
+    int tls_port;       /* of the same server; 0: none, and no rows with TLS */
+    const char *tls_ca; /* who signed its certificate */
     char url[160];
     pid_t server_pid;
     int64_t run_ms, warm_ms;
@@ -41,7 +45,8 @@ struct sample {
     double pairs, seconds;
     double client_cpu_s, server_cpu_s;
     double p50_us, p99_us; /* of a hand-over; 0: not measured */
-    double commands;       /* that the server has processed */
+    double commands;       /* that the server has processed, those inside scripts included */
+    double scripts;        /* that it was sent */
 };
 
 /* Starts, warms up, runs for run_ms and ends. `n` is the row's number of threads or processes. */
@@ -53,12 +58,16 @@ void run_hiredis(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_manual(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_thread(const struct bench *bench, int n, struct sample *ret);
+void run_openssl(const struct bench *bench, int n, struct sample *ret);
+void run_holdfast_tls(const struct bench *bench, int n, struct sample *ret);
 void run_contending_threads(const struct bench *bench, int n, struct sample *ret);
 void run_contending_processes(const struct bench *bench, int n, struct sample *ret);
+void run_contending_fair(const struct bench *bench, int n, struct sample *ret); /* processes */
 
 /* These print their own tables. */
 void report_watchdog(const struct bench *bench);
 void report_memory(const struct bench *bench);
+void report_queue(const struct bench *bench);
 
 /* ---- measure.c ---- */
 
@@ -68,11 +77,12 @@ void check(int err, const char *what); /* dies unless HF_OK, with the library's 
 int64_t now_ns(void);
 void sleep_ms(int64_t ms);
 int connect_to(const struct bench *bench); /* a blocking socket */
+struct redisContext *connect_hiredis(const struct bench *bench);
 
 /* Around the measured part of a run. */
 struct meter {
     int64_t start_ns;
-    double client_cpu_s, server_cpu_s, commands;
+    double client_cpu_s, server_cpu_s, commands, scripts;
 };
 void meter_start(const struct bench *bench, struct meter *meter);
 void meter_stop(const struct bench *bench, const struct meter *meter, uint64_t pairs,
@@ -80,6 +90,7 @@ void meter_stop(const struct bench *bench, const struct meter *meter, uint64_t p
 
 /* One number of INFO: the one behind a field, or behind a prefix of a line with a colon in it. */
 double server_info(const struct bench *bench, const char *section, const char *field);
+double script_calls(const struct bench *bench); /* scripts it was sent so far */
 
 /* Runs `n` threads of `body`, which calls worker_ready() when it has warmed up, then counts pairs
  * for as long as worker_goes_on(), and measures the part in which all of them work. */

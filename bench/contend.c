@@ -1,6 +1,7 @@
 /*
  * Contention: n threads of one client, or n processes with a client each, want one lock; whoever
- * gets it gives it back at once.
+ * gets it gives it back at once. A plain lock's release is told to all processes; a fair one's
+ * gives the lock to the first in line.
  *
  * Measured is the hand-over: from the moment before a release is called to the moment after the
  * acquire of another owner has returned, on one clock. A holder leaves its time of release in
@@ -57,9 +58,9 @@ static void take_turn(struct arena *arena, hf_lock *lock, int index) {
     atomic_fetch_add(&arena->pairs, 1);
 }
 
-static hf_lock *new_lock(hf_client *client) {
+static hf_lock *new_lock(hf_client *client, hf_kind kind) {
     hf_lock *lock;
-    check(hf_lock_new(client, NAME, &lock), "hf_lock_new");
+    check(hf_lock_new_kind(client, kind, NAME, strlen(NAME), &lock), "hf_lock_new_kind");
     return lock;
 }
 
@@ -80,7 +81,7 @@ struct together {
 
 static void contend(struct worker *worker) {
     struct together *together = worker->shared;
-    hf_lock *lock = new_lock(together->client);
+    hf_lock *lock = new_lock(together->client, HF_PLAIN);
     worker_ready(worker);
     atomic_store(&together->arena->measuring, true);
     while (worker_goes_on(worker)) {
@@ -100,11 +101,12 @@ void run_contending_threads(const struct bench *bench, int n, struct sample *ret
 
 /* ---- Processes ---- */
 
-_Noreturn static void contend_alone(const struct bench *bench, struct arena *arena, int index) {
+_Noreturn static void contend_alone(const struct bench *bench, hf_kind kind, struct arena *arena,
+                                    int index) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     hf_client *client;
     check(hf_open(bench->url, NULL, &client), "hf_open");
-    hf_lock *lock = new_lock(client);
+    hf_lock *lock = new_lock(client, kind);
     check(hf_ping(client), "ping");
     atomic_fetch_add(&arena->ready, 1);
     while (!atomic_load(&arena->stop))
@@ -122,7 +124,7 @@ static void end_children(const pid_t *children, int n) {
     }
 }
 
-void run_contending_processes(const struct bench *bench, int n, struct sample *ret) {
+static void run_processes(const struct bench *bench, hf_kind kind, int n, struct sample *ret) {
     struct arena *arena = new_arena();
     pid_t *children = calloc((size_t)n, sizeof *children);
     if (children == NULL)
@@ -133,7 +135,7 @@ void run_contending_processes(const struct bench *bench, int n, struct sample *r
         if (children[i] < 0)
             die("fork: %s", strerror(errno));
         if (children[i] == 0)
-            contend_alone(bench, arena, i);
+            contend_alone(bench, kind, arena, i);
     }
     while (atomic_load(&arena->ready) < n)
         sleep_ms(1);
@@ -149,4 +151,12 @@ void run_contending_processes(const struct bench *bench, int n, struct sample *r
     end_children(children, n);
     free(children);
     finish(arena, ret);
+}
+
+void run_contending_processes(const struct bench *bench, int n, struct sample *ret) {
+    run_processes(bench, HF_PLAIN, n, ret);
+}
+
+void run_contending_fair(const struct bench *bench, int n, struct sample *ret) {
+    run_processes(bench, HF_FAIR, n, ret);
 }

@@ -48,14 +48,18 @@ static void expect_yes(redisContext *context, int argc, const char **argv) {
     freeReplyObject(reply);
 }
 
-static void work(struct worker *worker) {
-    const struct bench *bench = worker->bench;
-    struct pair pair;
-    fill(&pair, worker->index);
+redisContext *connect_hiredis(const struct bench *bench) {
     redisContext *context = bench->path != NULL ? redisConnectUnix(bench->path)
                                                 : redisConnect("127.0.0.1", bench->port);
     if (context == NULL || context->err != 0)
         die("hiredis: cannot connect");
+    return context;
+}
+
+static void work(struct worker *worker) {
+    struct pair pair;
+    fill(&pair, worker->index);
+    redisContext *context = connect_hiredis(worker->bench);
     worker_ready(worker);
     while (worker_goes_on(worker)) {
         expect_yes(context, 8, pair.acquire);

@@ -28,9 +28,11 @@ struct row {
 
 struct group {
     const char *name, *title;
+    bool tls;      /* needs a server with TLS */
     bool one_core; /* client and server share one: nobody gains by working in parallel */
     int n;
-    double target; /* of the last row against the first; 0: none */
+    double target;          /* of the last row against the first; 0: none */
+    double handover_target; /* of its hand-over's p50 against the first's: at most this; 0: none */
     struct row rows[ROWS_MAX];
 };
 
@@ -54,6 +56,21 @@ static const struct group groups[] = {
      .n = 64,
      .target = 1.6,
      .rows = {{"hiredis", run_hiredis}, {"holdfast", run_holdfast}}},
+    {.name = "tls-threads-1",
+     .title = "1 thread over TLS, client and server on one core",
+     .tls = true,
+     .one_core = true,
+     .n = 1,
+     .rows = {{"OpenSSL", run_openssl},
+              {"holdfast in clear", run_holdfast},
+              {"holdfast over TLS", run_holdfast_tls}}},
+    {.name = "tls-threads-64",
+     .title = "64 threads over TLS",
+     .tls = true,
+     .n = 64,
+     .rows = {{"OpenSSL, one connection each", run_openssl},
+              {"holdfast in clear", run_holdfast},
+              {"holdfast over TLS", run_holdfast_tls}}},
     {.name = "async-64",
      .title = "64 in flight from one thread",
      .n = 1,
@@ -65,10 +82,16 @@ static const struct group groups[] = {
      .title = "8 threads of one client want one lock",
      .n = 8,
      .rows = {{"holdfast", run_contending_threads}}},
-    {.name = "contended-processes",
+    {.name = "contended-processes-8",
      .title = "8 processes want one lock",
      .n = 8,
-     .rows = {{"holdfast", run_contending_processes}}},
+     .handover_target = 0.6,
+     .rows = {{"plain", run_contending_processes}, {"fair", run_contending_fair}}},
+    {.name = "contended-processes-64",
+     .title = "64 processes want one lock",
+     .n = 64,
+     .handover_target = 0.1,
+     .rows = {{"plain", run_contending_processes}, {"fair", run_contending_fair}}},
 };
 
 static bool is_wanted(const struct bench *bench, const struct row *row) {
@@ -102,16 +125,16 @@ static void write_json(const struct bench *bench, const struct group *group, con
     fprintf(bench->json,
             "{\"group\":\"%s\",\"row\":\"%s\",\"n\":%d,\"run\":%d,\"pairs\":%.0f,\"seconds\":%.3f,"
             "\"pairs_per_s\":%.0f,\"client_cpu_us_per_pair\":%.3f,\"server_cpu_us_per_pair\":%.3f,"
-            "\"commands\":%.0f,\"handover_p50_us\":%.1f,\"handover_p99_us\":%.1f}\n",
+            "\"commands\":%.0f,\"scripts\":%.0f,\"handover_p50_us\":%.1f,\"handover_p99_us\":%.1f}\n",
             group->name, row->name, group->n, run, sample->pairs, sample->seconds,
             sample->pairs / sample->seconds, sample->client_cpu_s / sample->pairs * 1e6,
-            sample->server_cpu_s / sample->pairs * 1e6, sample->commands, sample->p50_us,
-            sample->p99_us);
+            sample->server_cpu_s / sample->pairs * 1e6, sample->commands, sample->scripts,
+            sample->p50_us, sample->p99_us);
     fflush(bench->json);
 }
 
 struct summary {
-    double rate, client_us, server_us, p50_us, p99_us;
+    double rate, client_us, server_us, p50_us, p99_us, scripts;
 };
 
 /* Processor time of a pair, both sides. On one core its inverse is the rate of an idle machine. */
@@ -120,7 +143,7 @@ static double time_of(const struct summary *s) {
 }
 
 static struct summary summarize(const struct sample *samples, int runs) {
-    double values[5][RUNS_MAX];
+    double values[6][RUNS_MAX];
     for (int i = 0; i < runs; i++) {
         const struct sample *s = &samples[i];
         values[0][i] = s->pairs / s->seconds;
@@ -128,10 +151,11 @@ static struct summary summarize(const struct sample *samples, int runs) {
         values[2][i] = s->server_cpu_s / s->pairs * 1e6;
         values[3][i] = s->p50_us;
         values[4][i] = s->p99_us;
+        values[5][i] = s->scripts / s->pairs;
     }
     return (struct summary){median(values[0], runs), median(values[1], runs),
                             median(values[2], runs), median(values[3], runs),
-                            median(values[4], runs)};
+                            median(values[4], runs), median(values[5], runs)};
 }
 
 static void print_group(const struct bench *bench, const struct group *group,
@@ -140,10 +164,10 @@ static void print_group(const struct bench *bench, const struct group *group,
     bool handover = samples[0][0].p50_us > 0;
     printf("\n%s: lock+unlock pairs\n\n", group->title);
     printf("| %-29s | pairs/s |  ratio | client us | server us | by time |%s\n", group->name,
-           handover ? " hand-over p50 us |  p99 us |" : "");
+           handover ? " hand-over p50 us |  p99 us | against | scripts |" : "");
     printf(
         "|-------------------------------|--------:|-------:|----------:|----------:|--------:|%s\n",
-        handover ? "-----------------:|--------:|" : "");
+        handover ? "-----------------:|--------:|--------:|--------:|" : "");
     for (int i = 0; i < ROWS_MAX; i++) {
         if (!is_wanted(bench, &group->rows[i]))
             continue;
@@ -153,9 +177,15 @@ static void print_group(const struct bench *bench, const struct group *group,
         printf("| %-29s | %7.0f | %6.2f | %9.2f | %9.2f | %7.2f |", group->rows[i].name, s.rate,
                s.rate / first.rate, s.client_us, s.server_us, time_of(&first) / time_of(&s));
         if (handover)
-            printf(" %16.1f | %7.1f |", s.p50_us, s.p99_us);
+            printf(" %16.1f | %7.1f | %7.2f | %7.2f |", s.p50_us, s.p99_us,
+                   s.p50_us / first.p50_us, s.scripts);
         printf("\n");
     }
+    double handovers = handover ? last.p50_us / first.p50_us : 0;
+    if (group->handover_target > 0)
+        printf("\nhand-over p50, wanted: at most %.2f; reached: %.2f%s\n", group->handover_target,
+               handovers,
+               handovers <= group->handover_target ? "" : " (NOT REACHED in this run)");
     if (group->target > 0)
         printf("\nwanted: at least %.2f; reached: %.2f%s\n", group->target, last.rate / first.rate,
                last.rate / first.rate >= group->target ? "" : " (NOT REACHED in this run)");
@@ -181,7 +211,8 @@ static void run_group(const struct bench *bench, const struct group *group) {
 
 static void usage(void) {
     fprintf(stderr, "usage: hf_bench --server-pid PID (--port PORT | --unix PATH) [--run-ms MS] "
-                    "[--runs N] [--only GROUP] [--row ROW] [--json FILE]\n");
+                    "[--runs N] [--only GROUP] [--row ROW] [--json FILE] "
+                    "[--tls-port PORT --tls-ca FILE]\n");
     exit(2);
 }
 
@@ -194,6 +225,8 @@ static struct bench parse(int argc, char **argv) {
                                             {"only", required_argument, NULL, 'o'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"row", required_argument, NULL, 'r'},
+                                            {"tls-port", required_argument, NULL, 't'},
+                                            {"tls-ca", required_argument, NULL, 'c'},
                                             {NULL, 0, NULL, 0}};
     struct bench bench = {.run_ms = 1000, .warm_ms = 100, .runs = 5, .only = "", .row = ""};
     int option;
@@ -220,6 +253,12 @@ static struct bench parse(int argc, char **argv) {
         case 'r':
             bench.row = optarg;
             break;
+        case 't':
+            bench.tls_port = atoi(optarg);
+            break;
+        case 'c':
+            bench.tls_ca = optarg;
+            break;
         case 'j':
             bench.json = fopen(optarg, "ae");
             if (bench.json == NULL)
@@ -230,7 +269,7 @@ static struct bench parse(int argc, char **argv) {
         }
     }
     if (bench.server_pid <= 0 || (bench.port == 0) == (bench.path == NULL) || bench.runs < 1 ||
-        bench.runs > RUNS_MAX || bench.run_ms < 1)
+        bench.runs > RUNS_MAX || bench.run_ms < 1 || (bench.tls_port == 0) != (bench.tls_ca == NULL))
         usage();
     if (bench.path != NULL)
         snprintf(bench.url, sizeof bench.url, "unix://%s", bench.path);
@@ -244,12 +283,14 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* hiredis raises it */
     load_scripts(&bench);
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        if (strstr(groups[i].name, bench.only) != NULL)
+        if (strstr(groups[i].name, bench.only) != NULL && (!groups[i].tls || bench.tls_port != 0))
             run_group(&bench, &groups[i]);
     if (strstr("watchdog", bench.only) != NULL)
         report_watchdog(&bench);
     if (strstr("memory", bench.only) != NULL)
         report_memory(&bench);
+    if (strstr("queue", bench.only) != NULL)
+        report_queue(&bench);
     if (bench.json != NULL)
         fclose(bench.json);
     return 0;

@@ -105,6 +105,11 @@ double server_info(const struct bench *bench, const char *section, const char *f
     return line != NULL ? strtod(line + strlen(wanted), NULL) : 0;
 }
 
+double script_calls(const struct bench *bench) {
+    /* "cmdstat_evalsha:calls=123,..." */
+    return server_info(bench, "commandstats", "cmdstat_evalsha:calls=");
+}
+
 static double server_cpu_s(const struct bench *bench) {
     clockid_t clock;
     if (clock_getcpuclockid(bench->server_pid, &clock) != 0)
@@ -116,6 +121,7 @@ static double server_cpu_s(const struct bench *bench) {
 
 void meter_start(const struct bench *bench, struct meter *meter) {
     meter->commands = server_info(bench, "stats", "total_commands_processed");
+    meter->scripts = script_calls(bench);
     meter->server_cpu_s = server_cpu_s(bench);
     meter->client_cpu_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     meter->start_ns = now_ns();
@@ -127,6 +133,7 @@ void meter_stop(const struct bench *bench, const struct meter *meter, uint64_t p
     ret->client_cpu_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - meter->client_cpu_s;
     ret->server_cpu_s = server_cpu_s(bench) - meter->server_cpu_s;
     ret->commands = server_info(bench, "stats", "total_commands_processed") - meter->commands;
+    ret->scripts = script_calls(bench) - meter->scripts;
     ret->pairs = (double)pairs;
 }
 

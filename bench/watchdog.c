@@ -55,11 +55,6 @@ static void look_at_client(hf_lock **locks, struct seen *seen) {
         note(seen, hf_lock_remaining_ms(locks[i], 0));
 }
 
-static double script_calls(const struct bench *bench) {
-    /* "cmdstat_evalsha:calls=123,..." */
-    return server_info(bench, "commandstats", "cmdstat_evalsha:calls=");
-}
-
 static void print(const struct bench *bench, const struct seen *client, const struct seen *server,
                   const hf_stats *stats, double batches, double seconds) {
     double renewals = (double)stats->renewals;
@@ -93,10 +88,9 @@ void report_watchdog(const struct bench *bench) {
     options.watchdog_ms = WATCHDOG_MS;
     hf_client *client;
     hf_lock **locks = calloc(HOLDS, sizeof(hf_lock *));
-    redisContext *context = bench->path != NULL ? redisConnectUnix(bench->path)
-                                                : redisConnect("127.0.0.1", bench->port);
-    if (locks == NULL || context == NULL || context->err != 0)
-        die("no memory or no server");
+    redisContext *context = connect_hiredis(bench);
+    if (locks == NULL)
+        die("out of memory");
     check(hf_open(bench->url, &options, &client), "hf_open");
     for (int i = 0; i < HOLDS; i++) {
         char name[64];

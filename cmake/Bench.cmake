@@ -3,7 +3,7 @@
 file(GLOB sources CONFIGURE_DEPENDS bench/*.c)
 add_executable(hf_bench ${sources})
 target_include_directories(hf_bench PRIVATE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(hf_bench PRIVATE holdfast_static hiredis Threads::Threads m)
+target_link_libraries(hf_bench PRIVATE holdfast_static hiredis ssl crypto Threads::Threads m)
 hf_compile_target(hf_bench)
 
 # The same rows as the peers are measured in; public header only.

@@ -118,16 +118,18 @@ struct row {
     const char *name;
     int workers, clients;
     bool one_name, async;
+    hf_kind kind;
     void *(*body)(void *);
 };
 
 static const struct row rows[] = {
-    {"1 thread", 1, 1, false, false, run_pairs},
-    {"8 threads", 8, 1, false, false, run_pairs},
-    {"64 threads", 64, 1, false, false, run_pairs},
-    {"64 async", 64, 1, false, true, NULL},
-    {"8 clients contend", CLIENTS, CLIENTS, true, false, run_pairs},
-    {"8 clients drain", CLIENTS, CLIENTS, true, false, run_drain},
+    {"1 thread", 1, 1, false, false, HF_PLAIN, run_pairs},
+    {"8 threads", 8, 1, false, false, HF_PLAIN, run_pairs},
+    {"64 threads", 64, 1, false, false, HF_PLAIN, run_pairs},
+    {"64 async", 64, 1, false, true, HF_PLAIN, NULL},
+    {"8 clients contend", CLIENTS, CLIENTS, true, false, HF_PLAIN, run_pairs},
+    {"8 clients, fair", CLIENTS, CLIENTS, true, false, HF_FAIR, run_pairs},
+    {"8 clients drain", CLIENTS, CLIENTS, true, false, HF_PLAIN, run_drain},
 };
 
 static void run_row(const struct row *row, hf_client **clients, struct worker *workers,
@@ -217,7 +219,9 @@ static void measure(const struct row *row, const char *url, double seconds, int 
     for (int i = 0; i < row->workers; i++) {
         char name[64];
         snprintf(name, sizeof name, "bench-holdfast-%s-%d", row->name, row->one_name ? 0 : i);
-        check(hf_lock_new(clients[row->one_name ? i : 0], name, &workers[i].lock), "lock");
+        check(hf_lock_new_kind(clients[row->one_name ? i : 0], row->kind, name, strlen(name),
+                               &workers[i].lock),
+              "lock");
         workers[i].us = malloc(SAMPLES_MAX * sizeof(float));
         if (workers[i].us == NULL)
             exit(1);

@@ -15,10 +15,10 @@ import org.redisson.config.TransportMode;
 
 /**
  * Redisson's rows: lock+unlock pairs without contention by 1, 8 and 64 threads and by 64 in flight,
- * 8 clients contending for one name as fast as they can, and 8 clients draining it (all want it at
- * once, each holds it for 1 ms, next round when all have had it). Arguments: URL (redis://host:port
- * or unix:///path), seconds a run, runs a row, seconds of warm-up a row. Each run is one JSON line
- * on standard output; warm-up prints nothing.
+ * 8 clients contending for one name as fast as they can, the same with a fair lock, and 8 clients
+ * draining it (all want it at once, each holds it for 1 ms, next round when all have had it).
+ * Arguments: URL (redis://host:port or unix:///path), seconds a run, runs a row, seconds of warm-up
+ * a row. Each run is one JSON line on standard output; warm-up prints nothing.
  *
  * <p>Redisson is used as it comes, with default settings. {@code cpu_s} is this process's CPU time
  * in the run and {@code rss_mb} its resident memory after it, both without the server's.
@@ -97,6 +97,8 @@ public final class Main {
         }
         measure(CONTENDERS + " clients contend", nanos -> Rows.threads(CONTENDERS,
                 i -> clients.get(i).getLock("bench-redisson-contended"), nanos));
+        measure(CONTENDERS + " clients, fair", nanos -> Rows.threads(CONTENDERS,
+                i -> clients.get(i).getFairLock("bench-redisson-fair"), nanos));
         measure(CONTENDERS + " clients drain", nanos -> Rows.drain(CONTENDERS,
                 i -> clients.get(i).getLock("bench-redisson-drained"), nanos));
         clients.forEach(RedissonClient::shutdown);
