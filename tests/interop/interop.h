@@ -49,6 +49,13 @@ hf_lock *c_lock(hf_client *client, const char *name);
 /* "uuid:number" of an owner, 0 for this thread. Valid until the next call. */
 const char *c_owner(hf_client *client, hf_owner owner);
 
+/* Waits until somebody sleeps: a SUBSCRIBE was seen, and then an attempt with the needle (an owner, or the
+ * name) in it. Ends the monitor, which was started before the wait. */
+void wait_until_asleep(struct monitor *monitor, const char *needle);
+
+/* The same for somebody who has been listening all the time: an attempt was seen. */
+void wait_until_tried(struct monitor *monitor, const char *needle);
+
 /* Start a wait for ever and return when its owner sleeps: it has listened and then tried once
  * more in vain, so that from then on only a message or the TTL wakes it. The first returns the
  * command's id. */
@@ -87,7 +94,7 @@ struct interop_kind {
     bool reentrant, listens, token;
     bool java_publishes; /* Redisson tells waiters of a release */
 };
-enum { INTEROP_KINDS = 3 };
+enum { INTEROP_KINDS = 5 }; /* the last two are the fair ones */
 extern const struct interop_kind interop_kinds[INTEROP_KINDS];
 void kin_java_waits_for_c(void **state);
 void kin_c_waits_for_java(void **state);
@@ -97,6 +104,35 @@ void kin_forced_and_not_owner_on_either_side(void **state);
 void kin_leases_end_for_the_other_side(void **state);
 void kin_watchdogs_seen_by_the_other_side(void **state);
 void fenced_tokens_are_one_row_of_numbers(void **state);
+
+/* rows_fair.c; the state is a struct interop_kind */
+void fair_mixed_queue_is_first_come(void **state);
+void fair_give_ups_keep_the_order(void **state);
+void fair_forced_serves_the_first(void **state);
+void fair_killed_c_holder_and_waiter(void **state);
+void fair_killed_java_holder_and_waiter(void **state);
+
+/* rows_readwrite.c */
+void rw_mixed_readers_and_writers(void **state);
+void rw_downgrade_wakes_readers_of_both_sides(void **state);
+void rw_java_watchdog_does_not_end_a_c_hold(void **state);
+void rw_watchdogs_of_both_readers(void **state);
+void rw_killed_readers(void **state);
+void rw_killed_holders_alone(void **state);
+
+/* rows_others.c */
+void semaphore_wakes_all_of_both_sides(void **state);
+void semaphore_give_ups_take_nothing(void **state);
+void permits_many_ids_cross(void **state);
+void permits_leases_cross(void **state);
+void permits_of_the_killed_come_back(void **state);
+void latch_wakes_all_of_both_sides(void **state);
+void latch_ends_for_c_whatever_java_does(void **state);
+
+/* rows_names.c */
+void others_every_sort_of_name(void **state);
+void others_refuse_what_java_made_of_another_kind(void **state);
+void others_inspect_names_both_sides(void **state);
 
 /* rows_time.c */
 void plain_lease_of_c_ends_for_java(void **state);
@@ -108,11 +144,18 @@ void plain_killed_java_holder(void **state);
 void plain_closed_c_client(void **state);
 void plain_shut_down_java_client(void **state);
 
-/* rows_state.c */
-void plain_leaves_the_same_state(void **state);
+/* rows_state.c; the state is the kind's name */
+void lock_leaves_the_same_state(void **state);
+/* rows_state_others.c; the same */
+void other_leaves_the_same_state(void **state);
 
 /* rows_stress.c */
 void plain_mixed_stress(void **state);
 void plain_mixed_stress_wakes_by_message(void **state);
+void kin_mixed_stress(void **state);
+void kin_mixed_stress_wakes_by_message(void **state);
+void others_mixed_stress(void **state);
+void others_mixed_stress_wakes_by_message(void **state);
+void latch_mixed_rounds(void **state);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The plain lock's kin between C and Java: non-reentrant, spin and fenced. Each row is played for
- * each kind, in both directions.
+ * The plain lock's kin between C and Java: non-reentrant, spin and fenced; and the fair ones, as far as
+ * they are alike. Each row is played for each kind, in both directions.
  *
  * Holds outlive BY_MESSAGE_MS unless a row is about their end. A spin waiter does not listen, on
  * either side, so it is known to wait when it has tried twice; Redisson's spin lock also tells
@@ -22,6 +22,8 @@ const struct interop_kind interop_kinds[INTEROP_KINDS] = {
     {"spin", HF_SPIN, .reentrant = true},
     {"fenced", HF_FENCED, .reentrant = true, .listens = true, .java_publishes = true,
      .token = true},
+    {"fair", HF_FAIR, .reentrant = true, .listens = true},
+    {"nonreentrantfair", HF_FAIR_NONREENTRANT, .listens = true},
 };
 
 /* One side each, on the same name and of one kind. */

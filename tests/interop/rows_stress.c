@@ -1,21 +1,24 @@
 /*
- * Mixed stress: four Redisson clients and four C processes on the same locks for a bounded time.
+ * Mixed stress: four Redisson clients and four C processes on the same places for a bounded time. A
+ * place is a lock, a read/write lock or a semaphore; each game has three.
  *
  * Three Java clients live in the suite's JVM, the fourth in a JVM of its own that can be killed.
  * What a lock guards is a counter that each worker reads, and writes one higher some milliseconds
  * later; the scripts stress_enter.lua and stress_leave.lua also note who is inside. In the end: no
- * violation, the counters equal the sections that were done, everybody came to an end by itself,
- * and no lock, key or subscription is left.
+ * violation, the counters equal the sections that were done alone, everybody came to an end by
+ * itself, and no lock, key or subscription is left.
  *
- * One row kills a player now and then, and replaces it. A killed process keeps its lock until the
+ * One sort of row kills a player now and then, and replaces it. A killed process keeps its lock until the
  * lease ends; its name is put into stress:killed only after its end, long before that, so that
- * being found inside is forgiven to it and to nobody else. The other row kills nobody and has
+ * being found inside is forgiven to it and to nobody else. The other sort kills nobody and has
  * leases that outlive it: there only messages move things on, and a wake-up that got lost would
  * show as a wait until the TTL or the waiter's own poll.
  *
  * HF_SEED repeats the random choices of a run (not its timing); HF_SOAK makes it last minutes.
  */
 #include "interop.h"
+#include "state.h"
+#include "stress_rounds.h"
 #include "stress_worker.h"
 
 #include <stdio.h>
@@ -43,7 +46,14 @@ struct game {
     int kills[2]; /* of C processes, of JVMs */
 };
 
-static const char *const lock_names[STRESS_NAMES] = {"stress-a", "stress-b", "stress-c"};
+static const struct stress_place plain_places[STRESS_PLACES] = {
+    {"plain", "stress-a"}, {"plain", "stress-b"}, {"plain", "stress-c"}};
+static const struct stress_place kin_places[STRESS_PLACES] = {
+    {"nonreentrant", "stress-a"}, {"spin", "stress-b"}, {"fenced", "stress-c"}};
+static const struct stress_place killed_places[STRESS_PLACES] = {
+    {"fair", "stress-a"}, {"readwrite", "stress-b"}, {"permits", "stress-c"}};
+static const struct stress_place told_places[STRESS_PLACES] = {
+    {"nonreentrantfair", "stress-a"}, {"semaphore", "stress-b"}, {"permits", "stress-c"}};
 
 static void load_script(const char *path, char ret_sha1[41]) {
     char text[4096];
@@ -60,16 +70,18 @@ static void load_script(const char *path, char ret_sha1[41]) {
 
 static void start_java(const struct stress *stress, struct player *player, const char *url) {
     const char *name = player->process;
-    const char *answer = java_call(player->jvm, "client %s %s watchdog=%lld", name, url,
-                                   (long long)stress->watchdog_ms);
+    const struct stress_place *places = stress->places;
+    const char *answer =
+        java_call(player->jvm, "client %s %s watchdog=%lld fairwait=%lld", name, url,
+                  (long long)stress->watchdog_ms, (long long)stress->fair_wait_ms);
     assert_memory_equal(answer, "ok ", 3);
     player->command = java_send(
         player->jvm,
-        "stress %s thread=%s names=%s,%s,%s process=%s workers=%d seed=%u ms=%lld lease=%lld "
-        "enter=%s leave=%s",
-        name, name, lock_names[0], lock_names[1], lock_names[2], name, STRESS_WORKERS, stress->seed,
-        (long long)(stress->end_ms - now_ms()), (long long)stress->lease_ms, stress->enter,
-        stress->leave);
+        "stress %s thread=%s places=%s:%s,%s:%s,%s:%s process=%s workers=%d seed=%u ms=%lld "
+        "lease=%lld enter=%s leave=%s",
+        name, name, places[0].kind, places[0].name, places[1].kind, places[1].name, places[2].kind,
+        places[2].name, name, STRESS_WORKERS, stress->seed, (long long)(stress->end_ms - now_ms()),
+        (long long)stress->lease_ms, stress->enter, stress->leave);
 }
 
 static void start_player(struct game *game, int number) {
@@ -85,7 +97,8 @@ static void start_player(struct game *game, int number) {
         return;
     }
     /* One of them through the Unix socket, as C goes, the others by TCP. */
-    player->jvm = number < RESIDENT ? suite.java : java_start(suite.java_dir);
+    if (player->jvm == NULL)
+        player->jvm = number < RESIDENT ? suite.java : java_start(suite.java_dir);
     start_java(&stress, player,
                number == 0 ? server_url(suite.server) : server_tcp_url(suite.server));
 }
@@ -106,7 +119,7 @@ static void kill_player(struct game *game, int number) {
 /* Kills and replaces players until the time is up: C processes and the JVM in turn. */
 static void play(struct game *game) {
     for (int round = 0;; round++) {
-        int64_t pause_ms = 500 + rand_r(&game->random) % 1000;
+        int64_t pause_ms = 300 + rand_r(&game->random) % 800;
         if (now_ms() + pause_ms >= game->stress.end_ms)
             return;
         sleep_ms(pause_ms);
@@ -146,13 +159,17 @@ static long long sum_of_sections(void) {
     return sum;
 }
 
-static long long sum_of_counters(void) {
+static long long number_at(const char *key, const char *name) {
+    char *text = cmd_str(suite.server, "GET %s%s", key, name);
+    long long number = text == NULL ? 0 : atoll(text);
+    free(text);
+    return number;
+}
+
+static long long sum_of_counters(const struct stress_place *places) {
     long long sum = 0;
-    for (int i = 0; i < STRESS_NAMES; i++) {
-        char *counter = cmd_str(suite.server, "GET stress:counter:%s", lock_names[i]);
-        sum += counter == NULL ? 0 : atoll(counter);
-        free(counter);
-    }
+    for (int i = 0; i < STRESS_PLACES; i++)
+        sum += number_at("stress:counter:", places[i].name);
     return sum;
 }
 
@@ -184,6 +201,67 @@ static long long longest_wait_ms(void) {
     return longest;
 }
 
+/* Tells what nobody is there to release. */
+static void fail_with_leftovers(void) {
+    char *left = state_dump(suite.server, NULL, 0);
+    for (char *line = strtok(left, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (strncmp(line, "stress:", 7) != 0)
+            print_error("left: %s\n", line);
+    }
+    free(left);
+    fail_msg("something is left on the server");
+}
+
+static bool is_semaphore(const struct stress_place *place) {
+    return strcmp(place->kind, "semaphore") == 0 || strcmp(place->kind, "permits") == 0;
+}
+
+static void set_semaphores(const struct stress_place *places) {
+    for (int i = 0; i < STRESS_PLACES; i++) {
+        if (is_semaphore(&places[i]))
+            cmd_ok(suite.server, "SET %s %d", places[i].name, STRESS_PERMITS);
+    }
+}
+
+static bool all_permits_are_back(void *arg) {
+    int64_t number;
+    assert_hf(HF_OK, hf_permits_available(arg, &number));
+    return number == STRESS_PERMITS;
+}
+
+/* Once more, alone: whoever was killed in line or inside does not keep us out, and is gone then. */
+static void visit_lock(hf_client *client, const struct stress_place *place) {
+    hf_lock *lock;
+    assert_hf(HF_OK, hf_lock_new_kind(client, stress_way_of(place->kind)->lock_kind, place->name,
+                                      strlen(place->name), &lock));
+    assert_hf(HF_OK, hf_lock_acquire_for(lock, JAVA_LIMIT_MS));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+}
+
+/* Locks can be had. All permits are there again, those of the killed when their leases have ended; no more,
+ * no fewer. The semaphores go. */
+static void check_places(const struct stress_place *places) {
+    hf_client *client = c_client(0);
+    for (int i = 0; i < STRESS_PLACES; i++) {
+        const char *name = places[i].name;
+        if (!is_semaphore(&places[i])) {
+            visit_lock(client, &places[i]);
+        } else if (strcmp(places[i].kind, "permits") == 0) {
+            hf_permits *permits;
+            assert_hf(HF_OK, hf_permits_new(client, name, strlen(name), &permits));
+            if (!wait_until(all_permits_are_back, permits, BY_MESSAGE_MS + SHORT_LEASE_MS))
+                fail_with_leftovers();
+            hf_permits_free(permits);
+        } else {
+            assert_int_equal(number_at("", name), STRESS_PERMITS);
+        }
+        if (is_semaphore(&places[i]))
+            cmd_ok(suite.server, "DEL %s {%s}:timeout", name, name);
+    }
+    hf_close(client);
+}
+
 static bool nobody_listens(void *arg) {
     (void)arg;
     redisReply *channels = cmd(suite.server, "PUBSUB CHANNELS *");
@@ -193,8 +271,9 @@ static bool nobody_listens(void *arg) {
 }
 
 /* The locks of those killed have run out by now, and nothing else may be there but the books;
- * and, for its own short life, what a JVM that was killed between its unlock and its clean-up
- * has left. */
+ * and, for their own short lives, what a JVM that was killed between its unlock and its clean-up
+ * has left, and the record of a fair waiter that was killed and removed by Java, which knows no
+ * records. The counters of tokens stay. */
 static bool only_books_left(void *arg) {
     (void)arg;
     redisReply *keys = cmd(suite.server, "KEYS *");
@@ -203,22 +282,12 @@ static bool only_books_left(void *arg) {
         const char *key = keys->element[i]->str;
         bool latch =
             strncmp(key, "redisson_unlock_latch:", 22) == 0 && pttl(suite.server, key) != -1;
-        only = only && (strncmp(key, "stress:", 7) == 0 || latch);
+        bool record = strncmp(key, "holdfast_fair:", 14) == 0 && pttl(suite.server, key) != -1;
+        bool token = strncmp(key, "redisson_lock_token:", 20) == 0;
+        only = only && (strncmp(key, "stress:", 7) == 0 || latch || record || token);
     }
     freeReplyObject(keys);
     return only;
-}
-
-/* Tells who holds what nobody is there to release. */
-static void fail_with_locks(void) {
-    for (int i = 0; i < STRESS_NAMES; i++) {
-        redisReply *holder = cmd(suite.server, "HKEYS %s", lock_names[i]);
-        if (holder->elements > 0)
-            print_error("%s is left held by %s for %lld ms\n", lock_names[i],
-                        holder->element[0]->str, pttl(suite.server, lock_names[i]));
-        freeReplyObject(holder);
-    }
-    fail_msg("something is left on the server");
 }
 
 /* ---- The row --------------------------------------------------------------------------------- */
@@ -231,20 +300,32 @@ static unsigned choose_seed(void) {
                          : (unsigned)(now.tv_nsec ^ now.tv_sec);
 }
 
-static void begin(struct game *game, int64_t lasts_ms, int64_t lease_ms) {
+static bool soaking(void) {
+    return getenv("HF_SOAK") != NULL;
+}
+
+static void begin(struct game *game, const struct stress_place *places, int64_t lasts_ms,
+                  int64_t lease_ms) {
     game->random = choose_seed();
+    game->players[OWN_JVM].jvm =
+        java_start(suite.java_dir); /* It takes its time: before it counts. */
+    if (soaking())
+        lasts_ms *= 30;
     game->stress = (struct stress){
         .url = server_url(suite.server),
         .socket = server_socket(suite.server),
-        .names = {lock_names[0], lock_names[1], lock_names[2]},
+        .places = places,
         .seed = game->random,
         .end_ms = now_ms() + lasts_ms,
         .watchdog_ms = lease_ms,
         .lease_ms = lease_ms,
+        .fair_wait_ms = lease_ms / 6,
     };
     load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
     load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
-    print_message("stress: seed %u, %lld s\n", game->random, (long long)lasts_ms / 1000);
+    print_message("stress of %s, %s, %s: seed %u, %lld s\n", places[0].kind, places[1].kind,
+                  places[2].kind, game->random, (long long)lasts_ms / 1000);
+    set_semaphores(places);
     for (int i = 0; i < PLAYERS; i++)
         start_player(game, i);
 }
@@ -260,33 +341,100 @@ static void end(struct game *game) {
 
     assert_no_violation();
     assert_int_equal(bad, 0);
-    assert_int_equal(sum_of_counters(), sum_of_sections());
+    assert_int_equal(sum_of_counters(game->stress.places), number_at("stress:alone", ""));
     for (int i = 0; i < RESIDENT; i++)
         assert_true(has_worked(game->players[i].process));
+    check_places(game->stress.places);
     if (!wait_until(only_books_left, NULL, BY_MESSAGE_MS + SHORT_LEASE_MS))
-        fail_with_locks();
+        fail_with_leftovers();
     assert_true(wait_until(nobody_listens, NULL, JAVA_LIMIT_MS));
 }
 
-static bool soaking(void) {
-    return getenv("HF_SOAK") != NULL;
-}
-
-void plain_mixed_stress(void **state) {
-    (void)state;
+/* With kills: C processes and JVMs in turn. */
+static void stress_with_kills(const struct stress_place *places, int64_t lasts_ms) {
     struct game game = {0};
-    begin(&game, soaking() ? 300 * 1000 : 15 * 1000, SHORT_LEASE_MS);
+    begin(&game, places, lasts_ms, SHORT_LEASE_MS);
     play(&game);
     end(&game);
     assert_true(game.kills[0] > 0 && game.kills[1] > 0);
 }
 
-void plain_mixed_stress_wakes_by_message(void **state) {
-    (void)state;
+/* Without: then every wait ends by a message, or it shows. */
+static void stress_by_message(const struct stress_place *places, int64_t lasts_ms) {
     struct game game = {0};
-    begin(&game, soaking() ? 120 * 1000 : 5 * 1000, LONG_LEASE_MS);
+    begin(&game, places, lasts_ms, LONG_LEASE_MS);
     end(&game);
     for (int i = 0; i < PLAYERS; i++)
         assert_true(has_worked(game.players[i].process));
     assert_true(longest_wait_ms() < BY_MESSAGE_MS);
+}
+
+void plain_mixed_stress(void **state) {
+    (void)state;
+    stress_with_kills(plain_places, 7 * 1000);
+}
+
+void plain_mixed_stress_wakes_by_message(void **state) {
+    (void)state;
+    stress_by_message(plain_places, 3 * 1000);
+}
+
+void kin_mixed_stress(void **state) {
+    (void)state;
+    stress_with_kills(kin_places, 6 * 1000);
+}
+
+void kin_mixed_stress_wakes_by_message(void **state) {
+    (void)state;
+    stress_by_message(kin_places, 3 * 1000);
+}
+
+void others_mixed_stress(void **state) {
+    (void)state;
+    stress_with_kills(killed_places, 8 * 1000);
+}
+
+void others_mixed_stress_wakes_by_message(void **state) {
+    (void)state;
+    stress_by_message(told_places, 3 * 1000);
+}
+
+/* ---- The latch: rounds ------------------------------------------------------------------------- */
+
+/* Two Java clients and two C processes, two workers each, in step. Java's clients live in the suite's
+ * JVM. */
+void latch_mixed_rounds(void **state) {
+    (void)state;
+    enum { PROCESSES = 2 };
+    struct rounds rounds = {
+        .url = server_url(suite.server),
+        .socket = server_socket(suite.server),
+        .workers = STRESS_WORKERS,
+        .parties = 2 * PROCESSES * STRESS_WORKERS,
+        .rounds = soaking() ? 10000 : 300,
+    };
+    static const char *const names[PROCESSES] = {"c-walker-0", "c-walker-1"};
+    pid_t pids[PROCESSES];
+    int commands[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        rounds.process = names[i];
+        pids[i] = run_child(rounds_worker, &rounds);
+        commands[i] = java_send(
+            suite.java, "rounds j%d process=j-walker-%d workers=%d parties=%d rounds=%d thread=%d",
+            i + 1, i, rounds.workers, rounds.parties, rounds.rounds, java_thread());
+    }
+    bool well = true;
+    for (int i = 0; i < PROCESSES; i++) {
+        well = expect_exit(pids[i], 0, soaking() ? 10 * JAVA_LIMIT_MS : 2 * JAVA_LIMIT_MS) && well;
+        const char *answer = java_answer(suite.java, commands[i]);
+        well = strcmp(answer, "ok early=0") == 0 && well;
+        if (strcmp(answer, "ok early=0") != 0)
+            print_error("Java: %s\n", answer);
+    }
+    print_message("latch: %d rounds of %d, longest wait %lld ms\n", rounds.rounds, rounds.parties,
+                  longest_wait_ms());
+    assert_true(well);
+    assert_true(longest_wait_ms() < BY_MESSAGE_MS);
+    assert_false(key_exists(suite.server, "rounds-0"));
+    assert_false(key_exists(suite.server, "rounds-1"));
 }

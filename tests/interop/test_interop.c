@@ -91,24 +91,32 @@ void assert_hf_at(int expected, int actual, const char *file, int line) {
 
 struct sleeper {
     struct monitor *monitor; /* started before the wait */
-    const char *owner;
+    const char *needle;
 };
 
 static bool tried_after_listening(void *arg) {
     struct sleeper *sleeper = arg;
     char *text = monitor_text(sleeper->monitor);
     const char *listened = strcasestr(text, "\"SUBSCRIBE\"");
-    bool tried = listened != NULL && strstr(listened, sleeper->owner) != NULL;
+    const char *then = listened != NULL ? strchr(listened, '\n') : NULL;
+    bool tried = then != NULL && strstr(then, sleeper->needle) != NULL;
     free(text);
     return tried;
 }
 
-static void wait_until_asleep(struct monitor *monitor, const char *owner) {
-    struct sleeper sleeper = {monitor, owner};
+void wait_until_asleep(struct monitor *monitor, const char *needle) {
+    struct sleeper sleeper = {monitor, needle};
     bool asleep = wait_until(tried_after_listening, &sleeper, JAVA_LIMIT_MS);
     monitor_stop(monitor);
     if (!asleep)
-        fail_msg("%s does not wait", owner);
+        fail_msg("nobody waits: no %s", needle);
+}
+
+void wait_until_tried(struct monitor *monitor, const char *needle) {
+    bool tried = monitor_wait(monitor, needle, 1, JAVA_LIMIT_MS);
+    monitor_stop(monitor);
+    if (!tried)
+        fail_msg("nobody tries: no %s", needle);
 }
 
 int java_wait_start(const char *client, const char *handle, int thread) {
@@ -190,8 +198,11 @@ static int build_java(void) {
 /* One row for each kind of rows_kinds.c. */
 #define KIND_ROW(row, index, kind)                                                                 \
     { #row "." kind, row, clean_server, NULL, (void *)(uintptr_t)&interop_kinds[index] }
+#define STATE_ROW(row, kind)                                                                       \
+    { #row "." kind, row, clean_server, NULL, (void *)(uintptr_t)kind }
 #define KIND_ROWS(row)                                                                             \
     KIND_ROW(row, 0, "nonreentrant"), KIND_ROW(row, 1, "spin"), KIND_ROW(row, 2, "fenced")
+#define FAIR_ROWS(row) KIND_ROW(row, 3, "fair"), KIND_ROW(row, 4, "nonreentrantfair")
 
 int main(void) {
     const struct CMUnitTest rows[] = {
@@ -216,7 +227,16 @@ int main(void) {
         ROW(plain_killed_java_holder),
         ROW(plain_closed_c_client),
         ROW(plain_shut_down_java_client),
-        ROW(plain_leaves_the_same_state),
+        STATE_ROW(lock_leaves_the_same_state, "plain"),
+        STATE_ROW(lock_leaves_the_same_state, "nonreentrant"),
+        STATE_ROW(lock_leaves_the_same_state, "spin"),
+        STATE_ROW(lock_leaves_the_same_state, "fenced"),
+        STATE_ROW(lock_leaves_the_same_state, "fair"),
+        STATE_ROW(lock_leaves_the_same_state, "nonreentrantfair"),
+        STATE_ROW(other_leaves_the_same_state, "readwrite"),
+        STATE_ROW(other_leaves_the_same_state, "semaphore"),
+        STATE_ROW(other_leaves_the_same_state, "permits"),
+        STATE_ROW(other_leaves_the_same_state, "latch"),
         KIND_ROWS(kin_java_waits_for_c),
         KIND_ROWS(kin_c_waits_for_java),
         KIND_ROWS(kin_wakes_plain_waiters_of_the_other_side),
@@ -225,8 +245,39 @@ int main(void) {
         KIND_ROWS(kin_leases_end_for_the_other_side),
         KIND_ROWS(kin_watchdogs_seen_by_the_other_side),
         ROW(fenced_tokens_are_one_row_of_numbers),
+        FAIR_ROWS(kin_java_waits_for_c),
+        FAIR_ROWS(kin_c_waits_for_java),
+        FAIR_ROWS(kin_nests_or_not_on_either_side),
+        FAIR_ROWS(kin_leases_end_for_the_other_side),
+        FAIR_ROWS(kin_watchdogs_seen_by_the_other_side),
+        FAIR_ROWS(fair_mixed_queue_is_first_come),
+        FAIR_ROWS(fair_give_ups_keep_the_order),
+        FAIR_ROWS(fair_forced_serves_the_first),
+        KIND_ROW(fair_killed_c_holder_and_waiter, 3, "fair"),
+        KIND_ROW(fair_killed_java_holder_and_waiter, 3, "fair"),
+        ROW(rw_mixed_readers_and_writers),
+        ROW(rw_downgrade_wakes_readers_of_both_sides),
+        ROW(rw_java_watchdog_does_not_end_a_c_hold),
+        ROW(rw_watchdogs_of_both_readers),
+        ROW(rw_killed_readers),
+        ROW(rw_killed_holders_alone),
+        ROW(others_every_sort_of_name),
+        ROW(others_refuse_what_java_made_of_another_kind),
+        ROW(others_inspect_names_both_sides),
+        ROW(semaphore_wakes_all_of_both_sides),
+        ROW(semaphore_give_ups_take_nothing),
+        ROW(permits_many_ids_cross),
+        ROW(permits_leases_cross),
+        ROW(permits_of_the_killed_come_back),
+        ROW(latch_wakes_all_of_both_sides),
+        ROW(latch_ends_for_c_whatever_java_does),
         ROW(plain_mixed_stress_wakes_by_message),
         ROW(plain_mixed_stress),
+        ROW(kin_mixed_stress_wakes_by_message),
+        ROW(kin_mixed_stress),
+        ROW(others_mixed_stress_wakes_by_message),
+        ROW(others_mixed_stress),
+        ROW(latch_mixed_rounds),
     };
 
     /* A JVM that is killed must not take the driver along when it is written to. */

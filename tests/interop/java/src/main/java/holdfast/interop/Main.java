@@ -22,7 +22,8 @@ import org.redisson.api.RedissonClient;
  *   ID open C KIND NAME H                                 makes a handle H (see Kinds)
  *   ID ids C [thread=N]                                   answers "uuid java-thread-id"
  *   ID VERB H [thread=N] [option=value...]                a verb of H's kind (see Locks ...)
- *   ID stress C names=a,b ... [thread=N]                  see Stress
+ *   ID stress C places=kind:name,... [thread=N]           see Stress
+ *   ID rounds C parties=n ... [thread=N]                  see Rounds
  *   ID interrupt thread=N                                 interrupts what thread N waits for
  *   ID shutdown C                                         closes a client, orderly
  *   ID die                                                ends the JVM, closing nothing
@@ -98,6 +99,8 @@ public final class Main {
                 return shutdown(request);
             case "stress":
                 return new Stress(known(clients, "client", request.word(0)), request).run();
+            case "rounds":
+                return new Rounds(known(clients, "client", request.word(0)), request).run();
             case "ping":
                 return "";
             default:

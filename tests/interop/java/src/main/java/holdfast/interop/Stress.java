@@ -3,70 +3,86 @@ package holdfast.interop;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import org.redisson.api.RLock;
 import org.redisson.api.RScript;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
 /**
- * The Java half of the mixed stress test: worker threads that acquire locks in every way there is
- * and, while holding one, raise a counter in two steps that only the lock keeps together. The two
+ * The Java half of the mixed stress test: worker threads that acquire in every way there is and,
+ * while they hold something, keep the books that show whether they were alone with it. The two
  * scripts (stress_enter.lua, stress_leave.lua) are loaded by the driver; the C workers run the same
  * ones.
  *
- * <p>Options: names=a,b (locks), process=P (this client's name in the books), workers=n, seed=n,
- * ms=n (how long), lease=ms (fixed leases), enter=sha1, leave=sha1. Answers "sections=n missed=n".
+ * <p>Options: places=kind:name,... (see Places), process=P (this client's name in the books),
+ * workers=n, seed=n, ms=n (how long), lease=ms (fixed leases), enter=sha1, leave=sha1. Answers
+ * "sections=n missed=n".
  */
 final class Stress {
-    private static final TimeUnit MS = TimeUnit.MILLISECONDS;
-    private static final int LONGEST_WAIT_MS = 300;
     private static final int LONGEST_WORK_MS = 4;
 
     private final RedissonClient client;
-    private final String[] names;
+    private final List<Places.Place> places = new ArrayList<>();
     private final String process;
     private final int workers;
     private final long seed;
-    private final long lease;
     private final String enter;
     private final String leave;
     private final long end;
 
     Stress(RedissonClient client, Request request) {
         this.client = client;
-        names = request.text("names").split(",");
+        long lease = request.number("lease");
+        for (String place : request.text("places").split(",")) {
+            int colon = place.indexOf(':');
+            places.add(Places.open(client, place.substring(0, colon), place.substring(colon + 1),
+                    lease));
+        }
         process = request.text("process");
         workers = (int) request.number("workers", 2);
         seed = request.number("seed");
-        lease = request.number("lease");
         enter = request.text("enter");
         leave = request.text("leave");
-        end = System.nanoTime() + MS.toNanos(request.number("ms"));
+        end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(request.number("ms"));
     }
 
-    Object run() throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(workers);
+    /** Runs the same for each worker's number, at the same time; the results in that order. */
+    static <T> List<T> inThreads(int count, java.util.function.IntFunction<Callable<T>> body)
+            throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(count);
         try {
-            List<Future<long[]>> results = new ArrayList<>();
-            for (int i = 0; i < workers; i++) {
-                String me = process + '/' + i;
-                Random random = new Random(seed + i);
-                results.add(threads.submit(() -> work(me, random)));
+            List<Future<T>> running = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                running.add(threads.submit(body.apply(i)));
             }
-            long sections = 0;
-            long missed = 0;
-            for (Future<long[]> result : results) {
-                sections += result.get()[0];
-                missed += result.get()[1];
+            List<T> results = new ArrayList<>();
+            for (Future<T> one : running) {
+                results.add(one.get());
             }
-            return "sections=" + sections + " missed=" + missed;
+            return results;
         } finally {
             threads.shutdownNow();
         }
+    }
+
+    static void noteLongest(RedissonClient client, String me, long longest) {
+        client.getMap("stress:longest", StringCodec.INSTANCE)
+                .put(me, Long.toString(TimeUnit.NANOSECONDS.toMillis(longest)));
+    }
+
+    Object run() throws Exception {
+        long sections = 0;
+        long missed = 0;
+        for (long[] result : inThreads(workers,
+                i -> () -> work(process + '/' + i, new Random(seed + i)))) {
+            sections += result[0];
+            missed += result[1];
+        }
+        return "sections=" + sections + " missed=" + missed;
     }
 
     private long[] work(String me, Random random) throws InterruptedException {
@@ -74,57 +90,38 @@ final class Stress {
         long missed = 0;
         long longest = 0;
         while (System.nanoTime() < end) {
-            String name = names[random.nextInt(names.length)];
-            RLock lock = client.getLock(name);
+            Places.Place place = places.get(random.nextInt(places.size()));
             long start = System.nanoTime();
-            boolean acquired = acquire(lock, random);
+            Places.Visit visit = place.enter(random);
             longest = Math.max(longest, System.nanoTime() - start);
-            if (!acquired) {
+            if (visit == null) {
                 missed++;
                 continue;
             }
-            boolean nested = random.nextInt(4) == 0;
-            if (nested) {
-                lock.lock();
+            section(place, visit, me, random);
+            if (visit.downgrade(random)) {
+                section(place, visit, me, random);
             }
-            section(name, me, random);
-            if (nested) {
-                lock.unlock();
-            }
-            lock.unlock();
+            visit.leave();
             sections++;
         }
-        client.getMap("stress:longest", StringCodec.INSTANCE)
-                .put(me, Long.toString(TimeUnit.NANOSECONDS.toMillis(longest)));
+        noteLongest(client, me, longest);
         return new long[] {sections, missed};
     }
 
-    private boolean acquire(RLock lock, Random random) throws InterruptedException {
-        int wait = random.nextInt(LONGEST_WAIT_MS);
-        switch (random.nextInt(5)) {
-            case 0:
-                return lock.tryLock();
-            case 1:
-                return lock.tryLock(wait, MS);
-            case 2:
-                return lock.tryLock(wait, lease, MS);
-            case 3:
-                lock.lock(lease, MS);
-                return true;
-            default:
-                lock.lock();
-                return true;
-        }
-    }
-
-    private void section(String name, String me, Random random) throws InterruptedException {
+    private void section(Places.Place place, Places.Visit visit, String me, Random random)
+            throws InterruptedException {
         RScript script = client.getScript(StringCodec.INSTANCE);
+        String weight = Long.toString(visit.weight());
+        String capacity = Long.toString(place.capacity());
         String counter = script.evalSha(RScript.Mode.READ_WRITE, enter, RScript.ReturnType.VALUE,
-                List.of("stress:inside:" + name, "stress:counter:" + name, "stress:killed",
-                        "stress:violations"), me);
+                List.of("stress:inside:" + place.name(), "stress:counter:" + place.name(),
+                        "stress:killed", "stress:violations", "stress:token:" + place.name()),
+                me, weight, capacity, Long.toString(visit.token()));
         Thread.sleep(random.nextInt(LONGEST_WORK_MS));
         script.evalSha(RScript.Mode.READ_WRITE, leave, RScript.ReturnType.VALUE,
-                List.of("stress:inside:" + name, "stress:counter:" + name, "stress:done",
-                        "stress:violations"), me, Long.toString(Long.parseLong(counter) + 1));
+                List.of("stress:inside:" + place.name(), "stress:counter:" + place.name(),
+                        "stress:done", "stress:violations", "stress:alone"),
+                me, weight, capacity, counter);
     }
 }
