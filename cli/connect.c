@@ -319,6 +319,13 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     options->tls_cert_file = connection->cert.value;
     options->tls_key_file = connection->key.value;
     options->tls_server_name = connection->sni.value;
+    /* Whom to trust is one question: who answers it with a flag does not want the environment's answer too. */
+    if (given(&connection->cacert, true) != given(&connection->cacertdir, true)) {
+        if (given(&connection->cacert, true))
+            options->tls_ca_dir = NULL;
+        else
+            options->tls_ca_file = NULL;
+    }
     if (connection->insecure.value != NULL)
         options->flags |= HF_TLS_INSECURE;
     if (connection->limit.value != NULL && parse_duration(connection->limit.value, &limit_ms)) {

@@ -66,6 +66,12 @@ test_urls_and_environment() {
     same "$out" 1
     expect 0 env HOLDFAST_TLS=yes HOLDFAST_CACERT="$dir/good.pem" REDIS_URL="redis://localhost:$port" \
         "$HOLDFAST" run x true
+    # A flag that says whom to trust is not widened by the environment.
+    expect 69 env HOLDFAST_CACERT="$dir/good.pem" "$HOLDFAST" -u "rediss://localhost:$port" \
+        --cacertdir "$dir/bin" run x true
+    says "not accepted"
+    expect 0 env HOLDFAST_CACERTDIR=/nonexistent "$HOLDFAST" -u "rediss://localhost:$port" \
+        --cacert "$dir/good.pem" run x true
     # Those of the environment do not disturb where there is no TLS.
     expect 0 env HOLDFAST_CACERT="$dir/good.pem" "$HOLDFAST" -s "$socket" run x true
 }
