@@ -291,8 +291,7 @@ static int explain_failure(struct hfi_tls *tls, hf_error *error) {
 static int demand_certificate(struct hfi_tls *tls, hf_error *error) {
     X509 *cert = SSL_get_peer_certificate(tls->ssl);
     X509_free(cert);
-    if (!tls->context->insecure &&
-        (cert == NULL || SSL_get_verify_result(tls->ssl) != X509_V_OK))
+    if (!tls->context->insecure && (cert == NULL || SSL_get_verify_result(tls->ssl) != X509_V_OK))
         return hfi_fail(error, HF_ETLS, "the server has shown no certificate for '%.80s'",
                         tls->context->name);
     return HF_OK;

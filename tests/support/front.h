@@ -25,7 +25,8 @@ void front_renegotiate(struct front *front);  /* asks for a new handshake (1.2) 
 void front_send_tickets(struct front *front); /* one more session ticket (1.3) */
 void front_say(struct front *front, const char *text); /* data that nobody asked for */
 void front_say_goodbye(struct front *front); /* close_notify, and the connection stays open */
-void front_flood(struct front *front);       /* asks for new keys without end, and reads no answer (1.3) */
+/* Asks for new keys without end, and reads no answer (1.3); until the other side hangs up or does not read either. */
+void front_flood(struct front *front);
 void front_cut(struct front *front); /* one more ticket (1.3), and then the end without a goodbye */
 
 size_t front_connections(struct front *front); /* whose handshake was completed, since the start */
