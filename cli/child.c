@@ -18,6 +18,12 @@
 
 #define VARIABLES 5
 
+/* Of the variables for ourselves, the one that the command is not to have. */
+static bool is_secret(const char *entry) {
+    static const char password[] = "HOLDFAST_PASSWORD=";
+    return strncmp(entry, password, strlen(password)) == 0;
+}
+
 static bool is_ours(const char *entry, const char *prefix) {
     static const char *const names[] = {"NAME=", "OWNER=", "TOKEN=", "KIND=", "DEADLINE="};
     size_t len = strlen(prefix);
@@ -47,8 +53,9 @@ char **child_environment(const struct run *run, const char *owner, int64_t token
 
     bool whole = true;
     for (size_t i = 0; i < inherited && whole; i++) {
-        /* What an outer run has said of its own lock must not look as if it were of this one. */
-        if (!is_ours(environ[i], prefix))
+        /* What an outer run has said of its own lock must not look as if it were of this one; and a password is for
+         * us, not for whatever is run. */
+        if (!is_ours(environ[i], prefix) && !is_secret(environ[i]))
             whole = (envp[len++] = strdup(environ[i])) != NULL;
     }
     whole = whole && asprintf(&envp[len++], "%sNAME=%s", prefix, run->options->name) >= 0 &&

@@ -15,7 +15,7 @@ enum status {
     STATUS_NO = 1,           /* a question was answered with no */
     STATUS_USAGE = 64,       /* the command line is wrong */
     STATUS_DATA = 65,        /* the name is in use for something that is no such lock */
-    STATUS_UNAVAILABLE = 69, /* the server cannot be reached, or cannot serve */
+    STATUS_UNAVAILABLE = 69, /* the server cannot be reached, cannot serve, or is no Redis */
     STATUS_INTERNAL = 70,    /* our bug */
     STATUS_OS = 71,          /* the operating system refused */
     STATUS_BUSY = 75,        /* not acquired; -E overrides it */
@@ -53,6 +53,20 @@ int print_json(struct json_t *object);
 /* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
 struct json_t *json_text(const char *text);
 
+/* ---- explain.c: what a name is, when it is not what was expected ------------------------------------ */
+
+struct explanation {
+    const char *kind;  /* as hf_lock_info has it */
+    const char *words; /* "'NAME' is ..." */
+};
+
+/* Asks the server what is under the name, and says so: in the words of the table, which ends with a NULL kind, or else that it
+ * is no `noun`, but something of such a type. */
+void explain_name(hf_client *client, const char *name, const char *noun,
+                  const struct explanation *all);
+/* "'NAME' is no NOUN, but a TYPE": for what is none of ours. */
+void say_other(const char *name, const char *noun, const char *type);
+
 /* ---- values.c: the values of options -------------------------------------------------------------- */
 
 /* These return false for what is no such value. */
@@ -76,9 +90,7 @@ int ending_signals(void);
 enum option_kind {
     OPTION_END = 0, /* ends a table */
     OPTION_FLAG,
-    OPTION_VALUE,
-    OPTION_LATER,      /* part of the plan, not of this version: refused by name */
-    OPTION_LATER_VALUE /* the same, and takes a value */
+    OPTION_VALUE
 };
 
 struct option_spec {

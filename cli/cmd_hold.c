@@ -94,8 +94,14 @@ static void on_released(void *user, const hf_result *result) {
     struct hold *hold = user;
     if (hold->phase == DONE)
         return;
-    if (result->code != HF_OK)
+    if (result->code == HF_OK) {
+        held_tell_released(&hold->held);
+    } else if (result->code == HF_ELOST) {
+        held_tell_lost(&hold->held, "before it was released", &result->error);
+        hold->status = STATUS_LOST;
+    } else {
         hold->status = library_error(result->code, &result->error, "release", hold->held.name);
+    }
     finish(hold, hold->status);
 }
 
@@ -138,6 +144,7 @@ static void on_acquired(void *user, const hf_result *result) {
     hold->wrong_type = result->code == HF_EWRONGTYPE;
     if (result->code == HF_OK) {
         hold->phase = HELD;
+        held_tell_acquired(&hold->held);
         if (hold->interrupted == 0)
             hold->status = announce(&hold->held);
         if (hold->interrupted != 0 || hold->status != STATUS_OK)
@@ -177,7 +184,8 @@ static void loop(struct hold *hold) {
         struct pollfd fds[] = {{.fd = input, .events = POLLIN},
                                {.fd = hold->signals, .events = POLLIN},
                                {.fd = hf_dispatch_fd(hold->held.client), .events = POLLIN}};
-        if (poll(fds, 3, -1) < 0 && errno != EINTR) {
+        int limit_ms = hold->phase == WAITING ? held_watch_wait(&hold->held) : -1;
+        if (poll(fds, 3, limit_ms) < 0 && errno != EINTR) {
             say(LEVEL_ERROR, "cannot wait for events: %s", strerror(errno));
             finish(hold, STATUS_OS);
             return;
@@ -249,6 +257,7 @@ const struct command command_hold = {
         "[OPTIONS] NAME\n"
         "Holds the lock NAME until TERM, INT, HUP or QUIT comes or standard input ends. Prints one\n"
         "line of JSON when it is held.\n\n"
+        "  -x, -e, --exclusive         alone, which is the default\n"
         "  -s, --shared                together with others that say so, and with no writer\n"
         "  -W, --write                 the other side of -s: alone\n"
         "      --fair                  first come, first served\n"

@@ -58,6 +58,7 @@ static const struct counter_verb verbs[] = {
 
 static const struct counter_kind kind = {
     .command = &command_latch,
+    .noun = "latch",
     .verbs = verbs,
     .busy = "the latch is closed",
     .timed_out = "the wait ended before the latch was open",

@@ -57,11 +57,6 @@ static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_READY_FD, 0, "ready-fd", true},
     CHOICE_OPTIONS,
     COMMON_OPTIONS,
-    {OPTION_LATER, 0, 'm', "multi", false},
-    {OPTION_LATER, 0, 0, "redlock", false},
-    {OPTION_LATER_VALUE, 0, 0, "sync-replicas", false},
-    {OPTION_LATER_VALUE, 0, 0, "sync-timeout", false},
-    {OPTION_LATER_VALUE, 0, 0, "metrics-file", false},
     {OPTION_END, 0, 0, NULL, false},
 };
 
@@ -279,6 +274,7 @@ const struct command command_run = {
         "       holdfast [CONNECTION OPTIONS] run [OPTIONS] NAME -c STRING\n"
         "Runs COMMAND while the lock NAME is held, and exits with its status.\n\n"
         "Which lock:\n"
+        "  -x, -e, --exclusive         alone, which is the default\n"
         "  -s, --shared                together with others that say so, and with no writer\n"
         "  -W, --write                 the other side of -s: alone\n"
         "      --fair                  first come, first served\n"

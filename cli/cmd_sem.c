@@ -93,6 +93,7 @@ static const struct counter_verb verbs[] = {
 
 static const struct counter_kind kind = {
     .command = &command_sem,
+    .noun = "semaphore",
     .verbs = verbs,
     .busy = "there are too few permits",
     .timed_out = "the wait ended before there were enough permits",

@@ -156,6 +156,23 @@ static int show_plain(const char *name, const hf_lock_info *info, const struct n
     return STATUS_OS;
 }
 
+/* The exit status, when everything has been shown. */
+static int judge(const struct show *show, const char *name, const hf_lock_info *info,
+                 const struct numbers *numbers) {
+    char shown[SHOWN_NAME_SIZE];
+    if (strcmp(info->kind, "other") == 0) {
+        say_other(name, "lock", info->type);
+        return STATUS_DATA;
+    }
+    if (!show->held_only || is_held(info, numbers))
+        return STATUS_OK;
+    if (strcmp(info->kind, "counter") != 0)
+        return STATUS_NO;
+    say(LEVEL_ERROR, "'%s' is no lock, but a number: a semaphore, a latch, or slots that are free",
+        shown_name(name, shown));
+    return STATUS_DATA;
+}
+
 static int inspect(const struct show *show, hf_client *client, const char *name) {
     hf_lock *lock = NULL;
     hf_lock_info *info = NULL;
@@ -177,12 +194,8 @@ static int inspect(const struct show *show, hf_client *client, const char *name)
         status = show_json(name, info, &numbers);
     else if (!show->held_only)
         status = show_plain(name, info, &numbers);
-    bool no_lock =
-        strcmp(info->kind, "other") == 0 || (show->held_only && strcmp(info->kind, "counter") == 0);
-    if (status == STATUS_OK && no_lock)
-        status = library_error(HF_EWRONGTYPE, NULL, "read as a lock", name);
-    else if (status == STATUS_OK && show->held_only && !is_held(info, &numbers))
-        status = STATUS_NO;
+    if (status == STATUS_OK)
+        status = judge(show, name, info, &numbers);
     hf_lock_info_free(info);
     return status;
 }
@@ -215,6 +228,7 @@ const struct command command_show = {
         "Tells what kind of lock NAME is, until when it is held, by whom, how often, and who waits\n"
         "in line for it (fair locks). Of a semaphore, a latch or slots it tells the numbers.\n\n"
         "      --held  print nothing; exit with 0 if somebody holds it, with 1 if not\n"
-        "      --json  as JSON\n",
+        "      --json  as JSON\n"
+        "\nExit status: 0; 1 with --held: nobody holds it; 65 what is there is no lock.\n",
     .run = run,
 };

@@ -18,10 +18,11 @@ enum { ID_FORCE = 1 };
 
 static const struct option_spec specs[] = {
     {OPTION_FLAG, ID_FORCE, 0, "force", true},
-    {OPTION_LATER_VALUE, 0, 0, "owner", true},
     COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
+
+static const struct explanation nothing_else[] = {{NULL, NULL}};
 
 struct unlock {
     struct connection *connection;
@@ -70,7 +71,7 @@ static int free_slots(hf_client *client, const char *name, bool *ret_broken) {
     return code;
 }
 
-static int free_it(hf_client *client, const char *name, bool *ret_broken) {
+static int free_it(hf_client *client, const char *name, bool *ret_broken, bool *ret_number) {
     static const struct {
         const char *name;
         hf_kind kind;
@@ -81,6 +82,9 @@ static int free_it(hf_client *client, const char *name, bool *ret_broken) {
         return code;
     if (strcmp(found, "permits") == 0)
         return free_slots(client, name, ret_broken);
+    *ret_number = strcmp(found, "counter") == 0;
+    if (*ret_number)
+        return HF_OK;
     hf_kind kind = HF_PLAIN; /* also for what is no lock, which is then refused */
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(found, kinds[i].name) == 0)
@@ -89,19 +93,35 @@ static int free_it(hf_client *client, const char *name, bool *ret_broken) {
     return break_lock(client, kind, name, ret_broken);
 }
 
-static int unlock_it(struct connection *connection, hf_client *client, const char *name) {
+/* Nothing was freed. A number is perhaps what is left of slots, but that is for somebody who knows to decide. */
+static void tell_free(const char *name, bool number) {
     char shown[SHOWN_NAME_SIZE];
-    bool broken = false;
-    int code = free_it(client, name, &broken);
-    if (code != HF_OK)
-        return library_error(code, hf_last_error(), "unlock", name);
+    shown_name(name, shown);
+    if (number)
+        say(LEVEL_NOTICE,
+            "nobody holds a slot of '%s'; 'holdfast sem %s delete' forgets its number "
+            "('holdfast latch %s delete' if it is a latch)",
+            shown, shown, shown);
+    else
+        say(LEVEL_NOTICE, "nobody holds '%s'", shown);
+}
+
+static int unlock_it(struct connection *connection, hf_client *client, const char *name) {
+    bool broken = false, number = false;
+    int code = free_it(client, name, &broken, &number);
+    if (code != HF_OK) {
+        int status = library_error(code, hf_last_error(), "unlock", name);
+        if (code == HF_EWRONGTYPE)
+            explain_name(client, name, "lock of any kind", nothing_else);
+        return status;
+    }
 
     if (connection->json) {
         int status = print_json(json_pack("{s:o, s:b}", "name", json_text(name), "broken", broken));
         if (status != STATUS_OK)
             return status;
     } else if (!broken) {
-        say(LEVEL_NOTICE, "nobody holds '%s'", shown_name(name, shown));
+        tell_free(name, number);
     }
     return broken ? STATUS_OK : STATUS_NO;
 }
@@ -140,6 +160,6 @@ const struct command command_unlock = {
              "forgotten. Those who held it are told that it is lost.\n\n"
              "      --force  yes, I mean it; without this nothing is done\n"
              "      --json   tell what was done as JSON\n"
-             "\nExit status: 0 freed, 1 nobody held it.\n",
+             "\nExit status: 0 freed, 1 nobody held it, 65 what is there is no lock.\n",
     .run = run,
 };

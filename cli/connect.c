@@ -39,9 +39,6 @@ const struct option_spec connection_options[] = {
     {OPTION_VALUE, ID_LIMIT, 't', "connect-timeout", false},
     COMMON_OPTIONS,
     {OPTION_FLAG, OPTION_ID_VERSION, 0, "version", true},
-    {OPTION_LATER, 0, 'c', "cluster", false},
-    {OPTION_LATER, 0, '4', "ipv4", false},
-    {OPTION_LATER, 0, '6', "ipv6", false},
     {OPTION_FLAG, ID_TLS, 0, "tls", false},
     {OPTION_FLAG, ID_INSECURE, 0, "insecure", false},
     {OPTION_VALUE, ID_CACERT, 0, "cacert", false},
@@ -49,8 +46,6 @@ const struct option_spec connection_options[] = {
     {OPTION_VALUE, ID_CERT, 0, "cert", false},
     {OPTION_VALUE, ID_KEY, 0, "key", false},
     {OPTION_VALUE, ID_SNI, 0, "sni", false},
-    {OPTION_LATER_VALUE, 0, 0, "sentinel", false},
-    {OPTION_LATER_VALUE, 0, 0, "profile", false},
     {OPTION_END, 0, 0, NULL, false},
 };
 

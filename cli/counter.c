@@ -82,14 +82,25 @@ static bool is_number(const char *word, int64_t low, int64_t *ret) {
     return *ret >= low;
 }
 
+/* "set, down, wait, count or delete" */
+static const char *list_verbs(const struct counter_verb *verb, char *buffer, size_t size) {
+    size_t len = 0;
+    for (; verb->name != NULL && len < size; verb++) {
+        const char *before = len == 0 ? "" : verb[1].name != NULL ? ", " : " or ";
+        len += (size_t)snprintf(buffer + len, size - len, "%s%s", before, verb->name);
+    }
+    return buffer;
+}
+
 static int take_verb(struct counter *counter, const char *word) {
+    char verbs[128];
     for (const struct counter_verb *verb = counter->kind->verbs; verb->name != NULL; verb++) {
         if (strcmp(word, verb->name) == 0)
             counter->verb = verb;
     }
     if (counter->verb == NULL)
-        return usage_error(counter->kind->command->name, "'%s' is nothing to do with '%s'", word,
-                           counter->name);
+        return usage_error(counter->kind->command->name, "'%s' is no VERB: use %s", word,
+                           list_verbs(counter->kind->verbs, verbs, sizeof verbs));
     counter->number = 1;
     return 0;
 }
@@ -104,7 +115,8 @@ static int take_word(struct counter *counter, int index, const char *word) {
     if (index == 1)
         return take_verb(counter, word);
     if (index > 2 || !counter->verb->number)
-        return usage_error(subcommand, "'%s' is too much", word);
+        return usage_error(subcommand, "'%s' takes %s number, so '%s' is too much",
+                           counter->verb->name, counter->verb->number ? "one" : "no", word);
     if (!is_number(word, counter->verb->lowest, &counter->number))
         return usage_error(subcommand, "'%s' is no number for '%s'", word, counter->verb->name);
     return 0;
@@ -112,8 +124,12 @@ static int take_word(struct counter *counter, int index, const char *word) {
 
 static int check(const struct counter *counter, int words) {
     const char *subcommand = counter->kind->command->name;
-    if (words < 2)
-        return usage_error(subcommand, words == 0 ? "a NAME is needed" : "what to do is needed");
+    char verbs[128];
+    if (words == 0)
+        return usage_error(subcommand, "a NAME is needed");
+    if (words == 1)
+        return usage_error(subcommand, "a VERB is needed: %s",
+                           list_verbs(counter->kind->verbs, verbs, sizeof verbs));
     const struct counter_verb *verb = counter->verb;
     if (words == 2 && verb->number && !verb->number_or_1)
         return usage_error(subcommand, "a number is needed after '%s'", verb->name);
@@ -241,6 +257,15 @@ static int tell(const struct counter *counter) {
     return counter->busy_status;
 }
 
+/* What is there, if it is no counter. */
+static void explain(const struct counter *counter) {
+    static const char locked[] = "a lock: see 'holdfast show'";
+    static const struct explanation all[] = {
+        {"plain", locked}, {"fair", locked}, {"read", locked}, {"write", locked}, {NULL, NULL},
+    };
+    explain_name(counter->client, counter->name, counter->kind->noun, all);
+}
+
 static int act(struct counter *counter) {
     int code = counter->kind->open(counter);
     if (code != HF_OK)
@@ -273,6 +298,8 @@ int counter_run(const struct counter_kind *kind, struct connection *connection, 
     if (status != 0)
         return status;
     status = act(&counter);
+    if (status == STATUS_DATA)
+        explain(&counter);
     kind->close(&counter);
     hf_close(counter.client);
     return status;

@@ -23,6 +23,7 @@ struct counter_verb {
 
 struct counter_kind {
     const struct command *command;
+    const char *noun;                 /* what it should be */
     const struct counter_verb *verbs; /* the last one has no name */
     const char *busy, *timed_out;     /* why waiting failed */
     int (*open)(struct counter *counter);

@@ -103,7 +103,8 @@ static void take_over(struct guard *g, const char *why) {
     } else if (g->ended) {
         say(LEVEL_ERROR, "'%s': %s; the %s is free when its lease ends", name, why, noun);
     } else {
-        say(LEVEL_ERROR, "'%s': the %s is lost: %s", name, noun, why);
+        say(LEVEL_ERROR, "'%s': the %s is lost: %s; %s", name, noun, why,
+            fate_of_command(g->options));
         end_everything(g, command);
     }
 }

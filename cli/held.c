@@ -6,8 +6,7 @@
  */
 #include "held.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <inttypes.h>
 
 int held_acquire(struct held *held) {
     held->began_ms = now_ms();
@@ -34,6 +33,24 @@ void held_free(struct held *held) {
         held->kind->ops->free(held);
 }
 
+void held_tell_acquired(const struct held *held) {
+    char buffer[SHOWN_NAME_SIZE];
+    int64_t waited_ms = now_ms() - held->began_ms;
+    say(LEVEL_INFO, "'%s': acquired after %" PRId64 ".%03d s", shown_name(held->name, buffer),
+        waited_ms / 1000, (int)(waited_ms % 1000));
+}
+
+void held_tell_released(const struct held *held) {
+    char buffer[SHOWN_NAME_SIZE];
+    say(LEVEL_INFO, "'%s': released", shown_name(held->name, buffer));
+}
+
+void held_tell_lost(const struct held *held, const char *when, const hf_error *error) {
+    char buffer[SHOWN_NAME_SIZE];
+    say(LEVEL_ERROR, "'%s': the %s was lost %s (%s)", shown_name(held->name, buffer),
+        held->kind->ops->noun, when, error->text[0] != '\0' ? error->text : hf_strerror(HF_ELOST));
+}
+
 int held_failed(const struct held *held, const hf_result *result, int busy_status) {
     char buffer[SHOWN_NAME_SIZE];
     if (result->code != HF_EBUSY && result->code != HF_ETIMEDOUT)
@@ -44,26 +61,14 @@ int held_failed(const struct held *held, const hf_result *result, int busy_statu
 }
 
 void held_explain(hf_client *client, const char *name) {
-    static const struct {
-        const char *kind, *advice;
-    } all[] = {
-        {"plain", "a lock that is no read/write lock: leave out --shared, --write and --slots"},
+    static const struct explanation all[] = {
+        {"plain", "a plain or fair lock: leave out --shared, --write and --slots"},
         {"fair", "a fair lock: use --fair"},
         {"read", "a read/write lock: use -s (--shared) or -W (--write)"},
         {"write", "a read/write lock: use -s (--shared) or -W (--write)"},
         {"permits", "a set of slots: use -N (--slots)"},
         {"counter", "a semaphore, a latch or a set of slots, and no lock"},
-        {"other", "something that is no lock of any kind"},
+        {NULL, NULL},
     };
-    char buffer[SHOWN_NAME_SIZE];
-    hf_lock *lock = NULL;
-    hf_lock_info *info = NULL;
-    if (hf_lock_new(client, name, &lock) == HF_OK && hf_lock_inspect(lock, &info) == HF_OK) {
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-            if (strcmp(info->kind, all[i].kind) == 0)
-                say(LEVEL_ERROR, "'%s' is %s", shown_name(name, buffer), all[i].advice);
-        }
-        hf_lock_info_free(info);
-    }
-    hf_lock_free(lock);
+    explain_name(client, name, "lock of any kind", all);
 }

@@ -25,6 +25,9 @@ struct held_kind {
     bool exclusive; /* no other holds it at the same time */
 };
 
+/* How far --verbose is with telling of a wait. */
+enum telling { TELL_NOTHING, TELL_ASKED, TELL_ANSWERED, TELL_DONE };
+
 struct held {
     /* Set by the user before held_acquire(). */
     const struct held_kind *kind;
@@ -50,6 +53,7 @@ struct held {
     hf_op *op; /* what is on its way */
     hf_result failure;
     int64_t began_ms;
+    enum telling telling;
     bool canceled;
     bool is_held;
 };
@@ -62,6 +66,15 @@ int held_release(struct held *held);
 int64_t held_remaining_ms(const struct held *held);
 /* Before the client is closed; half-made ones too. */
 void held_free(struct held *held);
+
+/* For a loop that waits for `acquired`: tells of the wait, if that is wanted. Returns for how long it may sleep; -1: until
+ * something happens. */
+int held_watch_wait(struct held *held);
+/* With --verbose: that it was acquired, and after how long; that it was released. */
+void held_tell_acquired(const struct held *held);
+void held_tell_released(const struct held *held);
+/* The release has failed with HF_ELOST: says when it was lost ("while the command ran"). */
+void held_tell_lost(const struct held *held, const char *when, const hf_error *error);
 
 /* Says why it was not acquired, and returns the exit status for it. `busy_status` is that of -E. */
 int held_failed(const struct held *held, const hf_result *result, int busy_status);

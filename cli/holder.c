@@ -37,7 +37,8 @@ void holder_doom(struct holder *h, const char *reason) {
     if (h->doomed)
         return;
     h->doomed = true;
-    say(LEVEL_ERROR, "'%s': %s", shown_name(h->options->name, buffer), reason);
+    say(LEVEL_ERROR, "'%s': %s; %s", shown_name(h->options->name, buffer), reason,
+        h->phase == HELD ? "the command is not started" : fate_of_command(h->options));
 }
 
 static void on_trouble(void *user, const hf_event *event) {
@@ -69,9 +70,19 @@ static void watch_hold(struct holder *h) {
 
 /* ---- Acquiring and releasing ------------------------------------------------------------------------ */
 
+static const char *when_lost(const struct holder *h) {
+    if (h->interrupted != 0 || h->start_status != 0)
+        return "before it was released";
+    return h->lingered ? "after the command had ended" : "while the command ran";
+}
+
 static void on_released(void *user, const hf_result *result) {
     struct holder *h = user;
-    if (result->code != HF_OK && !h->doomed)
+    if (result->code == HF_OK)
+        held_tell_released(&h->held);
+    else if (result->code == HF_ELOST && !h->doomed)
+        held_tell_lost(&h->held, when_lost(h), &result->error);
+    else if (!h->doomed)
         library_error(result->code, &result->error, "release", h->options->name);
     /* Lost, perhaps before the command ended. Any other failure is harmless: the command has run to its
      * end under the lock, and the lease frees what we could not. */
@@ -134,6 +145,7 @@ static void on_acquired(void *user, const hf_result *result) {
 
     h->phase = HELD;
     h->acquired_ms = now_ms();
+    held_tell_acquired(&h->held);
     if (h->interrupted != 0 || h->notes < 0) {
         holder_release(h);
         return;
@@ -226,7 +238,7 @@ static void read_signals(struct holder *h) {
 
 /* How long the loop may sleep; -1: until something happens. */
 static int sleep_time(const struct holder *h) {
-    if (h->phase == WAITING || h->phase == RELEASING)
+    if (h->phase == RELEASING)
         return -1;
     int64_t now = now_ms(), tick = hold_ttl(h->options) / 20;
     int64_t next = now + (tick < 100 ? 100 : tick > 250 ? 250 : tick);
@@ -255,7 +267,8 @@ static void loop(struct holder *h) {
         struct pollfd fds[] = {{.fd = h->notes, .events = POLLIN},
                                {.fd = h->signals, .events = POLLIN},
                                {.fd = hf_dispatch_fd(h->client), .events = POLLIN}};
-        if (poll(fds, 3, sleep_time(h)) < 0 && errno != EINTR) {
+        int limit_ms = h->phase == WAITING ? held_watch_wait(&h->held) : sleep_time(h);
+        if (poll(fds, 3, limit_ms) < 0 && errno != EINTR) {
             say(LEVEL_ERROR, "cannot wait for events: %s", strerror(errno));
             _exit(STATUS_OS); /* The guard takes over. */
         }

@@ -133,10 +133,29 @@ static enum status status_of(int code) {
     case HF_ENOREPLICA:
     case HF_EREFUSED:
     case HF_EOOM:
+    case HF_EPROTO:  /* Something else than Redis answers. */
     case HF_ENOTSUP: /* By a server that is too old; a url is looked at before. */
         return STATUS_UNAVAILABLE;
     default:
         return STATUS_INTERNAL;
+    }
+}
+
+/* Which option helps, if a certificate was the reason. The words are OpenSSL's: all that a server's alert says. */
+static void give_advice(const char *text) {
+    static const struct {
+        const char *words, *advice;
+    } all[] = {
+        {"certificate required", "the server wants a client certificate: --cert and --key"},
+        {"self-signed certificate", "to trust its CA, give that with --cacert"},
+        {"self signed certificate", "to trust its CA, give that with --cacert"},
+        {"unable to get local issuer", "to trust its CA, give that with --cacert"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strstr(text, all[i].words) != NULL) {
+            say(LEVEL_ERROR, "%s", all[i].advice);
+            return;
+        }
     }
 }
 
@@ -145,13 +164,17 @@ int library_error(int code, const hf_error *error, const char *doing, const char
     const char *quote = name != NULL ? " '" : "";
     const char *shown = name != NULL ? shown_name(name, buffer) : "";
     const char *end = name != NULL ? "'" : "";
-    bool detailed = error != NULL && error->code == code;
+    /* What a script says of a wrong type is of its innards. */
+    bool detailed = error != NULL && error->code == code &&
+                    (code != HF_EWRONGTYPE || message_wanted(LEVEL_INFO));
     const char *node = detailed ? error->node : "";
     const char *text = detailed && strcmp(error->text, hf_strerror(code)) != 0 ? error->text : "";
 
     say(LEVEL_ERROR, "cannot %s%s%s%s: %s%s%s%s%s%s", doing, quote, shown, end, hf_strerror(code),
         *node || *text ? " (" : "", node, *node && *text ? ": " : "", text,
         *node || *text ? ")" : "");
+    if (code == HF_ETLS)
+        give_advice(text);
     return status_of(code);
 }
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 static bool takes_value(const struct option_spec *spec) {
-    return spec->kind == OPTION_VALUE || spec->kind == OPTION_LATER_VALUE;
+    return spec->kind == OPTION_VALUE;
 }
 
 static const struct option_spec *find(const struct option_spec *specs, char letter,
@@ -36,13 +36,6 @@ static int unknown(const char *subcommand, char letter, const char *name, size_t
         return usage_error(subcommand, "%s is a connection option: put it before '%s'", shown,
                            subcommand);
     return usage_error(subcommand, "unknown option %s", shown);
-}
-
-static int take_one(const struct option_spec *spec, const char *subcommand, char *value,
-                    const char *shown, option_fn take, void *user) {
-    if (spec->kind == OPTION_LATER || spec->kind == OPTION_LATER_VALUE)
-        return usage_error(subcommand, "%s is not supported by this version", shown);
-    return take(user, spec->id, value, shown);
 }
 
 /* One argument that begins with two dashes. Advances *index over a value in an argument of its own. */
@@ -65,7 +58,7 @@ static int take_long(const struct option_spec *specs, const char *subcommand, in
             return usage_error(subcommand, "%s needs a value", shown);
         value = argv[++*index];
     }
-    return take_one(spec, subcommand, value, shown, take, user);
+    return take(user, spec->id, value, shown);
 }
 
 /* One argument of letters: flags, of which the last may take the rest or the next argument as its value. */
@@ -77,7 +70,7 @@ static int take_letters(const struct option_spec *specs, const char *subcommand,
         if (spec == NULL)
             return unknown(subcommand, *letter, NULL, 0, shown);
         if (!takes_value(spec)) {
-            int status = take_one(spec, subcommand, NULL, shown, take, user);
+            int status = take(user, spec->id, NULL, shown);
             if (status != 0)
                 return status;
             continue;
@@ -89,7 +82,7 @@ static int take_letters(const struct option_spec *specs, const char *subcommand,
                 return usage_error(subcommand, "%s needs a value", shown);
             value = argv[++*index];
         }
-        return take_one(spec, subcommand, value, shown, take, user);
+        return take(user, spec->id, value, shown);
     }
     return 0;
 }
@@ -141,7 +134,7 @@ int options_environment(const struct option_spec *specs, const char *subcommand,
                 continue;
             value = NULL;
         }
-        int status = take_one(spec, subcommand, value, variable, take, user);
+        int status = take(user, spec->id, value, variable);
         if (status != 0)
             return status;
     }

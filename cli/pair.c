@@ -95,3 +95,10 @@ int64_t stall_limit(const struct run_options *options) {
     int64_t tenth = hold_ttl(options) / 10;
     return tenth < 250 ? 250 : tenth > 1000 ? 1000 : tenth;
 }
+
+const char *fate_of_command(const struct run_options *options) {
+    static const char *const fates[] = {[ON_LOST_KILL] = "the command is killed",
+                                        [ON_LOST_SIGNAL] = "the command is told to end",
+                                        [ON_LOST_IGNORE] = "the command goes on"};
+    return fates[options->on_lost];
+}

@@ -100,6 +100,8 @@ int64_t warn_time(const struct run_options *options, int64_t deadline_ms);
 int64_t kill_time(const struct run_options *options, int64_t deadline_ms);
 /* For how long one of the two may be stopped before the other acts. */
 int64_t stall_limit(const struct run_options *options);
+/* What --on-lost does to the command, for messages: "the command ...". */
+const char *fate_of_command(const struct run_options *options);
 
 /* ---- child.c --------------------------------------------------------------------------------------- */
 

@@ -175,7 +175,8 @@ test_show() {
     expect 0 hf show --json shl
     same "$out" '{"name":"shl","kind":"counter","held":false,"holders":[],"value":3}'
     expect 65 hf show --held shl
-    expect 65 hf unlock --force shl
+    says "'shl' is no lock, but a number"
+    expect 1 hf unlock --force shl
     same "$(redis get shl)" 3 "it is no lock, and untouched"
 }
 
@@ -184,12 +185,19 @@ test_wrong_type_65() {
     for verb in "set 1" acquire try release "add 1" drain count; do
         # shellcheck disable=SC2086
         expect 65 hf sem h $verb
+        says "'h' is a lock: see 'holdfast show'"
     done
     for verb in "set 1" down "wait -n" count; do
         # shellcheck disable=SC2086
         expect 65 hf latch h $verb
     done
     same "$(redis hget h somebody)" 1 "untouched"
+    redis set text text >/dev/null
+    expect 65 hf sem text count
+    says "'text' is no semaphore, but a string that is no number"
+    redis rpush list text >/dev/null
+    expect 65 hf latch list down
+    says "'list' is no latch, but a list"
 }
 
 test_unreachable_69() {

@@ -56,6 +56,13 @@ printf '#!/bin/sh\nexec "$TOOL" -s "$socket" "$@"\n' >"$dir/bin/hf"
 chmod +x "$dir/bin/hf"
 PATH=$PATH:$dir/bin
 export TOOL=$HOLDFAST socket
+
+# Another server than the installed one: also for what looks for one by itself, as local: does.
+if [ -n "${HF_TEST_SERVER:-}" ]; then
+    mkdir "$dir/other"
+    ln -s "$(realpath -s "$(command -v "$HF_TEST_SERVER")")" "$dir/other/redis-server"
+    PATH=$dir/other:$PATH
+fi
 locked() { [ "$(redis exists "$1")" = 1 ]; }
 free() { [ "$(redis exists "$1")" = 0 ]; }
 # Somebody waits for the lock: it listens for the release.

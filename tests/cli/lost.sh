@@ -17,11 +17,12 @@ start_guarded() {
 all_dead() { ended "$command" && ended "$other" || fail "the command still runs"; }
 
 test_key_deleted() {
-    start_guarded del
+    start_guarded del 2>"$dir/told"
     redis del del >/dev/null
     finish "$pid"
     same "$status" 79
     all_dead
+    tells "the command is killed"
 }
 
 test_taken_over_by_another() {
@@ -45,9 +46,14 @@ test_broken_with_unlock_force() {
 }
 
 test_exit_0_of_the_command_does_not_hide_it() {
-    start hf run --ttl 2s hide sh -c 'redis-cli -s "$0" del hide >/dev/null; exit 0' "$socket"
-    finish "$pid"
-    same "$status" 79
+    expect 79 hf run --ttl 20s hide sh -c 'redis-cli -s "$0" del hide >/dev/null; exit 0' "$socket"
+    says "'hide': the lock was lost while the command ran ("
+}
+
+# tells WHAT: the run that has just ended has said why, and what became of the command.
+tells() {
+    grep -q "the lock is lost: it is gone from the server (broken, .*); $1\$" "$dir/told" ||
+        fail "$(cat "$dir/told")"
 }
 
 test_preserve_status() {
@@ -60,17 +66,18 @@ test_preserve_status() {
 
 test_on_lost_signal() {
     start hf run --ttl 2s --on-lost=signal sig bash -c 'trap "touch $0.term; exit 0" TERM; touch "$0"
-        while [ -d $test_proc ]; do sleep 0.01; done' "$dir/sig"
+        while [ -d $test_proc ]; do sleep 0.01; done' "$dir/sig" 2>"$dir/told"
     wait_until file_there "$dir/sig"
     redis del sig >/dev/null
     finish "$pid"
     same "$status" 79
     file_there "$dir/sig.term" || fail "no TERM came"
+    tells "the command is told to end"
 }
 
 test_on_lost_ignore() {
     start hf run --ttl 2s --on-lost=ignore ign bash -c 'trap "touch $0.term" TERM; touch "$0"
-        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/ign"
+        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/ign" 2>"$dir/told"
     wait_until file_there "$dir/ign"
     redis del ign >/dev/null
     sleep 3 # longer than the lease: nothing must happen, which no event can tell
@@ -79,6 +86,7 @@ test_on_lost_ignore() {
     finish "$pid"
     same "$status" 79
     [ ! -e "$dir/ign.term" ] || fail "it got a TERM"
+    tells "the command goes on"
 }
 
 # A fixed lease: TERM, then KILL before it ends.

@@ -39,6 +39,15 @@ test_ways_to_give_it() {
     done
 }
 
+# What is meant for us is not for the command.
+test_not_in_the_environment_of_the_command() {
+    expect 0 env HOLDFAST_PASSWORD="$secret" "$HOLDFAST" -s "$socket" run a env
+    silent
+    expect 0 env HOLDFAST_PASSWORD="$secret" "$HOLDFAST" -s "$socket" run --env X_ a env
+    silent
+    expect 0 env HOLDFAST_PASSWORD_FILE="$dir/password" "$HOLDFAST" -s "$socket" run a "$HOLDFAST" -s "$socket" run b true
+}
+
 test_what_beats_what() {
     expect 0 env HOLDFAST_PASSWORD=wrong "$HOLDFAST" -s "$socket" -a "$secret" run a true
     expect 0 env HOLDFAST_PASSWORD=wrong "$HOLDFAST" -s "$socket" --password-file "$dir/password" run a true

@@ -93,12 +93,15 @@ test_hold_lost_79() {
 }
 
 test_slot_taken_away() {
-    start hf run --ttl 2s -N 2 away sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$dir/away"
+    start hf run --ttl 2s -N 2 away sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$dir/away" \
+        2>"$dir/away.err"
     wait_until file_filled "$dir/away"
     redis del '{away}:timeout' >/dev/null
     finish "$pid"
     same "$status" 79
     ended "$(cat "$dir/away")" || fail "the command still runs"
+    grep -q "'away': the slot is lost: it is gone from the server .*; the command is killed" "$dir/away.err" ||
+        fail "$(cat "$dir/away.err")"
 }
 
 test_lease_ends() {
@@ -153,7 +156,9 @@ test_unlock_force_forgets_the_number() {
     same "$status" 79
     expect 0 hf run -N 4 forget true
     same "$(free_slots forget)" 4 "slots"
-    expect 65 hf unlock --force forget # nobody holds any, and it could be a semaphore
+    expect 1 hf unlock --force forget # nobody holds any, and it could be a semaphore
+    says "nobody holds a slot of 'forget'; 'holdfast sem forget delete' forgets its number"
+    same "$(free_slots forget)" 4 "slots"
     expect 0 hf sem forget delete
     expect 0 hf run -N 5 forget true
     same "$err" ""

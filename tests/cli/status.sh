@@ -86,6 +86,43 @@ test_unreachable_69() {
     expect 69 "$HOLDFAST" -h 127.0.0.1 -p 1 show a
 }
 
+# Whatever listens there does not speak as Redis does.
+test_no_redis_69() {
+    start perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Listen => 5, Local => $ARGV[0]) or die;
+        while ($c = $s->accept) { print $c "HTTP/1.1 400 Bad Request\r\n\r\n"; close $c }' "$dir/http.sock"
+    wait_until file_there "$dir/http.sock"
+    expect 69 "$HOLDFAST" -s "$dir/http.sock" -t 5 run a true
+    says "no valid answer"
+}
+
+# -v says what it is waiting for, and -q nothing.
+test_verbose() {
+    start hf hold --no-stdin a >"$dir/held"
+    local holding=$pid
+    wait_until file_filled "$dir/held"
+    start hf -v run a true 2>"$dir/said"
+    wait_until grep -q "'a': waiting; held by .* $holding holdfast" "$dir/said"
+    kill -TERM "$holding"
+    finish "$pid"
+    same "$status" 0
+    grep -q "'a': acquired after [0-9.]* s" "$dir/said" && grep -q "'a': released" "$dir/said" ||
+        fail "$(cat "$dir/said")"
+    same "$(wc -l <"$dir/said")" 3 "lines"
+    expect 0 hf run a true
+    same "$err" ""
+
+    start hf hold --no-stdin -N 1 slots >"$dir/held.slot"
+    holding=$pid
+    wait_until file_filled "$dir/held.slot"
+    start hf hold --no-stdin -v -N 1 slots 2>"$dir/said" >/dev/null
+    wait_until grep -q "'slots': waiting for a slot" "$dir/said"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    kill -TERM "$holding"
+    finish "$holding"
+}
+
 test_environment_of_the_command() {
     expect 0 hf run --ttl 20s a sh -c 'echo "$HOLDFAST_NAME $HOLDFAST_KIND ${HOLDFAST_TOKEN-none}"
         echo "$HOLDFAST_OWNER"; redis-cli -s "$0" hkeys a; echo "$HOLDFAST_DEADLINE"' "$socket"

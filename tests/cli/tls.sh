@@ -51,6 +51,7 @@ test_flags() {
 
     expect 69 "${tls[@]}" --cacert "$dir/bad.pem" run x true
     says "certificate was not accepted for 'localhost'"
+    says "to trust its CA, give that with --cacert"
     expect 69 "${tls[@]}" run x true # the system's CAs do not know it
     says "not accepted"
     expect 69 "${tls[@]}" --cacert "$dir/good.pem" --sni other.test run x true
@@ -82,6 +83,7 @@ test_client_certificate() {
     expect 0 "${tls[@]}" --cert "$dir/client.crt" --key "$dir/client.key" run x true
     expect 69 "${tls[@]}" run x true
     says "the server refused"
+    says "the server wants a client certificate: --cert and --key"
     expect 64 "${tls[@]}" --cert "$dir/client.crt" --key "$dir/server.key" run x true
     says "key of the client certificate"
     expect 64 "${tls[@]}" --cert "$dir/nothing" run x true
