@@ -24,9 +24,9 @@ build:
 
 demo:
 	@scripts/setup demo
+	@echo "Building the library and the tool, unless they are there ..."
 	@scripts/build release
-	@if [ -x scripts/demo ]; then HOLDFAST="$(CURDIR)/build/release/bin/holdfast" scripts/demo; \
-	else echo "There is no scripts/demo yet; the tool is build/release/bin/holdfast."; fi
+	@HOLDFAST="$(CURDIR)/build/release/bin/holdfast" scripts/demo
 
 test:
 	@scripts/setup test
@@ -35,8 +35,7 @@ test:
 bench:
 	@scripts/setup bench
 	@scripts/build release -DHF_BENCH=ON
-	@if [ -x bench/run ]; then HF_BENCH_BIN="$(CURDIR)/build/release/bin" bench/run; \
-	else echo "There is no bench/run yet."; fi
+	@HF_BENCH_BIN="$(CURDIR)/build/release/bin" bench/run
 
 soak:
 	@scripts/setup test
@@ -54,10 +53,12 @@ install:
 	@scripts/setup build
 	@scripts/build release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
 	@DESTDIR="$(DESTDIR)" cmake --install build/release
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 uninstall:
 	@cmake -DMANIFEST="$(CURDIR)/build/release/install_manifest.txt" -DDESTDIR="$(DESTDIR)" \
 	    -P cmake/uninstall.cmake
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 clean:
 	rm -rf build

@@ -4,6 +4,22 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
 
+# Directories that are not there yet are noted, so that make uninstall can take them away again (cmake/uninstall.cmake).
+set(destinations ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR}/holdfast ${package_dir}
+    ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_MANDIR}/man3)
+install(CODE "set(destinations ${destinations})
+set(noted ${CMAKE_BINARY_DIR}/install_directories.txt)")
+install(CODE [[
+foreach(dir IN LISTS destinations)
+  cmake_path(ABSOLUTE_PATH dir BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX})
+  set(dir $ENV{DESTDIR}${dir})
+  while(NOT EXISTS ${dir})
+    file(APPEND ${noted} "${dir}\n")
+    cmake_path(GET dir PARENT_PATH dir)
+  endwhile()
+endforeach()
+]])
+
 install(TARGETS holdfast holdfast_static EXPORT holdfast
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,5 +1,5 @@
 # Run with cmake -P: MANIFEST (what the last install wrote), DESTDIR (as it was given to the install).
-# Removes the files that were installed, and the directories that only they lived in.
+# Removes the files that were installed, and the directories that the install has made if nobody else uses them.
 cmake_minimum_required(VERSION 3.25)
 
 if(NOT EXISTS ${MANIFEST})
@@ -14,13 +14,18 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# include/holdfast and lib/cmake/holdfast are ours; everything above them is shared with others.
-foreach(file IN LISTS files)
-  get_filename_component(dir ${DESTDIR}${file} DIRECTORY)
-  get_filename_component(name ${dir} NAME)
+# What is inside another comes first when the order is turned round.
+cmake_path(REPLACE_FILENAME MANIFEST install_directories.txt OUTPUT_VARIABLE noted)
+set(dirs)
+if(EXISTS ${noted})
+  file(STRINGS ${noted} dirs)
+endif()
+list(REMOVE_DUPLICATES dirs)
+list(SORT dirs ORDER DESCENDING)
+foreach(dir IN LISTS dirs)
   file(GLOB left ${dir}/*)
-  if(name STREQUAL "holdfast" AND IS_DIRECTORY ${dir} AND NOT left)
+  if(IS_DIRECTORY ${dir} AND NOT left)
     file(REMOVE_RECURSE ${dir})
   endif()
 endforeach()
-file(REMOVE ${MANIFEST})
+file(REMOVE ${MANIFEST} ${noted})

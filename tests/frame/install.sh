@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An installed holdfast can be used from C and from C++, through pkg-config and through find_package, shared and
 # static: eight programs, built outside the tree, each of which takes a lock on a real server. Uninstalling takes
-# everything away again.
+# everything away again, and nothing else.
 # shellcheck disable=SC1091,SC2119
 . "$HF_SOURCE_DIR/tests/cli/lib.sh"
 
@@ -75,9 +75,14 @@ takes_lock() {
 needs_library() { readelf -d "$1" | grep -q 'NEEDED.*libholdfast\.so\.0'; }
 
 server_start
+# Somebody else's directories are there before, one with a file in it.
+prefix=$root$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$HF_BUILD_DIR/CMakeCache.txt")
+mkdir -p "$prefix/lib/cmake" "$prefix/include"
+touch "$prefix/include/theirs.h"
+before=$(find "$root" | sort)
 quietly env DESTDIR="$root" cmake --install "$HF_BUILD_DIR"
-header=$(find "$root" -path '*/include/holdfast/holdfast.h')
-prefix=${header%/include/holdfast/holdfast.h}
+quietly env DESTDIR="$root" cmake --install "$HF_BUILD_DIR" # again: it still knows what it has made
+header=$prefix/include/holdfast/holdfast.h
 libdir=$(dirname "$(find "$root" -name libholdfast.a)")
 [ -f "$header" ] || fail "no header"
 [ -f "$libdir/libholdfast.a" ] || fail "no static library"
@@ -124,5 +129,4 @@ fi
 
 manifest=$HF_BUILD_DIR/install_manifest.txt
 quietly cmake -DMANIFEST="$manifest" -DDESTDIR="$root" -P "$HF_SOURCE_DIR/cmake/uninstall.cmake"
-left=$(find "$root" ! -type d -o -name holdfast)
-[ -z "$left" ] || fail "left after uninstall: $left"
+left=$(diff <(echo "$before") <(find "$root" | sort)) || fail "uninstall left more or less: $left"
