@@ -26,6 +26,37 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
 }
 
+/* It is torn down by the holder of the seat. */
+static void break_locked(struct hfi_conn *conn) {
+    atomic_store(&conn->broken, true);
+    hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
+}
+
+/* Somebody has stopped waiting for an answer, perhaps long before it was overdue. When it is, and nothing at all has come,
+ * the connection is given up though nobody waits: the next command is not to be lost in the same hole. */
+static void doubt_locked(struct hfi_conn *conn) {
+    if (conn->is_doubted || conn->state != CONN_READY || atomic_load(&conn->broken) ||
+        hfi_list_empty(&conn->fifo))
+        return;
+    int64_t sent_ms = HFI_CONTAINER(conn->fifo.next, struct hfi_req, link)->sent_ms;
+    int64_t heard_ms = atomic_load(&conn->last_rx_ms);
+    int64_t overdue_ms = (heard_ms > sent_ms ? heard_ms : sent_ms) + conn->target->cmd_timeout_ms;
+    if (hfi_now_ms() >= overdue_ms) {
+        break_locked(conn);
+        return;
+    }
+    conn->is_doubted = true;
+    hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->doubt, overdue_ms);
+}
+
+static void doubt_fired(struct hfi_alarm *alarm) {
+    struct hfi_conn *conn = HFI_CONTAINER(alarm, struct hfi_conn, doubt);
+    pthread_mutex_lock(&conn->mtx);
+    conn->is_doubted = false;
+    doubt_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+}
+
 struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi_push_fn push,
                               hfi_state_fn state, void *arg) {
     struct hfi_conn *conn = hfi_zalloc(target->mem, sizeof *conn);
@@ -38,6 +69,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     conn->arg = arg;
     conn->fd = conn->zombie_fd = -1;
     conn->alarm.fire = alarm_fired;
+    conn->doubt.fire = doubt_fired;
     pthread_mutex_init(&conn->mtx, NULL);
     hfi_list_init(&conn->followers);
     hfi_list_init(&conn->fifo);
@@ -61,6 +93,7 @@ void hfi_conn_free(struct hfi_conn *conn) {
     hfi_conn_lose(conn, HF_ECLOSED, &error);
     hfi_conn_connect_failed(conn, HF_ECLOSED, &error);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->alarm);
+    hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->doubt);
     hfi_keeper_remove(conn->target->keeper, conn);
     if (conn->reader != NULL) {
         hfi_free(mem, conn->reader->privdata);
@@ -122,6 +155,7 @@ static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
 void hfi_req_unattend(struct hfi_req *req) {
     pthread_mutex_lock(&req->conn->mtx);
     unattend_locked(req->conn, req);
+    doubt_locked(req->conn);
     pthread_mutex_unlock(&req->conn->mtx);
 }
 
@@ -133,6 +167,7 @@ void hfi_req_abandon(struct hfi_req *req) {
     struct hfi_task *task = req->task;
     req->task = NULL;
     unattend_locked(conn, req);
+    doubt_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
     if (task != NULL)
         hfi_task_unref(task);
@@ -164,8 +199,7 @@ static bool peek_is_alive(struct hfi_conn *conn) {
         return true;
     if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
         return true;
-    atomic_store(&conn->broken, true);
-    hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
+    break_locked(conn);
     return false;
 }
 
@@ -379,9 +413,7 @@ unsigned hfi_conn_load(struct hfi_conn *conn) {
 
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
     pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms) {
-        atomic_store(&conn->broken, true);
-        hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
-    }
+    if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms)
+        break_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
 }

@@ -101,7 +101,8 @@ void hfi_conn_look(struct hfi_conn *conn);
 /* For pub/sub connections: sends bytes that have no reply of their own. */
 int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len);
 
-/* No event will be posted any more. The request stays to swallow its reply. NULL is fine; drops the reference. */
+/* No event will be posted any more. The request stays to swallow its reply; if nothing comes until that is overdue, the
+ * connection is closed. NULL is fine; drops the reference. */
 void hfi_req_abandon(struct hfi_req *req);
 void hfi_req_unref(struct hfi_req *req);
 /* Its caller leaves, but its task still wants to hear: somebody else will have to read. */
@@ -126,6 +127,9 @@ struct hfi_want {
 void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task,
                    unsigned event);
 void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want);
+
+/* What is to be said when somebody stops waiting for a connection that is being made. NULL: nothing in particular. */
+const char *hfi_conn_hint(struct hfi_conn *conn);
 
 /* Keeps a keeper's connection up, without anybody waiting (pub/sub, control). Off: it may stay down. */
 void hfi_conn_keep_up(struct hfi_conn *conn, bool up);

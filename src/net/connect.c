@@ -242,6 +242,7 @@ static void connected(struct hfi_conn *conn) {
     }
     pthread_mutex_lock(&conn->mtx);
     conn->tls = hfi_tls_new(conn->target->tls);
+    conn->tls_answered = false;
     bool made = conn->tls != NULL;
     if (made)
         conn->state = CONN_TLS;
@@ -379,6 +380,17 @@ static void look_at_lookup(struct hfi_conn *conn) {
         try_next_address(conn, 0);
 }
 
+/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of it. */
+const char *hfi_conn_hint(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    bool shaking_hands = conn->state == CONN_TLS, answered = conn->tls_answered;
+    pthread_mutex_unlock(&conn->mtx);
+    if (!shaking_hands)
+        return NULL;
+    return answered ? "the handshake of TLS was not finished in time"
+                    : "no answer to TLS; is this a server without it?";
+}
+
 /* ---- Tending ---- */
 
 /* Pings a connection that has been silent, and gives up on one that stays so. */
@@ -449,10 +461,10 @@ void hfi_conn_tend(struct hfi_conn *conn) {
         look_at_lookup(conn);
     if ((conn->state == CONN_RESOLVING || conn->state == CONN_CONNECTING ||
          conn->state == CONN_TLS || conn->state == CONN_HANDSHAKE) &&
-        now_ms >= conn->connect_deadline_ms)
-        fail_errno(conn, HF_EUNREACH, ETIMEDOUT,
-                   conn->state == CONN_TLS ? "no answer to TLS; is this a server without it?"
-                                           : "cannot connect");
+        now_ms >= conn->connect_deadline_ms) {
+        const char *hint = hfi_conn_hint(conn);
+        fail_errno(conn, HF_EUNREACH, ETIMEDOUT, hint != NULL ? hint : "cannot connect");
+    }
     if (state == CONN_DOWN)
         begin_if_wanted(conn, now_ms);
     if (state == CONN_READY && ours && atomic_load(&conn->broken))

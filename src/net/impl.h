@@ -57,6 +57,8 @@ struct hfi_conn {
     /* Requests. */
     struct hfi_link fifo;
     atomic_uint in_flight; /* read without the mutex as a hint */
+    bool is_doubted;       /* `doubt` is set */
+    struct hfi_alarm doubt;
     unsigned unsent;
     struct buffer out;     /* appended to by submits */
     struct buffer writing; /* being written, from write_pos; owned by the writer */
@@ -64,6 +66,7 @@ struct hfi_conn {
     bool is_writing;     /* somebody is in send() */
     int zombie_fd;       /* lost while somebody was in send(): the writer closes it */
     struct hfi_tls *tls; /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
+    bool tls_answered;   /* something has come since its handshake began */
     atomic_bool blocked; /* the socket takes no more: poll for POLLOUT */
 
     /* Owned by the holder of the seat. */

@@ -304,6 +304,7 @@ int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error) {
     if (err != HF_OK || len == 0)
         return err;
     pthread_mutex_lock(&conn->mtx);
+    conn->tls_answered = true;
     if (!hfi_tls_feed(conn->tls, chunk, len))
         err = hfi_fail(error, HF_ENOMEM, "no memory for TLS");
     pthread_mutex_unlock(&conn->mtx);

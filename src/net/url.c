@@ -268,6 +268,7 @@ static int set_option(struct parser *p, struct slice option, bool may_quote) {
         {"connect_timeout_ms", &p->url.connect_timeout_ms},
         {"watchdog_ms", &p->url.watchdog_ms},
         {"ping_ms", &p->url.ping_ms},
+        {"fair_wait_ms", &p->url.fair_wait_ms},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (slice_is(name, times[i].name))
@@ -502,7 +503,11 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
     struct parser p = {
         .mem = mem,
         .error = error,
-        .url = {.cmd_timeout_ms = -1, .connect_timeout_ms = -1, .watchdog_ms = -1, .ping_ms = -1},
+        .url = {.cmd_timeout_ms = -1,
+                .connect_timeout_ms = -1,
+                .watchdog_ms = -1,
+                .ping_ms = -1,
+                .fair_wait_ms = -1},
     };
     int err = parse_all(&p, (struct slice){text, strlen(text)});
     if (err != HF_OK) {

@@ -11,7 +11,7 @@
  * a database 0.
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, ping_ms. With TLS also tls_ca_file, tls_ca_dir, tls_cert_file, tls_key_file,
+ * connect_timeout_ms, watchdog_ms, ping_ms, fair_wait_ms. With TLS also tls_ca_file, tls_ca_dir, tls_cert_file, tls_key_file,
  * tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full or none); without TLS these are refused, since
  * whoever wrote them believes in it. An unknown option is refused by name. Whatever is given
  * twice (also the database as /DB and ?db=, or a user in front of the host and as an option) is
@@ -37,10 +37,11 @@ struct hfi_url {
     char *path;             /* UNIX: the socket; LOCAL: the directory, or NULL for the default */
     int db;                 /* 0 unless given */
     char *user, *password;  /* NULL: not given */
-    int64_t cmd_timeout_ms; /* -1: not given, like the next three */
+    int64_t cmd_timeout_ms; /* -1: not given, like the next four */
     int64_t connect_timeout_ms; /* */
     int64_t watchdog_ms;        /* */
     int64_t ping_ms;            /* */
+    int64_t fair_wait_ms;       /* */
     char *name_prefix;          /* NULL: not given */
     char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */

@@ -156,9 +156,16 @@ static enum hfi_progress closed(struct hfi_exchange *x) {
     return fail(x, HF_ECLOSED, "the client is closed");
 }
 
+/* The caller's time may be over before the connection's. */
+static const char *why_silent(struct hfi_exchange *x) {
+    const char *hint = x->phase == HFI_PHASE_CONNECTING ? hfi_conn_hint(x->conn) : NULL;
+    return hint != NULL ? hint : "the server did not answer in time";
+}
+
 /* The limit has passed, in whichever phase, or nothing has answered for too long. */
 static enum hfi_progress give_up(struct hfi_exchange *x) {
     bool in_flight = x->phase == HFI_PHASE_ASKED;
+    const char *why = why_silent(x);
     if (in_flight) {
         if (hfi_now_ms() - x->sent_ms >= x->redis->cmd_timeout_ms)
             hfi_conn_suspect(x->conn, x->sent_ms);
@@ -181,7 +188,7 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
         return fail(x, HF_ETIMEDOUT, "the server did not answer in time");
     if (x->trouble != HF_OK)
         return finish(x, HF_EUNREACH);
-    return fail(x, HF_EUNREACH, "the server did not answer in time");
+    return fail(x, HF_EUNREACH, why);
 }
 
 /* ---- Trying again ---- */

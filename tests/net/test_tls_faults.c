@@ -130,6 +130,7 @@ static void silence_in_the_handshake(void **state) {
     wire_stall(wire, true);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_ping(client), HF_EUNREACH);
+    assert_non_null(strstr(hf_last_error()->text, "no answer to TLS"));
     assert_true(now_ms() - start_ms >= 300);
     wire_stall(wire, false);
     hf_close(client);

@@ -94,9 +94,10 @@ static const struct good good[] = {
     {"local:/a/b", {.kind = HFI_URL_LOCAL, .path = S("/a/b")}},
     {"local:/a%20b?ping_ms=7", {.kind = HFI_URL_LOCAL, .path = S("/a b"), .ping_ms = 7}},
 
-    {"redis://host?cmd_timeout_ms=1&connect_timeout_ms=2&watchdog_ms=3&ping_ms=4",
+    {"redis://host?cmd_timeout_ms=1&connect_timeout_ms=2&watchdog_ms=3&ping_ms=4"
+     "&fair_wait_ms=5",
      {TCP("host", 6379), .cmd_timeout_ms = 1, .connect_timeout_ms = 2, .watchdog_ms = 3,
-      .ping_ms = 4}},
+      .ping_ms = 4, .fair_wait_ms = 5}},
     {"redis://host?watchdog_ms=316224000000", {TCP("host", 6379), .watchdog_ms = HF_LEASE_MAX_MS}},
     {"redis://host?name_prefix=app%3a", {TCP("host", 6379), .name_prefix = S("app:")}},
     {"redis://host?name_prefix=a@b&db=1", {TCP("host", 6379), .name_prefix = S("a@b"), .db = 1}},
@@ -134,6 +135,7 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->connect_timeout_ms, expected->connect_timeout_ms) &&
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
            same_time(found->ping_ms, expected->ping_ms) &&
+           same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
            same_text(found->name_prefix, expected->name_prefix) &&
            same_text(found->tls_ca_file, expected->tls_ca_file) &&
            same_text(found->tls_ca_dir, expected->tls_ca_dir) &&
@@ -259,6 +261,8 @@ static const struct bad bad[] = {
     {"redis://host?ping_ms=-1", HF_EINVAL, "ping_ms"},
     {"redis://host?ping_ms=1s", HF_EINVAL, "ping_ms"},
     {"redis://host?ping_ms=1&ping_ms=2", HF_EINVAL, "ping_ms is given twice"},
+    {"redis://host?fair_wait_ms=5m", HF_EINVAL, "fair_wait_ms"},
+    {"redis://host?fair_wait_ms=1&fair_wait_ms=1", HF_EINVAL, "fair_wait_ms is given twice"},
     {"redis://host?watchdog_ms=316224000001", HF_EINVAL, "watchdog_ms"},
     {"redis://host?cmd_timeout_ms=99999999999999999999999", HF_EINVAL, "cmd_timeout_ms"},
     {"redis://host?name_prefix=%", HF_EINVAL, "name_prefix"},
