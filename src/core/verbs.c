@@ -45,7 +45,7 @@ static bool waits_for_itself_locked(struct hf_op *op) {
         return false;
     const struct hfi_hold *hold =
         hfi_hold_find_locked(op->core, op->shard, other, op->name, op->name_len, op->owner);
-    return hold != NULL && hold->count > 0 && !hfi_hold_expired_locked(hold);
+    return hold != NULL && hold->count > hold->leaving && !hfi_hold_expired_locked(hold);
 }
 
 static void fail_deadlock(struct hf_op *op) {
@@ -161,12 +161,15 @@ static void begin_possession_locked(struct hf_op *op) {
     atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
 }
 
-/* A grant that is ours for a moment only is renewed when a third of that is over. Any other one has its lease. */
+/* A grant that is ours for a moment only is renewed when a third of that is over. Any other one has its lease; but a
+ * nested one that ends before the first was promised to does not take the place of that. */
 static void note_provisional_locked(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    hold->provisional_ms = 0;
-    if (!op->call.provisional)
+    if (!op->call.provisional) {
+        if (hold->deadline_ms >= hold->promised_until_ms)
+            hold->provisional_ms = 0;
         return;
+    }
     int64_t now_ms = hfi_now_ms();
     hold->provisional_ms = op->call.valid_until_ms - now_ms;
     hold->promised_until_ms = hfi_after_ms(now_ms, op->call.lease_ms);
@@ -299,6 +302,7 @@ static void release_go(struct hf_op *op) {
     bool news;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t count = hold->count;
+    hold->leaving -= op->complete; /* left to the keeper */
     bool lost = take_loss_locked(hold, &news);
     op->call.lease_ms = hold->watchdog ? op->core->watchdog_ms : hold->lease_ms;
     if (count == 1 && !lost) { /* from here on it must not be renewed */
@@ -333,10 +337,20 @@ static void set_count_after_release(struct hf_op *op, int64_t count) {
     op->result.count = count;
 }
 
+/* Until when there may be something to release: a renewal that was not answered may have lengthened the lease. */
+static int64_t may_last_until_ms_locked(const struct hf_op *op) {
+    const struct hfi_hold *hold = op->hold;
+    if (hold->renewal_until_ms == 0)
+        return hold->deadline_ms;
+    int64_t renewed_ms = hfi_after_ms(hold->renewal_until_ms, op->call.lease_ms);
+    return renewed_ms > hold->deadline_ms ? renewed_ms : hold->deadline_ms;
+}
+
 static void release_after(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t deadline_ms = op->hold->deadline_ms;
+    int64_t settle_until_ms = may_last_until_ms_locked(op);
     pthread_mutex_unlock(&op->shard->mtx);
     /* A repeated release that finds nothing has worked the first time, unless the lease may have run out by then. */
     bool late = call->err == HF_OK && call->gone && hfi_now_ms() >= deadline_ms;
@@ -361,7 +375,7 @@ static void release_after(struct hf_op *op) {
     call->settle_release = true;
     /* out of memory means: nothing has begun */
     int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
-    hfi_op_complete_unsettled(op, err, &call->error, deadline_ms);
+    hfi_op_complete_unsettled(op, err, &call->error, settle_until_ms);
 }
 
 const struct hfi_verb hfi_verb_release = {

@@ -16,6 +16,7 @@
 -- it was taken out of the line: swept by mistake, or granted the lock without hearing of it.
 -- luacheck: read globals now now_us lock queue deadlines records owner there integer
 -- luacheck: read globals record_of raise_lease drop_first leave_line first_in_line hand_over
+-- luacheck: read globals SWEEP_MAX swept
 -- luacheck: globals deadline
 local LOOK_AT = 64 -- of a line of any length
 local lease_ms, count, waits = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
@@ -48,18 +49,31 @@ local function write_record()
   end
 end
 
--- Back into the line, in front of the first who is Java's or came later.
+-- Back into the line, in front of the first who is Java's or came later. Far behind it is believed
+-- to be in order.
 local function enter_by_ticket()
   local line = redis.call('lrange', queue, 0, LOOK_AT - 1)
-  for _, waiter in ipairs(line) do
+  local function is_behind(waiter)
     local record = record_of(waiter)
-    if not record or record.ticket > ticket then
+    return not record or record.ticket > ticket
+  end
+  for _, waiter in ipairs(line) do
+    if is_behind(waiter) then
       redis.call('linsert', queue, 'before', waiter, owner)
       return
     end
   end
-  if #line == LOOK_AT then
-    redis.call('linsert', queue, 'after', line[LOOK_AT], owner)
+  local low, high = #line, redis.call('llen', queue)
+  if high > low and is_behind(redis.call('lindex', queue, -1)) then
+    while low < high - 1 do
+      local middle = math.floor((low + high - 1) / 2)
+      if is_behind(redis.call('lindex', queue, middle)) then
+        high = middle + 1
+      else
+        low = middle + 1
+      end
+    end
+    redis.call('linsert', queue, 'before', redis.call('lindex', queue, low), owner)
   else
     redis.call('rpush', queue, owner)
   end
@@ -73,6 +87,9 @@ if waits then
     deadline = false
   end
   if not deadline and ticket > 0 then
+    if redis.call('llen', queue) > redis.call('zcard', deadlines) then -- They were edited, too.
+      redis.call('lrem', queue, 0, owner)
+    end
     write_record()
     enter_by_ticket()
     deadline = integer(now + horizon_ms)
@@ -99,6 +116,7 @@ if ttl_ms == -2 then
     return {1, 1, now}
   end
   ttl_ms = redis.call('pttl', lock)
+  if ttl_ms == -2 and swept == SWEEP_MAX then ttl_ms = 0 end -- There may be more to sweep: soon.
 end
 if not waits then return {0, ttl_ms, 0, 0, now_us, now} end
 

@@ -19,6 +19,7 @@ local lock, queue, deadlines, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, publish, channel_prefix = ARGV[2], ARGV[3], ARGV[4]
 local now_us = time[1] * 1000000 + time[2]
 local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
+local swept = 0
 
 -- Looked at before anything is written, so that a key of a wrong type leaves all as it was.
 local fields = redis.call('hmget', lock, owner, 'mode')
@@ -64,7 +65,7 @@ end
 -- The first waiter that is not known to be dead, and its record, if it has one. A Java client that
 -- looks at the line must come to the same result, so a deadline that is behind is repaired.
 local function first_in_line()
-  for _ = 1, SWEEP_MAX do
+  while true do
     local first = redis.call('lindex', queue, 0)
     if not first then return nil, nil end
     local record = record_of(first)
@@ -75,22 +76,22 @@ local function first_in_line()
       end
       return first, record
     end
-    if not record and until_ms > now then return first, nil end
+    if (not record and until_ms > now) or swept == SWEEP_MAX then return first, nil end
     drop_first(first)
+    swept = swept + 1
   end
-  return redis.call('lindex', queue, 0) or nil, nil
 end
 
 -- The lock is free: gives it to the first in line who is listening, or tells the first who is not.
 -- 'nobody' is in line; the 'caller' is the first; 'told', or 'left' alone when it is to be done
 -- silently; 'granted' to somebody; 'refused': the server lets us publish nothing.
 local function hand_over(caller, silently)
-  for round = 0, SWEEP_MAX do
+  while true do
     local first, record = first_in_line()
     if not first then return 'nobody' end
     if first == caller then return 'caller' end
     local channel = channel_prefix .. ':' .. first
-    if not record or record.confirm == 0 or round == SWEEP_MAX then
+    if not record or record.confirm == 0 or swept == SWEEP_MAX then
       if silently then return 'left' end
       return type(redis.pcall(publish, channel, '0')) == 'table' and 'refused' or 'told'
     end
@@ -102,6 +103,7 @@ local function hand_over(caller, silently)
       redis.call('pexpire', lock, integer(record.confirm))
       return 'granted'
     end
+    swept = swept + 1
   end
 end
 -- luacheck: pop

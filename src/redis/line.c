@@ -20,7 +20,8 @@
 #define LINGER_MS 5000 /* for the subscription: the same owner often comes again */
 #define DRIFT 1000     /* clocks differ by no more than one in so many */
 #define ROUNDING_US 2000
-#define DEAF_PART 6 /* of the horizon: as long as the waiter does not listen yet */
+#define FAR_BEHIND 65 /* the first place that is not told */
+#define DEAF_PART 6   /* of the horizon: as long as the waiter does not listen yet */
 
 /* Of those to whom the free lock does not come, because somebody is in front of them. */
 static const struct hfi_backoff behind = {.first_ms = 50, .max_ms = 5000, .factor = 2};
@@ -94,8 +95,8 @@ int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
     nap_ms = lesser(nap_ms, POLL_MAX_MS);
     if (ttl_ms == -2)
         nap_ms = lesser(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->ticket));
-    else if (ttl_ms >= 0 && line->place > 0) /* those in front may hold it as long, each */
-        nap_ms = lesser(nap_ms, (ttl_ms + 1) * line->place);
+    else if (ttl_ms >= 0 && ttl_ms < nap_ms) /* those in front may hold it as long, each */
+        nap_ms = lesser(nap_ms, (ttl_ms + 1) * (line->place > 0 ? line->place : FAR_BEHIND));
     return nap_ms;
 }
 

@@ -211,6 +211,30 @@ static void nested_acquire_confirms(void **state) {
     world_end(&w);
 }
 
+/* A nested acquire for a shorter time than the first was promised does not cut that short. */
+static void nested_acquire_leaves_the_promise(void **state) {
+    (void)state;
+    enum { CONFIRM_MS = 900, LEASE_MS = 60000, NESTED_MS = 1 };
+    struct world w;
+    struct world_caller waiter;
+    hf_options options = fair_options(CONFIRM_MS);
+    fair_begin(&w, &options);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    queue_up(&waiter, w.server, w.client, w.lock, FIRST, world_wait_for(HF_FOREVER, LEASE_MS));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    hf_acquire_options again = world_wait_for(HF_FOREVER, NESTED_MS);
+    again.owner = FIRST;
+    assert_int_equal(hf_lock_acquire_with(w.lock, &again, NULL), HF_OK);
+    assert_true(wait_renewals(w.client, 1));
+    assert_true(pttl(w.server, WORLD_NAME) > LEASE_MS / 2);
+    assert_true(hf_lock_remaining_ms(w.lock, FIRST) > LEASE_MS / 2);
+    assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
 /* ---- The line ---- */
 
 static void one_attempt_never_queues(void **state) {
@@ -452,6 +476,7 @@ int main(void) {
         cmocka_unit_test(a_grant_that_is_gone_is_reported),
         cmocka_unit_test(a_grant_that_cannot_be_confirmed_is_lost_in_time),
         cmocka_unit_test(nested_acquire_confirms),
+        cmocka_unit_test(nested_acquire_leaves_the_promise),
         cmocka_unit_test(one_attempt_never_queues),
         cmocka_unit_test(order_survives_those_who_leave),
         cmocka_unit_test(live_waiters_keep_their_place),
