@@ -25,14 +25,20 @@
  *
  * Rules for every function
  *   - Result: HF_OK (0) or a negative HF_E... code; hf_last_error() has the details for this thread.
- *     Outputs (`ret_...`) are written on success only, unless a function says otherwise.
- *   - Threads: any thread may call any function on any handle, but for the notes on callbacks below.
- *     Freeing a handle while another thread still uses it is the caller's bug.
+ *     Outputs (`ret_...`) are written on success only, unless a function says otherwise. One that is a
+ *     `bool *` may be NULL; any other only where its function says so.
+ *   - Errors of every exchange, which a call that speaks to the server may return beside its own:
+ *     HF_EUNREACH, HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (the server is too
+ *     old), HF_EINVAL (an argument is wrong, or the server has no such database), HF_ECLOSED,
+ *     HF_EFORKED, HF_EDEADLK (inside a callback), HF_ENOMEM, HF_ESYS.
+ *   - Threads: any thread may call any function on any handle, but for the notes on callbacks below;
+ *     none from a signal handler. Freeing a handle while another thread still uses it is the caller's
+ *     bug. What frees takes NULL.
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up, 0 is one
  *     attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
- *   - Blocking: a call blocks at most for the wait it was given plus one exchange with the server
- *     (`cmd_timeout_ms`). Waiting for ever still ends with HF_EUNREACH when no server has answered
- *     for `connect_timeout_ms`.
+ *   - Blocking: a function that says nothing of it does not block. None waits for a server longer than
+ *     the wait it was given plus one exchange (`cmd_timeout_ms`). Waiting for ever still ends with
+ *     HF_EUNREACH when no server has answered for `connect_timeout_ms`.
  *   - Callbacks run on the client's dispatch thread, or inside hf_dispatch() with HF_MANUAL_DISPATCH;
  *     never under a lock of ours. Inside one, `_start` functions are welcome; synchronous verbs,
  *     hf_op_wait() and hf_close() return HF_EDEADLK.
@@ -68,7 +74,8 @@ HF_API int hf_version_num(void);
 
 /* ---- Errors ------------------------------------------------------------------------------------ */
 
-/* X(name, number, what it means) */
+/* X(name, number, what it means). HF_ENOQUORUM and HF_ENOREPLICA are reserved: this version does not return them. A
+ * server without TLS says nothing at all to one who tries it: that is HF_EUNREACH, and hf_last_error() has the hint. */
 #define HF_ERRORS(X)                                                                               \
     X(HF_EBUSY, -1, "another owner holds the lock")                                                \
     X(HF_ETIMEDOUT, -2, "the wait ended before the lock was free")                                 \
@@ -91,7 +98,7 @@ HF_API int hf_version_num(void);
     X(HF_EREFUSED, -19, "the server cannot take commands now")                                     \
     X(HF_EOOM, -20, "the server is out of memory")                                                 \
     X(HF_ESYS, -21, "the operating system refused")                                                \
-    X(HF_ETLS, -22, "TLS failed: a certificate was not accepted, or the server speaks no TLS")
+    X(HF_ETLS, -22, "TLS failed: a certificate was not accepted, or what answers is not TLS")
 
 enum {
     HF_OK = 0,
@@ -123,8 +130,8 @@ typedef struct hf_client hf_client;
 #define HF_FOREVER (-INT64_C(1)) /* a wait that never gives up */
 #define HF_WATCHDOG INT64_C(0)   /* a lease that is renewed for as long as it is held */
 #define HF_MANUAL_DISPATCH 0x1u  /* callbacks run in hf_dispatch() instead of a thread of ours */
-#define HF_TLS_INSECURE 0x2u     /* TLS with any certificate: whoever is in between can be the server */
-#define HF_TLS_1_2 12            /* for tls_min_version */
+#define HF_TLS_INSECURE 0x2u /* TLS with any certificate: whoever is in between can be the server */
+#define HF_TLS_1_2 12        /* for tls_min_version */
 #define HF_TLS_1_3 13
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
@@ -156,10 +163,10 @@ typedef struct hf_options {
 
     /* TLS, for rediss:// and valkeys:// only. Files are PEM, and read by hf_open(). The server's certificate has to
      * lead to a CA that is trusted, and to name the host (or the address) of the url. */
-    const char *tls_ca_file;     /* the CAs to trust, with tls_ca_dir; neither: the system's */
-    const char *tls_ca_dir;      /* a directory as `openssl rehash` makes it */
-    const char *tls_cert_file;   /* our own certificate and its chain, for servers that ask for one */
-    const char *tls_key_file;    /* its key, not encrypted; NULL: it is in tls_cert_file */
+    const char *tls_ca_file;   /* the CAs to trust, with tls_ca_dir; neither: the system's */
+    const char *tls_ca_dir;    /* a directory as `openssl rehash` makes it */
+    const char *tls_cert_file; /* our own certificate and its chain, for servers that ask for one */
+    const char *tls_key_file;  /* its key, not encrypted; NULL: it is in tls_cert_file */
     const char *tls_server_name; /* asked for (SNI) and verified instead of the url's host */
     int tls_min_version;         /* HF_TLS_1_2 (also 0) or HF_TLS_1_3 */
 
@@ -175,7 +182,8 @@ typedef struct hf_options {
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
  *   url      redis://[user:password@]host[:port][/db][?option=value&...], valkey://..., the same with TLS as
  *            rediss://... or valkeys://..., unix://path,
- *            or local: for a private server of this user on this machine. NULL: HOLDFAST_URL, then
+ *            or local: for a private server of this user on this machine, which needs redis-server or
+ *            valkey-server installed. NULL: HOLDFAST_URL, then
  *            REDIS_URL from the environment, else HF_EINVAL. See docs/guide.md for every form.
  *   options  NULL: the defaults above. Options in the url override them.
  * Blocks:  no; with TLS it reads the files.
@@ -192,17 +200,21 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
 HF_API int hf_close(hf_client *client);
 
 /* One exchange with the server: is it there, does it let us in, is it new enough?
- * Blocks:  up to `cmd_timeout_ms`. */
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. */
 HF_API int hf_ping(hf_client *client);
 
-/* The client's uuid, 36 characters: the first part of its owners' names on the server. */
+/* The client's uuid, 36 characters and a NUL: the first part of its owners' names on the server. Valid until
+ * hf_close(). */
 HF_API const char *hf_client_id(const hf_client *client);
 
-/* Runs callbacks that are due (HF_MANUAL_DISPATCH only). Returns how many ran, or an error.
- * Waits for one until `wait_ms` has passed. One thread at a time. */
+/* Runs callbacks that are due, on this thread. Returns how many ran (0: the time is over), or an error.
+ * Blocks:  until at least one has run, for up to `wait_ms`; and for as long as the callbacks take.
+ * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH, HF_EBUSY another thread is in it, HF_EDEADLK inside a callback,
+ *          HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_dispatch(hf_client *client, int64_t wait_ms);
 
-/* A descriptor that polls readable when hf_dispatch(client, 0) has work. Owned by the client. -1: none. */
+/* A descriptor that polls readable when hf_dispatch(client, 0) has work; that may be of its own, and run no callback.
+ * Owned by the client, closed by hf_close(). -1 without HF_MANUAL_DISPATCH, and in a forked child. */
 HF_API int hf_dispatch_fd(hf_client *client);
 
 /* ---- Owners ------------------------------------------------------------------------------------ */
@@ -244,18 +256,20 @@ typedef enum hf_kind {
     HF_WRITE
 } hf_kind;
 
-/* Makes a handle. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only).
- * Blocks:  no.   Errors: HF_EINVAL, HF_ENOTSUP, HF_ENOMEM. */
+/* Makes a handle; nothing is sent. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only). The
+ * first takes a string and makes a plain lock; the second any kind, and also names with NUL bytes in them.
+ * Errors:  HF_EINVAL, HF_ENOTSUP there is no such kind, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
 HF_API int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
                             hf_lock **ret_lock);
 
 /* Frees a handle, not a hold: what it acquired stays held by its owner, and can be released through
- * another handle. Its loss callback does not run any more once this returns (inside a callback: the
- * running one ends). NULL is fine. */
+ * another handle. Its loss callback does not run any more once this returns (inside a callback:
+ * the running one ends). NULL is fine.
+ * Blocks:  until that callback has returned, if it is running; not inside a callback. */
 HF_API void hf_lock_free(hf_lock *lock);
 
-/* The name as given, and its length. Valid as long as the handle. */
+/* The name as given, with a NUL behind it, and its length (`ret_len` may be NULL). Valid as long as the handle. */
 HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
@@ -290,15 +304,16 @@ typedef struct hf_result {
  * Blocks:  for the wait, plus one exchange.
  * Errors:  HF_EBUSY one attempt, and another holds it; HF_ETIMEDOUT the wait ran out (nothing is held:
  *          what may still be on its way is undone in the background); HF_ELOST a nested acquire found
- *          the hold gone (it is over, count 0); HF_EUNREACH, HF_EPERM, HF_EWRONGTYPE, HF_EREFUSED,
- *          HF_EOOM, HF_EPROTO, HF_ECLOSED, HF_EFORKED, HF_EDEADLK (in a callback; or HF_NONREENTRANT, and
- *          this owner holds it already), HF_ENOMEM. On every error the hold is what it was before, except
- *          after HF_ELOST. */
+ *          the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a callback, and where the
+ *          owner would wait for itself: it holds this lock already, and the kind is HF_NONREENTRANT or
+ *          HF_FAIR_NONREENTRANT; or it reads, and wants to write; and those of every exchange. On every
+ *          error the hold is what it was before, except after HF_ELOST. */
 HF_API int hf_lock_acquire(hf_lock *lock);
 HF_API int hf_lock_try(hf_lock *lock);
 HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
 
-/* The same with every choice. `ret` may be NULL; it is also filled on failure.
+/* The same with every choice. `options` may be NULL: the defaults. `ret` may be NULL; it is also filled when the acquire
+ * has failed, but not when it could not begin (HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, or inside a callback).
  * A hold is renewed from the first acquire that asks for the watchdog until its full release; a fixed
  * lease given to a nested acquire can lengthen the hold, never shorten it.
  * Errors:  also HF_ECANCELED, HF_EINVAL. */
@@ -309,33 +324,39 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
  * Errors:  HF_ENOTOWNER never held; HF_ELOST the hold had ended before (another may have held the lock:
  *          what it guarded may be damaged); HF_EUNKNOWN no answer came: the hold is over for us, the
  *          release is repeated in the background, at the latest the lease ends it. HF_ENOMEM nothing was
- *          done. After any other error the hold is over for us, too: it is not renewed any more. */
+ *          done. Those of every exchange; after one of these the hold is over for us, too, and not
+ *          renewed any more. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
 /* Makes the hold last at least `lease_ms` from now (never shorter than it was).
- * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_ENOTOWNER, HF_ELOST, HF_EUNKNOWN, HF_EINVAL. */
+ * `lease_ms` is 1 to HF_LEASE_MAX_MS.
+ * Blocks:  up to `cmd_timeout_ms`.
+ * Errors:  HF_ENOTOWNER never held; HF_ELOST it is over; HF_EUNKNOWN no answer came; those of every exchange. */
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
 /* Force: frees the lock whoever holds it. The holder is told as of a loss, if it uses this library.
  * Writes whether there was one to break. Of a read/write lock: the handle's side, all readers or the writer, whose own
  * reads end with it.
- * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE what is there is no lock; HF_EUNKNOWN. */
+ * Blocks:  up to `cmd_timeout_ms`.
+ * Errors:  HF_EWRONGTYPE what is there is no lock of this kind; HF_EUNKNOWN no answer came; those of every exchange. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
-/* Questions to the server. Block up to `cmd_timeout_ms`. An owner of 0 is this thread.
+/* Questions to the server. An owner of 0 is this thread.
  * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. Of a read/write lock it is of both sides; the others are
- * of the handle's side. */
+ * of the handle's side.
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE no lock, where the server can tell; those of every exchange. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
 HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
 HF_API int hf_lock_is_held_by(hf_lock *lock, hf_owner owner, bool *ret_held);
 HF_API int hf_lock_hold_count(hf_lock *lock, hf_owner owner, int64_t *ret_count);
 HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
-/* Questions answered from memory, without I/O.
- * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it.
- * token: the latest of a fenced hold. HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens. */
+/* Questions answered from memory, without I/O. An owner of 0 is this thread.
+ * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it. Never negative.
+ * token: the latest of a fenced hold.
+ * Errors:  of the token: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens, HF_EINVAL. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token);
 
@@ -351,7 +372,7 @@ typedef struct hf_lock_info {
      * nobody waits it is what the handle is. What is no lock: "permits" (of which some are taken), "counter" (a semaphore, a
      * latch, or permits of which none is taken), "other" */
     const char *kind;
-    int64_t ttl_ms;   /* as hf_lock_ttl_ms() */
+    int64_t ttl_ms; /* as hf_lock_ttl_ms() */
     size_t holders_len;
     /* of a read/write lock: readers, and the writer, with ":write" behind its owner, and its write holds counted */
     hf_holder *holders;
@@ -359,7 +380,7 @@ typedef struct hf_lock_info {
     hf_holder *waiters; /* count is 0 */
     const char *type;   /* what the server calls it: "hash", "string", "list", ...; "none" */
 } hf_lock_info;
-/* Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange; HF_ENOMEM. */
+/* Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. What is no lock is no error, but told as the kind. */
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
@@ -399,13 +420,16 @@ typedef struct hf_event {
 typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
 
 /* Tells of trouble with any hold of this client on this name (of a read/write lock: on the handle's side of it),
- * acquired through whichever handle. Replaces
- * the former callback; NULL ends it. Independent of the callback, the next call on a lost hold returns
- * HF_ELOST once, and hf_stats() counts it. */
+ * acquired through whichever handle. Replaces the former callback; NULL ends it. Independent of the callback, the next
+ * call on a lost hold returns HF_ELOST once, and hf_client_stats() counts it.
+ * Blocks:  with NULL until the former callback has returned, if it is running (not inside a callback); a new one may be
+ *          set while the former still runs.
+ * Errors:  HF_EINVAL, HF_ESYS no thread for callbacks, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
 
-/* A descriptor that becomes readable when a hold on this name is lost, and stays so until read (8 bytes,
- * as an eventfd). Owned by the handle. Negative: an error code. */
+/* A descriptor that becomes readable when a hold on this name is lost, and stays so until read (8 bytes, as an eventfd). A
+ * warning, or a thread that has ended, does not make it readable. Owned by the handle, and closed with it.
+ * Errors:  negative: HF_EINVAL, HF_ESYS no descriptor, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_lock_lost_fd(hf_lock *lock);
 
 /* ---- Asynchronous ------------------------------------------------------------------------------ */
@@ -414,9 +438,10 @@ HF_API int hf_lock_lost_fd(hf_lock *lock);
  * returned (set before this can run), or NULL if the caller did not ask for it. */
 typedef void (*hf_callback)(hf_op *op, const hf_result *result, void *user);
 
-/* Start an operation and return at once. `callback` may be NULL; `ret_op` may be NULL (then it cannot be
- * cancelled). An op from `ret_op` is freed by the caller with hf_op_free(), also from the callback.
- * Errors: what is wrong with the arguments, HF_ECLOSED, HF_EFORKED, HF_ENOMEM; the rest comes in the result. */
+/* Start an operation and return at once; also inside a callback. `options` may be NULL: the defaults. `callback` may be
+ * NULL; `ret_op` may be NULL (then it cannot be cancelled). An op from `ret_op` is freed by the caller with hf_op_free(), at any
+ * time: in the callback, before that, or after hf_close(), which completes it.
+ * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, HF_ESYS no thread for callbacks; the rest comes in the result. */
 HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options,
                                  hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
@@ -433,23 +458,29 @@ HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user,
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had already
- * happened. A cancelled acquire leaves nothing behind. Operations that need no waiting are not undone. */
+ * happened. A cancelled acquire leaves nothing behind. Operations that need no waiting are not undone. Not after hf_close().
+ * NULL is fine. */
 HF_API void hf_op_cancel(hf_op *op);
 
 /* Waits until the operation is complete (its callback may still be running), for up to `wait_ms`.
- * Returns its result code, and fills `ret` if it is not NULL. HF_EBUSY: not complete yet.
- * With HF_MANUAL_DISPATCH somebody must be calling hf_dispatch(). */
+ * Returns its result code, and fills `ret` if it is not NULL. With HF_MANUAL_DISPATCH somebody must be calling
+ * hf_dispatch().
+ * HF_EBUSY: not complete yet. That is also the result of an attempt that found the lock taken; to tell, set `ret->code` to 1
+ * before: `ret` is written only when the operation is complete.
+ * Blocks:  for up to `wait_ms`.   Errors of its own: HF_EINVAL, HF_EFORKED, HF_EDEADLK inside a callback. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
-/* Gives the handle back; the operation itself goes on. NULL is fine. */
+/* Gives the handle back; the operation itself goes on, and its callback still runs. NULL is fine. */
 HF_API void hf_op_free(hf_op *op);
 
-/* A switch that ends synchronous waits from another thread (not from a signal handler). Fired, it stays
- * fired until reset: waits that start with it end at once. */
+/* A switch that ends waits from another thread (not from a signal handler): those of synchronous calls, and of operations
+ * that were started with it. Fired, it stays fired until reset: waits that start with it end at once. Firing does not wait
+ * for anything. It belongs to no client; one may serve many waits.
+ * Errors:  of hf_cancel_new(): HF_ENOMEM, HF_EINVAL. The others take NULL. */
 HF_API int hf_cancel_new(hf_cancel **ret_cancel);
 HF_API void hf_cancel_fire(hf_cancel *cancel);
 HF_API void hf_cancel_reset(hf_cancel *cancel);
-HF_API void hf_cancel_free(hf_cancel *cancel); /* not while a wait uses it */
+HF_API void hf_cancel_free(hf_cancel *cancel); /* not while a wait or an operation uses it */
 
 /* ---- Waiting for other things than locks ------------------------------------------------------- */
 
@@ -470,7 +501,8 @@ typedef struct hf_wait_options {
  * them for ever. If that matters, use hf_permits. The handle is cheap, like a lock's. */
 typedef struct hf_sem hf_sem;
 
-/* Makes and frees a handle; nothing is sent. Errors: HF_EINVAL, HF_ENOMEM. */
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind().
+ * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_sem_new(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem);
 HF_API void hf_sem_free(hf_sem *sem);
 
@@ -481,8 +513,9 @@ HF_API void hf_sem_free(hf_sem *sem);
  * semaphore; HF_EINVAL; and those of every exchange with the server. */
 HF_API int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
 
-/* Takes `permits` at once, or waits until there are so many: for ever / once / for up to `wait_ms`. Of 0 permits nothing is
- * sent. Blocks: for the wait, plus one exchange.
+/* Takes `permits` (0 to HF_PERMITS_MAX) at once, or waits until there are so many: for ever / once / for up to `wait_ms`. 0
+ * permits: HF_OK, and nothing is sent. `options` may be NULL: the defaults.
+ * Blocks:  for the wait, plus one exchange.
  * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED nothing was taken (or what was taken is
  *          given back in the background); HF_EUNKNOWN as above. */
 HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
@@ -490,19 +523,22 @@ HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);
 HF_API int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *options);
 
-/* Puts permits back, and makes the semaphore if it does not exist (any more); the second only if it does, and writes
- * whether it did. */
+/* Puts permits back (0 to HF_PERMITS_MAX in one call; 0: HF_OK, and nothing is sent), and makes the semaphore if it does not
+ * exist (any more); the second only if it does, and writes whether it did. Nobody knows how many were taken, so the number
+ * may become larger than it was ever set to, and also than HF_PERMITS_MAX, which Java cannot count any more. */
 HF_API int hf_sem_release(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released);
 
-/* Changes the number of permits by `delta`, which may be negative; so may the number then. Its TTL stays. */
+/* Changes the number of permits by `delta`, which may be negative; so may the number then. Its TTL stays. `delta` is
+ * -HF_PERMITS_MAX to HF_PERMITS_MAX; the number itself is not limited. */
 HF_API int hf_sem_add(hf_sem *sem, int64_t delta);
 /* Takes all there are, and writes how many that was. */
 HF_API int hf_sem_drain(hf_sem *sem, int64_t *ret_permits);
 HF_API int hf_sem_available(hf_sem *sem, int64_t *ret_permits); /* 0 if it does not exist */
+/* Forgets the number. Those who wait go on waiting, for a semaphore that is set or released to anew. */
 HF_API int hf_sem_delete(hf_sem *sem, bool *ret_deleted);
 
-/* The same as operations. The number, or whether it was done, is in the result's `value`. */
+/* The same as operations; see hf_lock_acquire_start(). The number, or whether it was done, is in the result's `value`. */
 HF_API int hf_sem_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
                             void *user, hf_op **ret_op);
 HF_API int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
@@ -539,24 +575,32 @@ typedef struct hf_permits_options {
 } hf_permits_options;
 
 #define HF_PERMITS_INIT                                                                            \
-    { .size = sizeof(hf_permits_options), .count = 1, .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG }
+    {                                                                                              \
+        .size = sizeof(hf_permits_options), .count = 1, .wait_ms = HF_FOREVER,                     \
+        .lease_ms = HF_WATCHDOG                                                                    \
+    }
 
-/* Makes and frees a handle; nothing is sent. Permits that were acquired stay acquired (and renewed) without it. */
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind(). Permits that were acquired stay acquired
+ * (and renewed) without it; its loss callback does not run any more.
+ * Blocks:  free: until that callback has returned, if it is running; not inside a callback.
+ * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_permits_new(hf_client *client, const void *name, size_t name_len,
                           hf_permits **ret_permits);
 HF_API void hf_permits_free(hf_permits *permits);
 
 /* The number of permits, taken ones included: set it if the object does not exist yet (writes whether it was set); set it in
- * any case; change it. What is available becomes negative if more are taken. A TTL of the object stays.
+ * any case; change it. What is available becomes negative if more are taken. A TTL of the object stays. `number` is 0 to
+ * HF_PERMITS_MAX, `delta` -HF_PERMITS_MAX to HF_PERMITS_MAX.
  * Blocks and errors, as all below: see hf_sem_set(). */
 HF_API int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set);
 HF_API int hf_permits_set(hf_permits *permits, int64_t number);
 HF_API int hf_permits_add(hf_permits *permits, int64_t delta);
 
 /* Takes permits, all or none, and writes their ids to `ret_ids`, which has room for `count`. The short forms take one, with
- * the watchdog: for ever / once / for up to `wait_ms`.
+ * the watchdog: for ever / once / for up to `wait_ms`. `options` may be NULL: the defaults.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED: nothing is held, as for a lock. */
+ * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED: nothing is held, as for a lock;
+ *          HF_EWRONGTYPE; HF_EINVAL; those of every exchange. */
 HF_API int hf_permits_acquire(hf_permits *permits, hf_permit_id *ret_id);
 HF_API int hf_permits_try(hf_permits *permits, hf_permit_id *ret_id);
 HF_API int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permit_id *ret_id);
@@ -570,12 +614,14 @@ HF_API int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options
 HF_API int hf_permits_release(hf_permits *permits, const hf_permit_id *id);
 HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids, size_t ids_len);
 
-/* Gives a permit a lease from now (also a shorter one, also HF_NO_LEASE); how much is left of it: -1 without an end.
+/* Gives a permit a lease from now (1 ms to HF_LEASE_MAX_MS, also a shorter one, also HF_NO_LEASE), which is not renewed any
+ * more; asks the server how much is left of it: -1 without an end.
  * Errors:  HF_ENOTOWNER no such permit, or it has run out. */
 HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
 HF_API int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
 
-/* How long a permit of this client can still be trusted, from memory and without I/O; 0: it holds no such permit, or lost it. */
+/* How long a permit of this client can still be trusted, from memory and without I/O; 0: it holds no such permit, or lost it.
+ * Permits without a lease are not remembered, since anybody may release them: 0 for them, too; ask hf_permits_lease_ms(). */
 HF_API int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id);
 
 /* How many are free, how many there are, how many are taken. 0 if the object does not exist. */
@@ -583,19 +629,21 @@ HF_API int hf_permits_available(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_total(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_taken(hf_permits *permits, int64_t *ret_number);
 
-/* Lets the whole object expire; deletes it. Write whether it existed. */
+/* Lets the whole object expire, after 1 ms to HF_LEASE_MAX_MS; deletes it. Write whether it existed. Permits that are taken
+ * end with it, and are lost. Those who wait go on waiting, for an object that is set anew. */
 HF_API int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed);
 HF_API int hf_permits_delete(hf_permits *permits, bool *ret_deleted);
 
 /* Tells of a permit of this client on this name that was lost, or whose renewal is failing; a fixed lease that runs out is a
  * loss, too. Of permits without a lease nothing is told. The event's owner is 0. Replaces the former callback;
- * NULL ends it. `id` is NULL-terminated text, valid during the call. */
+ * NULL ends it. `id` is text with a NUL behind it, valid during the call. Blocks and errors: see hf_lock_on_lost(). */
 typedef void (*hf_permit_event_fn)(hf_permits *permits, const char *id, const hf_event *event,
                                    void *user);
 HF_API int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user);
 
-/* The same as operations. `ret_ids` is written before the callback runs, if the acquire succeeded, and must live until then.
- * Ids that are given are copied. Numbers, or whether it was done, are in the result's `value`. */
+/* The same as operations; see hf_lock_acquire_start(). `ret_ids` is written before the callback runs, if the acquire
+ * succeeded, and must live until then. Ids that are given are copied. Numbers, or whether it was done, are in the result's
+ * `value`. */
 HF_API int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback,
                                     void *user, hf_op **ret_op);
 HF_API int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback,
@@ -628,7 +676,8 @@ HF_API int hf_permits_delete_start(hf_permits *permits, hf_callback callback, vo
  * is open. */
 typedef struct hf_latch hf_latch;
 
-/* Makes and frees a handle; nothing is sent. */
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind().
+ * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_latch_new(hf_client *client, const void *name, size_t name_len, hf_latch **ret_latch);
 HF_API void hf_latch_free(hf_latch *latch);
 
@@ -640,8 +689,9 @@ HF_API int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set);
 HF_API int hf_latch_count_down(hf_latch *latch);
 
 /* Waits until the latch is open or was deleted: for ever / for up to `wait_ms`. One that was closed anew meanwhile has been
- * open, and the wait is over.
- * Blocks:  for the wait, plus one exchange.   Errors: HF_EBUSY one attempt, and it is closed; HF_ETIMEDOUT, HF_ECANCELED. */
+ * open, and the wait is over. `options` may be NULL: the defaults.
+ * Blocks:  for the wait, plus one exchange.
+ * Errors:  HF_EBUSY one attempt, and it is closed; HF_ETIMEDOUT, HF_ECANCELED; HF_EWRONGTYPE; those of every exchange. */
 HF_API int hf_latch_await(hf_latch *latch);
 HF_API int hf_latch_await_for(hf_latch *latch, int64_t wait_ms);
 HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
@@ -649,7 +699,7 @@ HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
 HF_API int hf_latch_count(hf_latch *latch, int64_t *ret_count); /* 0: open */
 HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted); /* those who wait return */
 
-/* The same as operations. The number, or whether it was done, is in the result's `value`. */
+/* The same as operations; see hf_lock_acquire_start(). The number, or whether it was done, is in the result's `value`. */
 HF_API int hf_latch_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
                               hf_op **ret_op);
 HF_API int hf_latch_count_down_start(hf_latch *latch, hf_callback callback, void *user,

@@ -500,7 +500,8 @@ public:
     }
     template <class Rep, class Period>
     bool try_acquire_for(const std::chrono::duration<Rep, Period> &wait, std::int64_t permits = 1) {
-        return detail::granted(hf_sem_acquire_for(native_handle(), permits, detail::whole_ms(wait)));
+        return detail::granted(
+            hf_sem_acquire_for(native_handle(), permits, detail::whole_ms(wait)));
     }
     template <class Clock, class Duration>
     bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &end,

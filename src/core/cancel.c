@@ -5,6 +5,9 @@
  */
 #include "core/op.h"
 
+#include "base/error.h"
+#include "base/self.h"
+
 #include <stdlib.h>
 
 struct hf_cancel {
@@ -13,12 +16,20 @@ struct hf_cancel {
     struct hfi_link ops;
 };
 
+static int fail(int err) {
+    struct hfi_self *self = hfi_self();
+    if (self == NULL)
+        return err;
+    hfi_error_clear(&self->last);
+    return hfi_fail(&self->last, err, "%s", hf_strerror(err));
+}
+
 int hf_cancel_new(hf_cancel **ret_cancel) {
     if (ret_cancel == NULL)
-        return HF_EINVAL;
+        return fail(HF_EINVAL);
     struct hf_cancel *cancel = calloc(1, sizeof *cancel);
     if (cancel == NULL)
-        return HF_ENOMEM;
+        return fail(HF_ENOMEM);
     pthread_mutex_init(&cancel->mtx, NULL);
     hfi_list_init(&cancel->ops);
     *ret_cancel = cancel;

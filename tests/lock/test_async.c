@@ -414,6 +414,10 @@ static void an_owner_that_returns_takes_its_ghost_over(void **state) {
     assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    hf_result untouched = HF_RESULT_INIT;
+    untouched.code = 1; /* tells it from an attempt that found the lock taken */
+    assert_int_equal(hf_op_wait(op, 0, &untouched), HF_EBUSY);
+    assert_int_equal(untouched.code, 1);
     hf_op_cancel(op);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
     options.wait_ms = 10000;

@@ -329,7 +329,9 @@ static void U64_no_handle_is_an_error(void **state) {
     hf_cancel_fire(NULL);
     hf_cancel_reset(NULL);
     hf_cancel_free(NULL);
+    assert_int_equal(hf_lock_token(NULL, 0, NULL), HF_EINVAL);
     assert_int_equal(hf_cancel_new(NULL), HF_EINVAL);
+    assert_string_equal(hf_last_error()->text, hf_strerror(HF_EINVAL)); /* not what was before it */
     assert_int_equal(hf_close(NULL), HF_OK);
     assert_int_equal(hf_last_error()->code, HF_EINVAL);
 }
