@@ -12,6 +12,7 @@ failures=0
 blocks=0
 
 cat >"$dir/prelude.c" <<'END'
+#include <errno.h>
 #include <holdfast/holdfast.h>
 #include <poll.h>
 #include <pthread.h>
