@@ -6,6 +6,7 @@
  * are dead, and only a PING finds out.
  */
 #include "net/scene.h"
+#include "redis/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +241,40 @@ static void U35_half_open_command_connection_while_idle(void **state) {
     end(&pair);
 }
 
+static bool only_the_second_is_open(void *arg) {
+    return proxy_connections(arg) == 2 && proxy_open(arg) == 1;
+}
+
+/* Who gave up did not wait for long enough to say that the connection is dead. It is found out all the same, by an answer
+ * that nobody waits for: the next call is not lost in it. */
+static void half_open_found_after_the_only_caller_left(void **state) {
+    (void)state;
+    hf_options options = scene_options();
+    options.cmd_timeout_ms = 500;
+    options.ping_ms = 3600000;
+    struct pair pair;
+    struct scene_call call;
+    hf_cancel *cancel;
+    begin(&pair, &options);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    assert_int_equal(hf_lock_try(pair.lock), HF_OK);
+    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+    proxy_mute_replies_after(pair.proxy, hfi_script_plain_acquire.sha1);
+    int64_t start_ms = now_ms();
+    scene_acquire(&call, pair.lock, HF_FOREVER, cancel);
+    assert_true(proxy_wait_fired(pair.proxy, 1, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(scene_join(&call), HF_ECANCELED);
+    /* What it took is given back on a connection of its own, which stays. */
+    assert_true(wait_until(only_the_second_is_open, pair.proxy, HANG_MS));
+    assert_true(now_ms() - start_ms >= options.cmd_timeout_ms);
+    assert_int_equal(hf_lock_try(pair.lock), HF_OK);
+    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
+    assert_int_equal(scene_stats(pair.client).unknowns, 1); /* the one that was cancelled */
+    hf_cancel_free(cancel);
+    end(&pair);
+}
+
 static void U35_black_hole_in_each_direction(void **state) {
     (void)state;
     for (int direction = 1; direction <= 3; direction++) {
@@ -372,6 +407,7 @@ int main(void) {
         cmocka_unit_test(U35_half_open_pubsub),
         cmocka_unit_test(U35_half_open_control),
         cmocka_unit_test(U35_half_open_command_connection_while_idle),
+        cmocka_unit_test(half_open_found_after_the_only_caller_left),
         cmocka_unit_test(U35_black_hole_in_each_direction),
         cmocka_unit_test(down_is_no_tight_loop),
         cmocka_unit_test(refused_and_back_while_waiting),
