@@ -40,8 +40,7 @@ static void begin_with(struct scene *scene, const char *const *config) {
 }
 
 static void begin(struct scene *scene) {
-    static const char *const config[] = {"enable-protected-configs yes", NULL};
-    begin_with(scene, config);
+    begin_with(scene, NULL);
 }
 
 static void end(struct scene *scene) {
@@ -282,7 +281,7 @@ static bool is_busy(void *arg) {
 
 static void BUSY_is_waited_out(void **state) {
     (void)state;
-    static const char *const config[] = {"busy-reply-threshold 10", NULL};
+    static const char *const config[] = {"lua-time-limit 10", NULL};
     struct scene scene;
     struct scene_call call;
     pthread_t thread;

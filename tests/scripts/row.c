@@ -102,7 +102,7 @@ static void describe(const redisReply *reply, char *text, size_t room) {
             describe(reply->element[i], text, room);
     else
         snprintf(text + used, room - used, "%s!%s", used > 0 ? " " : "",
-                 reply->str != NULL ? reply->str : "nil");
+                 reply->type == REDIS_REPLY_ERROR ? script_error(reply) : "no number");
 }
 
 static bool reply_fits(const redisReply *reply, const char *expected, struct span span, char *why,

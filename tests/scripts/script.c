@@ -138,6 +138,20 @@ redisReply *script_call(redisContext *connection, const char *sha, const char *k
     return words_send(connection, &call);
 }
 
+/* "ERR Error running script (call to f_<sha>): @user_script:12: WRONGTYPE ...", and for what was
+ * refused before it ran "... @user_script:12: @user_script: 12: -OOM ...". */
+const char *script_error(const redisReply *reply) {
+    static const char wrapping[] = "ERR Error running script", place[] = "@user_script:";
+    const char *text = reply->str;
+    if (strncmp(text, wrapping, strlen(wrapping)) != 0)
+        return text;
+    for (const char *next = text; (next = strstr(next, place)) != NULL; text = next) {
+        next += strlen(place);
+        next += strspn(next, " 0123456789:-");
+    }
+    return text;
+}
+
 /* ---- Listening ------------------------------------------------------------------------------ */
 
 struct listener {

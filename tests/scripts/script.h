@@ -39,6 +39,10 @@ redisReply *words_send(redisContext *connection, const struct words *words);
 redisReply *script_call(redisContext *connection, const char *sha, const char *keys_and_args,
                         int64_t base_ms);
 
+/* The text of an error reply, without what a server before 7.0 puts around an error that was raised
+ * inside a script. */
+const char *script_error(const redisReply *reply);
+
 /* ---- Who hears what is published ------------------------------------------------------------ */
 
 /* Listens on one channel, to PUBLISH and where the server knows it to SPUBLISH. */

@@ -317,7 +317,7 @@ static bool reply_fits(const redisReply *reply, const struct row *row, int64_t b
                        int64_t end_ms, char why[512]) {
     char got[256] = "no array of three integers";
     if (reply->type == REDIS_REPLY_ERROR) {
-        snprintf(got, sizeof got, "!%s", reply->str);
+        snprintf(got, sizeof got, "!%s", script_error(reply));
         if (row->reply[0] == '!' && strncmp(got, row->reply, strlen(row->reply)) == 0)
             return true;
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {

@@ -233,7 +233,7 @@ static redisReply *call(redisContext *connection, const char *script, const char
 static void assert_reply(const struct fair_row *row, const redisReply *reply, int64_t passed_ms) {
     if (row->reply[0] == '!') {
         if (reply->type != REDIS_REPLY_ERROR ||
-            strncmp(reply->str, row->reply + 1, strlen(row->reply + 1)) != 0)
+            strncmp(script_error(reply), row->reply + 1, strlen(row->reply + 1)) != 0)
             fail_msg("%s: no error %s", row->name, row->reply + 1);
         return;
     }
@@ -254,8 +254,9 @@ static void assert_reply(const struct fair_row *row, const redisReply *reply, in
     assert_int_equal(reply->element[expected.len]->integer, TIME_MS);
 }
 
-static void assert_ttl(const struct fair_row *row, int64_t passed_ms) {
+static void assert_ttl(const struct fair_row *row, int64_t start_ms) {
     long long ttl_ms = pttl(server, "f");
+    int64_t passed_ms = now_ms() - start_ms + 2; /* read after the TTL, which runs down */
     if (row->ttl_ms > 0 && (ttl_ms > row->ttl_ms || ttl_ms < row->ttl_ms - passed_ms))
         fail_msg("%s: TTL %lld instead of %" PRId64, row->name, ttl_ms, row->ttl_ms);
     if (key_exists(server, "r") && row->reply[0] != '!' && strchr(row->after, 'r') != NULL &&
@@ -314,9 +315,10 @@ static redisContext *connect_user(const char *without) {
         if (without == NULL || strcmp(commands[i], without) != 0)
             snprintf(rights + strlen(rights), sizeof rights - strlen(rights), "+%s ", commands[i]);
     char line[TEXT + 128];
-    snprintf(line, sizeof line,
-             "ACL SETUSER app reset on >secret ~f ~q ~z ~r &ch:* +evalsha +time +publish %s",
-             rights);
+    snprintf(
+        line, sizeof line,
+        "ACL SETUSER app reset resetchannels on >secret ~f ~q ~z ~r &ch:* +evalsha +time +publish %s",
+        rights);
     struct argument_list words;
     split(line, &words);
     redisContext *admin = connect_as(server, NULL, NULL);
@@ -340,7 +342,7 @@ static void play(void **state) {
     assert_reply(row, reply, passed_ms);
     freeReplyObject(reply);
     assert_state(row, "after", row->after);
-    assert_ttl(row, now_ms() - start_ms + 2);
+    assert_ttl(row, start_ms);
     what_was_heard(&ears, heard, sizeof heard);
     if (strcmp(heard, row->heard != NULL ? row->heard : "") != 0)
         fail_msg("%s: heard '%s'", row->name, heard);
@@ -394,9 +396,12 @@ static void records_of_the_dead_go(void **state) {
     redisFree(connection);
 }
 
+/* In the words of a command that is refused itself, of Redis up to 7.0 for one inside a script, and of later servers. */
 static bool is_refused(redisReply *reply) {
-    bool refused = reply->type == REDIS_REPLY_ERROR && (strstr(reply->str, "NOPERM") != NULL ||
-                                                        strstr(reply->str, "can't run") != NULL);
+    static const char *const words[] = {"NOPERM", "can't run", "ACL failure in script:"};
+    bool refused = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        refused |= reply->type == REDIS_REPLY_ERROR && strstr(reply->str, words[i]) != NULL;
     freeReplyObject(reply);
     return refused;
 }

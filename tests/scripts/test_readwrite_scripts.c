@@ -212,7 +212,7 @@ static void U38_out_of_memory(void **state) {
             script_call(user, stage_sha(group.stage, steps[i].script), steps[i].call, 0);
         char start[64];
         if (reply->type == REDIS_REPLY_ERROR)
-            snprintf(start, sizeof start, "%.3s", reply->str);
+            snprintf(start, sizeof start, "%.3s", script_error(reply));
         else
             snprintf(start, sizeof start, "%lld", reply->element[0]->integer);
         if (strcmp(start, steps[i].reply) != 0)

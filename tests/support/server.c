@@ -40,8 +40,9 @@ static const char *program(void) {
     return override != NULL && override[0] != '\0' ? override : "redis-server";
 }
 
-/* DEBUG must be allowed by name from version 7 on; older servers do not know that line. */
-static bool knows_debug_line(void) {
+/* DEBUG and CONFIG SET dir must be allowed by name from version 7 on; older servers do not know
+ * these lines. */
+static bool knows_enable_lines(void) {
     static atomic_int known = -1;
     if (known >= 0)
         return known;
@@ -66,8 +67,8 @@ static void write_config(const struct server *server, const struct server_option
             server->port);
     fprintf(file, "daemonize no\nsave \"\"\n");
     fprintf(file, "appendonly %s\nappendfsync always\n", options->aof ? "yes" : "no");
-    if (knows_debug_line())
-        fprintf(file, "enable-debug-command yes\n");
+    if (knows_enable_lines())
+        fprintf(file, "enable-debug-command yes\nenable-protected-configs yes\n");
     if (options->password != NULL) {
         char *quoted = support_escape(options->password, "\\x");
         fprintf(file, "requirepass \"%s\"\n", quoted);

@@ -164,10 +164,9 @@ static bool rewrite_is_done(void *arg) {
 
 static void relaunched_server_can_be_seen_loading(void **state) {
     (void)state;
-    const char *const lines[] = {"key-load-delay 20000", "rdbcompression no",
-                                 "loading-process-events-interval-bytes 1024", NULL};
+    const char *const lines[] = {"key-load-delay 20000", "rdbcompression no", NULL};
     struct server *s = server_start(&(struct server_options){.aof = true, .config = lines});
-    char big[4096];
+    static char big[256 * 1024]; /* events are handled every 2 MB */
     memset(big, 'x', sizeof big);
     for (int i = 0; i < 50; i++)
         cmd_ok(s, "SET k%d %b", i, big, sizeof big);
