@@ -48,6 +48,7 @@ void hfi_core_clear(struct hfi_core *core) {
             hold->hh.tbl = NULL;
             hfi_hold_unref(hold);
         }
+        hfi_free(mem, shard->long_place);
         hfi_free(mem, atomic_exchange(&shard->spare_op, NULL));
         pthread_mutex_destroy(&shard->mtx);
     }

@@ -73,6 +73,8 @@ struct hfi_core_hooks {
 struct hfi_shard {
     pthread_mutex_t mtx;
     struct hfi_hold *holds; /* by place */
+    char *long_place;       /* room to write one, as long as that of any hold here */
+    size_t long_place_room;
     struct hfi_gate *gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
     /* memory of an operation that has ended, for the next one; not guarded */
@@ -143,6 +145,8 @@ struct hfi_hold {
     bool silent;            /* the server left a command unanswered (not: we stopped listening) */
     int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
+    /* releases in `queue` for which nobody waits any more: for their callers they are done */
+    int64_t leaving;
     struct hf_op *active; /* one command per hold at a time */
     struct hfi_link queue;
     struct hfi_self *self; /* the thread whose default owner this is, or NULL */

@@ -60,6 +60,21 @@ void hfi_hold_unref(struct hfi_hold *hold) {
     hfi_free(hold->core->mem, hold);
 }
 
+/* Finding a hold must not need memory: a release, of all things, would go without it. So there is room for the longest place
+ * of a hold that was ever made. NULL: there is not, and unless it is to be made there is no such hold. */
+static char *long_place_locked(const struct hfi_mem *mem, struct hfi_shard *shard, size_t len,
+                               bool make) {
+    if (len <= shard->long_place_room)
+        return shard->long_place;
+    char *place = make ? hfi_alloc(mem, len) : NULL;
+    if (place == NULL)
+        return NULL;
+    hfi_free(mem, shard->long_place);
+    shard->long_place = place;
+    shard->long_place_room = len;
+    return place;
+}
+
 struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
                                     const struct hfi_kind *kind, const char *name, size_t name_len,
                                     const char *owner, size_t owner_len, bool make) {
@@ -68,7 +83,7 @@ struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *sha
     size_t place_len =
         core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
     if (place_len > sizeof small) {
-        place = hfi_alloc(mem, place_len);
+        place = long_place_locked(mem, shard, place_len, make);
         if (place == NULL)
             return NULL;
         core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, place, place_len);
@@ -85,8 +100,6 @@ struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *sha
             }
         }
     }
-    if (place != small)
-        hfi_free(mem, place);
     return hold;
 }
 
@@ -191,7 +204,7 @@ static void tell_trouble(struct hfi_notice *notice) {
 void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
     struct hfi_core *core = hold->core;
     struct hfi_trouble_notice *trouble = &hold->troubles[kind];
-    hfi_log(core->log, HF_LOG_WARN, "lock %.*s, owner %s: %s", (int)hold->name_len, hold->name,
+    hfi_log(core->log, HF_LOG_WARN, "'%.*s', owner %s: %s", (int)hold->name_len, hold->name,
             hold->owner, troubles[kind].reason);
     if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
                              troubles[kind].event))

@@ -225,13 +225,21 @@ static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
     set_lease_locked(hold, hold->lease_ms, until_ms);
 }
 
+/* Its end was told while the extension was under way, so that came too late: what the server still has goes back. */
+static void undo_extension(struct hf_op *op) {
+    hfi_fail(&op->call.error, HF_ENOTOWNER, "the lease ran out before the server answered");
+    op->call.settle_release = true;
+    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, hfi_settle_until_ms(op));
+}
+
 static void extend_after(struct hf_op *op) {
     struct hfi_call *call = &op->call;
-    bool news = false;
+    bool news = false, ended = false;
     pthread_mutex_lock(&op->shard->mtx);
     struct hfi_hold *hold = find_locked(op, 0);
     if (hold != NULL) {
         hfi_hold_ref(hold);
+        ended = hold->lost && call->err == HF_OK;
         if (hold->count > 0 && call->err == HF_OK)
             extended_locked(op, hold);
         else if (hold->count > 0 && call->err == HF_ENOTOWNER)
@@ -244,6 +252,10 @@ static void extend_after(struct hf_op *op) {
     if (news)
         hfi_hold_report(hold, HFI_LOST);
     hfi_hold_unref(hold);
+    if (ended) {
+        undo_extension(op);
+        return;
+    }
     if (call->err == HF_OK && call->lease_ms != HF_NO_LEASE)
         op->result.remaining_ms = call->valid_until_ms - hfi_now_ms();
     op->result.value = call->value;
@@ -266,10 +278,12 @@ static void extend_go(struct hf_op *op) {
     if (news)
         hfi_hold_report(hold, HFI_LOST);
     hfi_hold_unref(hold);
-    if (lost)
-        hfi_op_complete(op, HF_ENOTOWNER, NULL);
-    else
+    if (!lost) {
         hfi_verb_act.go(op);
+        return;
+    }
+    hfi_fail(&op->call.error, HF_ENOTOWNER, "the permit was lost before it was to be extended");
+    hfi_op_complete(op, HF_ENOTOWNER, &op->call.error);
 }
 
 const struct hfi_verb hfi_verb_permits_extend = {

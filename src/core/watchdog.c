@@ -156,9 +156,10 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
             /* Perhaps the command under way has just released it: that one finds out, or the next renewal. */
             hold->renew_at_ms = now_ms + period_ms(core) / 8;
         } else if (err == HF_OK) {
-            lost =
-                hfi_hold_lose_locked(hold, answer == 0 ? "the lock is gone from the server"
-                                                       : "something else is stored under its name");
+            lost = hfi_hold_lose_locked(
+                hold, answer == 0 ? "it is gone from the server (broken, deleted, or the server "
+                                    "lost its data)"
+                                  : "something else is stored under its name");
         } else {
             int64_t pause_ms = min_ms(period_ms(core) / 8, 1000);
             if (hold->provisional_ms > 0)
@@ -178,12 +179,14 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
 static void batch_done(struct hfi_renewal *renewal) {
     struct batch *batch = HFI_CONTAINER(renewal, struct batch, renewal);
     struct hfi_core *core = batch->core;
-    if (renewal->err != HF_OK && renewal->err != HF_ECLOSED)
-        hfi_log(core->log, HF_LOG_WARN, "renewal of %zu locks failed: %s", renewal->len,
-                renewal->error.text);
+    if (renewal->error.code != HF_OK && renewal->error.code != HF_ECLOSED)
+        hfi_log(core->log, HF_LOG_WARN, "renewal of %s%zu holds failed: %s",
+                renewal->err == HF_OK ? "some of " : "", renewal->len, renewal->error.text);
     for (size_t i = 0; i < renewal->len; i++) {
-        renewed(batch->holds[i], batch->generations[i], renewal->err, renewal->items[i].answer,
-                renewal->items[i].valid_until_ms);
+        const struct hfi_renewal_item *item = &renewal->items[i];
+        bool answered = item->answer >= 0 || item->answer == HF_EWRONGTYPE;
+        int err = renewal->err != HF_OK || answered ? renewal->err : item->answer;
+        renewed(batch->holds[i], batch->generations[i], err, item->answer, item->valid_until_ms);
         hfi_hold_unref(batch->holds[i]);
     }
     hfi_free(core->mem, batch);

@@ -127,8 +127,9 @@ struct hfi_renewal_item {
     size_t name_len;
     const char *owner;
     size_t owner_len;
-    int64_t lease_ms;       /* at least so much from now on */
-    int answer;             /* out: 1 held, 0 gone, negative: HF_E... for this one */
+    int64_t lease_ms; /* at least so much from now on */
+    /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for this one */
+    int answer;
     int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
 };
 
@@ -138,8 +139,8 @@ struct hfi_renewal {
     int64_t deadline_ms; /* give up by then */
     size_t len;
     struct hfi_renewal_item items[HFI_RENEWAL_MAX];
-    int err; /* out: HF_OK: look at the answers. Else none was answered */
-    hf_error error;
+    int err;        /* out: HF_OK: look at the answers. Else none was answered */
+    hf_error error; /* out: if there was no answer for some */
     void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
     void *engine_private;
 };

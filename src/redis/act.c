@@ -35,7 +35,7 @@ static void acted(struct hfi_call *call) {
     if (err == HF_OK)
         hfi_call_finish(call, HF_OK);
     else
-        hfi_call_fail(call, err, hf_strerror(err));
+        hfi_call_fail(call, err, answer.words != NULL ? answer.words : hf_strerror(err));
 }
 
 void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,

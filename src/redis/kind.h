@@ -39,6 +39,7 @@ struct hfi_renewer {
 struct hfi_act_answer {
     int64_t value;
     bool not_notified; /* done, but the server refused to wake anybody */
+    const char *words; /* why it was not done; NULL: as hf_strerror() says */
 };
 
 /* One thing that can be done to what is no lock (enum hfi_act). */

@@ -88,11 +88,16 @@ static int read_done(const struct hfi_call *call, const redisReply *reply,
     return read_yes_or_no(reply, ret, &number) ? HF_OK : HF_EPROTO;
 }
 
+static int no_such_permit(struct hfi_act_answer *ret) {
+    ret->words = "there is no such permit, or not any more";
+    return HF_ENOTOWNER;
+}
+
 /* The same, where "no" says that the permit is not there. */
 static int read_found(const struct hfi_call *call, const redisReply *reply,
                       struct hfi_act_answer *ret) {
     int err = read_done(call, reply, ret);
-    return err == HF_OK && ret->value == 0 ? HF_ENOTOWNER : err;
+    return err == HF_OK && ret->value == 0 ? no_such_permit(ret) : err;
 }
 
 /* ---- Acquire ---- */
@@ -154,7 +159,7 @@ static int read_put(const struct hfi_call *call, const redisReply *reply,
         return HF_ELOST;
     if (code == ANSWER_MISSING && number == (int64_t)call->ids_len && state->exchange.resent)
         return HF_OK;
-    return code == ANSWER_MISSING || code == ANSWER_ENDED ? HF_ENOTOWNER : HF_EPROTO;
+    return code == ANSWER_MISSING || code == ANSWER_ENDED ? no_such_permit(ret) : HF_EPROTO;
 }
 
 /* Settlement: what may have been acquired is given back, whichever of it is there; what was to be released is released as
@@ -201,7 +206,7 @@ static int read_lease(const struct hfi_call *call, const redisReply *reply,
     if (!read_yes_or_no(reply, ret, &lease_ms) || ret->not_notified || lease_ms < -1)
         return HF_EPROTO;
     if (ret->value == 0)
-        return HF_ENOTOWNER;
+        return no_such_permit(ret);
     ret->value = lease_ms;
     return HF_OK;
 }

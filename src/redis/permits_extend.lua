@@ -16,5 +16,6 @@ end
 if reclaim(RECLAIM_MAX) > 0 then tell(ARGV[3], ARGV[4], free or 0) end
 local score = redis.call('zscore', taken_key, id)
 if not score or tonumber(score) <= now then return {0, 0, now} end
+redis.call('zremrangebyrank', taken_key, 1, 0) -- As in permits_renew: for a server without memory.
 redis.call('zadd', taken_key, 'xx', ends, id)
 return {1, 0, now}

@@ -7,7 +7,8 @@
 --       {now} alone: too late
 --
 -- A lease is raised, never shortened; a permit without one stays so. A key of a wrong type costs
--- the others nothing; any other error is the whole batch's.
+-- the others nothing; any other error is the whole batch's. A server without memory refuses ZADD,
+-- but lets a script finish once it has written: so removing nothing comes first.
 -- luacheck: read globals now too_late
 if too_late then return {now} end
 
@@ -25,6 +26,7 @@ for i, taken in ipairs(KEYS) do
     if not string.find(score.err, 'WRONGTYPE', 1, true) then return score end
     reply[i] = -1
   elseif score and tonumber(score) > now then
+    redis.call('zremrangebyrank', taken, 1, 0)
     redis.call('zadd', taken, 'xx', 'gt', string.format('%.0f', now + lease_ms), id)
     reply[i] = 1
   else

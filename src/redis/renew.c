@@ -3,8 +3,9 @@
  *
  * Called by the watchdog of src/core on the keeper's thread, which owns everything here. A renewal
  * is a task of its own on the keeper; the holds whose kinds share a renewer go in one script, one
- * such batch after the other. An exchange is not repeated here: the core knows the deadlines and
- * tries again.
+ * such batch after the other. One that fails costs the others nothing: a server may refuse one
+ * script and take another, e.g. when it is full. An exchange is not repeated here: the core knows
+ * the deadlines and tries again.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -23,6 +24,8 @@ struct running {
     struct hfi_exchange exchange;
     const struct hfi_renewer *renewer; /* of the batch that is out */
     bool asked[HFI_RENEWAL_MAX];       /* in this batch or an earlier one */
+    bool answered;                     /* some batch was */
+    int failure;                       /* of the last one that was not */
     size_t batch_len;
     uint8_t batch[HFI_RENEWAL_MAX]; /* indices of items */
 };
@@ -61,7 +64,8 @@ static void finish(struct running *running, int err) {
     hfi_list_remove(&running->link);
     running->renewal = NULL;
     renewal->err = err;
-    renewal->error.code = err;
+    if (err != HF_OK)
+        renewal->error.code = err;
     hfi_task_unref(&running->task);
     renewal->done(renewal);
 }
@@ -108,24 +112,30 @@ static int read_answers(struct running *running, const redisReply *reply) {
 
 static void next_batch(struct running *running);
 
-static void batch_answered(struct running *running) {
+static void batch_failed(struct running *running, int err) {
+    /* of one item that says something; of all of them it makes no sense */
+    int answer = err == HF_EWRONGTYPE ? HF_EPROTO : err;
+    for (size_t i = 0; i < running->batch_len; i++)
+        running->renewal->items[running->batch[i]].answer = answer;
+    running->failure = err;
+}
+
+static void batch_ended(struct running *running) {
     struct hfi_renewal *renewal = running->renewal;
     const struct hfi_exchange *x = &running->exchange;
-    if (x->err != HF_OK) {
-        finish(running, x->err);
-        return;
-    }
-    if (read_answers(running, hfi_exchange_reply(x)) != HF_OK) {
-        finish(running,
-               hfi_fail(&renewal->error, HF_EPROTO, "a renewal was answered with nonsense"));
-        return;
-    }
+    if (x->err != HF_OK)
+        batch_failed(running, x->err);
+    else if (read_answers(running, hfi_exchange_reply(x)) != HF_OK)
+        batch_failed(running,
+                     hfi_fail(&renewal->error, HF_EPROTO, "a renewal was answered with nonsense"));
+    else
+        running->answered = true;
     next_batch(running);
 }
 
 static void next_batch(struct running *running) {
     if (!choose_batch(running)) {
-        finish(running, HF_OK);
+        finish(running, running->answered ? HF_OK : running->failure);
         return;
     }
     struct hfi_exchange *x = &running->exchange;
@@ -133,13 +143,13 @@ static void next_batch(struct running *running) {
     x->name = running->renewal->items[running->batch[0]].name;
     x->name_len = running->renewal->items[running->batch[0]].name_len;
     if (hfi_exchange_begin(x) == HFI_FINISHED)
-        batch_answered(running);
+        batch_ended(running);
 }
 
 static void run(struct hfi_task *task, unsigned events) {
     struct running *running = HFI_CONTAINER(task, struct running, task);
     if (running->renewal != NULL && hfi_exchange_step(&running->exchange, events) == HFI_FINISHED)
-        batch_answered(running);
+        batch_ended(running);
 }
 
 /* Whoever renews wants the connection back as soon as it can be had, not when the next renewal

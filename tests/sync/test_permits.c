@@ -200,6 +200,8 @@ static void C174_release_unknown(void **state) {
         assert_int_equal(form->release(p.permits, &upper, 1), HF_EINVAL);
         assert_int_equal(form->release(p.permits, &unknown, 1), HF_ENOTOWNER);
         pool_assert_available(p.permits, 2);
+        assert_int_equal(hf_permits_release(p.permits, &unknown), HF_ENOTOWNER);
+        assert_string_equal(hf_last_error()->text, "there is no such permit, or not any more");
         pool_end(&p);
     }
 }

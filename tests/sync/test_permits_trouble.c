@@ -1,0 +1,247 @@
+/*
+ * Permits in rarer trouble: a server that is full, or refuses one script and takes another; answers that come when the loss
+ * was told already; a process without any memory.
+ *
+ * The watchdog's lease is short. What is to be renewed is looked at for longer than a lease without a renewal would last.
+ */
+#include "sync/pool.h"
+
+#include <stdlib.h>
+
+#define LONG_MS 60000
+#define WATCHDOG_MS 900
+
+static hf_options short_watchdog(void) {
+    hf_options options = scene_options();
+    options.watchdog_ms = WATCHDOG_MS;
+    return options;
+}
+
+/* ---- A server that does not take everything ---- */
+
+/* A permit, a plain lock and a reader: three scripts of renewal, in one batch. */
+struct holder {
+    struct pool p;
+    hf_lock *lock, *reader;
+    hf_permit_id id;
+};
+
+static void hold_all(struct holder *h) {
+    hf_options options = short_watchdog();
+    pool_begin(&h->p, &options, 2);
+    assert_int_equal(hf_lock_new(h->p.client, "plain", &h->lock), HF_OK);
+    assert_int_equal(hf_lock_new_kind(h->p.client, HF_READ, "rw", 2, &h->reader), HF_OK);
+    pool_take(h->p.permits, 1, HF_WATCHDOG, &h->id);
+    assert_int_equal(hf_lock_acquire(h->lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(h->reader), HF_OK);
+}
+
+static void assert_locks_held(struct holder *h) {
+    assert_true(hf_lock_remaining_ms(h->lock, 0) > 0);
+    assert_true(hf_lock_remaining_ms(h->reader, 0) > 0);
+    assert_true(key_exists(h->p.server, "plain"));
+    assert_true(key_exists(h->p.server, "rw"));
+}
+
+static void let_go(struct holder *h) {
+    assert_int_equal(hf_lock_release(h->lock), HF_OK);
+    assert_int_equal(hf_lock_release(h->reader), HF_OK);
+    hf_lock_free(h->lock);
+    hf_lock_free(h->reader);
+    pool_end(&h->p);
+}
+
+/* What is held stays held, however full the server is: nothing that is new is stored for that. */
+static void U39_a_full_server_renews_and_extends(void **state) {
+    (void)state;
+    struct holder h;
+    hf_permit_id other;
+    hold_all(&h);
+    cmd_ok(h.p.server, "CONFIG SET maxmemory 1");
+    assert_int_equal(hf_permits_try(h.p.permits, &other), HF_EOOM);
+    for (int64_t end_ms = now_ms() + 2 * WATCHDOG_MS; now_ms() < end_ms; sleep_ms(20)) {
+        assert_locks_held(&h);
+        assert_true(hf_permits_remaining_ms(h.p.permits, &h.id) > 0);
+    }
+    assert_int_equal(scene_stats(h.p.client).renew_failures, 0);
+    assert_int_equal(hf_permits_extend(h.p.permits, &h.id, LONG_MS), HF_OK);
+    assert_true(hf_permits_remaining_ms(h.p.permits, &h.id) > LONG_MS / 2);
+    assert_int_equal(hf_permits_release(h.p.permits, &h.id), HF_OK);
+    cmd_ok(h.p.server, "CONFIG SET maxmemory 0");
+    pool_assert_counts(h.p.permits, 2, 2, 0);
+    let_go(&h);
+}
+
+/* The script of the permits is refused, from now on: they are lost in the end, and nothing else is. */
+static void one_script_that_is_refused_costs_no_other_hold(void **state) {
+    (void)state;
+    struct holder h;
+    struct pool_events events = {0};
+    hold_all(&h);
+    assert_int_equal(hf_permits_on_lost(h.p.permits, pool_on_event, &events), HF_OK);
+    cmd_ok(h.p.server, "ACL SETUSER default -zscore");
+    assert_true(pool_wait_atomic(&events.losses, 1, HANG_MS));
+    for (int64_t end_ms = now_ms() + WATCHDOG_MS; now_ms() < end_ms; sleep_ms(20))
+        assert_locks_held(&h);
+    cmd_ok(h.p.server, "ACL SETUSER default +zscore");
+    assert_true(scene_stats(h.p.client).renew_failures >= 1);
+    assert_int_equal(scene_stats(h.p.client).losses, 1);
+    let_go(&h);
+}
+
+/* ---- Too late ---- */
+
+/* The lease was extended in time, but the answer came when its end had been told: that stays true, and nothing is left of the
+ * permit, also if it was to have no end. */
+static void an_extension_that_is_answered_after_the_loss(void **state) {
+    (void)state;
+    static const int64_t leases[] = {LONG_MS, HF_NO_LEASE};
+    for (size_t i = 0; i < sizeof leases / sizeof *leases; i++) {
+        struct pool p;
+        struct pool_events events = {0};
+        hf_permit_id id;
+        hf_op *op = NULL;
+        pool_begin(&p, NULL, 1);
+        assert_int_equal(hf_permits_on_lost(p.permits, pool_on_event, &events), HF_OK);
+        pool_take(p.permits, 1, 1000, &id);
+        proxy_blackhole(p.proxy, false, true);
+        int err = hf_permits_extend_start(p.permits, &id, leases[i], NULL, NULL, &op);
+        assert_true(pool_wait_atomic(&events.losses, 1, HANG_MS));
+        assert_int_equal(pool_taken_there(), 1);
+        proxy_heal(p.proxy);
+        assert_int_equal(scene_wait_op(err, op, NULL), HF_ENOTOWNER);
+        assert_true(pool_wait_there(1, 0, HANG_MS));
+        assert_int_equal(hf_permits_release(p.permits, &id), HF_ELOST);
+        assert_int_equal(scene_stats(p.client).losses, 1);
+        pool_end(&p);
+    }
+}
+
+/* ---- No memory at all ---- */
+
+struct memory {
+    atomic_long calls, live;
+    atomic_long fail_from; /* the n-th call and all after it fail; 0: none */
+};
+
+static bool must_fail(struct memory *memory) {
+    long call = atomic_fetch_add(&memory->calls, 1) + 1, from = atomic_load(&memory->fail_from);
+    return from > 0 && call >= from;
+}
+
+static void *allocate(size_t size, void *user) {
+    struct memory *memory = user;
+    if (must_fail(memory))
+        return NULL;
+    atomic_fetch_add(&memory->live, 1);
+    return malloc(size);
+}
+
+static void *resize(void *ptr, size_t size, void *user) {
+    struct memory *memory = user;
+    if (must_fail(memory))
+        return NULL;
+    if (ptr == NULL)
+        atomic_fetch_add(&memory->live, 1);
+    return realloc(ptr, size);
+}
+
+static void give_back(void *ptr, void *user) {
+    struct memory *memory = user;
+    if (ptr != NULL)
+        atomic_fetch_sub(&memory->live, 1);
+    free(ptr);
+}
+
+/* A name for which a hold's place does not fit where short ones do. */
+#define LONG_NAME_LEN 600
+static const char *long_name(void) {
+    static char name[LONG_NAME_LEN];
+    memset(name, 'n', sizeof name);
+    return name;
+}
+
+/* From its n-th allocation on an acquire gets none: it is all or nothing, and what was acquired can be given back. */
+static int acquire_and_release_without_memory(struct pool *p, long from) {
+    struct memory memory = {0};
+    hf_options options = scene_options();
+    hf_client *client;
+    hf_permits *permits;
+    hf_permit_id ids[5];
+    hf_permits_options all = pool_options(5, 0, HF_WATCHDOG);
+    int64_t taken = -1;
+    options.allocator = (hf_allocator){allocate, resize, give_back, &memory};
+    assert_int_equal(hf_open(server_url(p->server), &options, &client), HF_OK);
+    assert_int_equal(hf_permits_new(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
+    assert_int_equal(hf_permits_set(permits, 5), HF_OK);
+    atomic_store(&memory.fail_from, atomic_load(&memory.calls) + from);
+    int err = hf_permits_acquire_with(permits, &all, ids);
+    atomic_store(&memory.fail_from, 0);
+    assert_int_equal(scene_stats(client).holds, err == HF_OK ? 5 : 0);
+    if (err == HF_OK)
+        assert_int_equal(hf_permits_release_many(permits, ids, 5), HF_OK);
+    for (int64_t end_ms = now_ms() + HANG_MS; taken != 0 && now_ms() < end_ms; sleep_ms(1))
+        assert_int_equal(hf_permits_taken(permits, &taken), HF_OK);
+    assert_int_equal(taken, 0);
+    hf_permits_free(permits);
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(atomic_load(&memory.live), 0);
+    return err;
+}
+
+static void U65_an_acquire_that_runs_out_of_memory(void **state) {
+    (void)state;
+    struct pool p;
+    long from = 1;
+    int err;
+    pool_begin(&p, NULL, 1);
+    while ((err = acquire_and_release_without_memory(&p, from)) != HF_OK) {
+        assert_int_equal(err, HF_ENOMEM);
+        assert_true(++from < 100);
+    }
+    assert_true(from > 5); /* each of the five permits needs some */
+    pool_end(&p);
+}
+
+/* A permit that is given back is not renewed any more, also if there is no memory to say so to the server now. */
+static void U65_a_release_without_memory(void **state) {
+    (void)state;
+    struct pool p;
+    struct memory memory = {0};
+    hf_options options = short_watchdog();
+    hf_client *client;
+    hf_permits *permits;
+    hf_permit_id id;
+    hf_op *op = NULL;
+    int64_t taken = -1;
+    pool_begin(&p, NULL, 1);
+    options.allocator = (hf_allocator){allocate, resize, give_back, &memory};
+    assert_int_equal(hf_open(server_url(p.server), &options, &client), HF_OK);
+    assert_int_equal(hf_permits_new(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
+    assert_int_equal(hf_permits_set(permits, 1), HF_OK);
+    assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
+    atomic_store(&memory.fail_from, atomic_load(&memory.calls) + 2); /* enough for an operation */
+    int err = hf_permits_release_start(permits, &id, 1, NULL, NULL, &op);
+    assert_int_equal(scene_wait_op(err, op, NULL), HF_EUNKNOWN);
+    assert_int_equal(scene_stats(client).holds, 0);
+    atomic_store(&memory.fail_from, 0);
+    for (int64_t end_ms = now_ms() + HANG_MS; taken != 0 && now_ms() < end_ms; sleep_ms(1))
+        assert_int_equal(hf_permits_taken(permits, &taken), HF_OK);
+    assert_int_equal(taken, 0);
+    assert_int_equal(scene_stats(client).losses, 0);
+    hf_permits_free(permits);
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(atomic_load(&memory.live), 0);
+    pool_end(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(U39_a_full_server_renews_and_extends),
+        cmocka_unit_test(one_script_that_is_refused_costs_no_other_hold),
+        cmocka_unit_test(an_extension_that_is_answered_after_the_loss),
+        cmocka_unit_test(U65_an_acquire_that_runs_out_of_memory),
+        cmocka_unit_test(U65_a_release_without_memory),
+    };
+    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
+}
