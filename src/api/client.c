@@ -174,6 +174,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->watchdog_ms = url->watchdog_ms;
     if (url->ping_ms >= 0)
         options->ping_ms = url->ping_ms;
+    if (url->fair_wait_ms >= 0)
+        options->fair_wait_ms = url->fair_wait_ms;
     if (url->name_prefix != NULL)
         options->name_prefix = url->name_prefix;
 }

@@ -274,6 +274,8 @@ void hfi_dispatcher_serve(hf_client *client, int64_t until_ms) {
     struct hfi_conn *conn = connection(client);
     if (conn != NULL)
         hfi_conn_flush(conn);
+    if (hfi_core_is_idle(&client->core))
+        return; /* looked at after draining, which forgets the nudge that tells of it */
     wait_and_read(client, until_ms);
     hfi_dispatcher_drain(client);
 }

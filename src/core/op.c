@@ -415,7 +415,7 @@ static void leave_to_keeper(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
     pthread_mutex_lock(&op->shard->mtx);
-    if (op->hold->count == 1) {
+    if (++op->hold->leaving >= op->hold->count) {
         op->hold->watchdog = op->hold->kept_fresh = false;
         op->hold->provisional_ms = 0;
         hfi_watchdog_arm_locked(op->hold);

@@ -39,8 +39,10 @@ static void note_news(struct hfi_call_state *state, unsigned events) {
         state->u.acquire.heard = false;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0)
         state->u.acquire.heard = true;
-    /* If one connection is lost, others may be about to be: what must not be sent twice waits for that. */
-    bool hurry = (events & HFI_EVENT_DEAF) == 0 || !state->kind->acquires_once;
+    /* If one connection is lost, others may be about to be: what must not be sent twice waits for that. Not if it has been
+     * made again meanwhile: what was told between is lost. */
+    bool hurry = (events & HFI_EVENT_DEAF) == 0 || (events & HFI_EVENT_SUBSCRIBED) != 0 ||
+                 !state->kind->acquires_once;
     if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0 && hurry)
         state->u.acquire.woken = true;
     if ((events & HFI_EVENT_FRESH) != 0)
@@ -288,7 +290,8 @@ static void attempt(struct hfi_call *call) {
 void hfi_acquire(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     struct hfi_exchange *x = &state->exchange;
-    state->settles = state->acquiring = true;
+    state->acquiring = true;
+    state->settles = state->kind->acquire != NULL; /* who only looks has nothing to undo */
     state->cleanup = leave_channel;
     x->script = state->kind->acquire;
     x->write = write_attempt;

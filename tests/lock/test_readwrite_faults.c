@@ -329,6 +329,32 @@ static void renewals_survive(void **state) {
     }
 }
 
+/* The release of a reader stands behind another command of its own, and its time runs out there: for its caller it has
+ * stopped reading, so it may wait to write. */
+static void write_after_a_release_that_had_to_wait(void **state) {
+    (void)state;
+    struct rw rw;
+    hf_options options = world_options();
+    hf_op *op = NULL;
+    options.cmd_timeout_ms = 500;
+    rw_begin(&rw, &options);
+    hf_acquire_options acquire = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    acquire.owner = A;
+    assert_int_equal(try_as(rw.read, A), HF_OK);
+    proxy_blackhole(rw.w.proxy, true, true);
+    assert_int_equal(acquire_as(rw.read, A, 0, HF_WATCHDOG), HF_ETIMEDOUT); /* and is undone */
+    assert_int_equal(try_as(rw.write, A), HF_EDEADLK);
+    assert_int_equal(hf_lock_release_as(rw.read, A), HF_EUNKNOWN);
+    assert_int_equal(hf_lock_acquire_start(rw.write, &acquire, NULL, NULL, &op), HF_OK);
+    proxy_heal(rw.w.proxy);
+    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
+    hf_op_free(op);
+    assert_int_equal(hf_lock_release_as(rw.read, A), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
+    rw_assert_clean(&rw);
+    rw_end(&rw);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(U14_acquire_reply_lost),
@@ -337,6 +363,7 @@ int main(void) {
         cmocka_unit_test(rule4_acquire_never_answered_is_undone),
         cmocka_unit_test(U16_release_never_answered_is_unknown_and_settled),
         cmocka_unit_test(write_after_a_read_that_was_not_answered),
+        cmocka_unit_test(write_after_a_release_that_had_to_wait),
         cmocka_unit_test(U22_cancelled_acquire_that_wins_anyway),
         cmocka_unit_test(closing_ends_waits_on_both_sides),
         cmocka_unit_test(killed_holders_run_out),

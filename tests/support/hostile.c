@@ -109,7 +109,7 @@ bool hostile_is(const char *command, size_t length, const char *name) {
 static void send_time(struct hostile_peer *peer) {
     struct timespec ts;
     clock_gettime(CLOCK_REALTIME, &ts);
-    char seconds[24], micros[24], text[96];
+    char seconds[24], micros[24], text[128];
     snprintf(seconds, sizeof seconds, "%lld", (long long)ts.tv_sec);
     snprintf(micros, sizeof micros, "%ld", ts.tv_nsec / 1000);
     snprintf(text, sizeof text, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(seconds), seconds,

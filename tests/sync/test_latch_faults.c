@@ -165,6 +165,20 @@ static void lost_messages_hang_nobody(void **state) {
     scene_end(&s);
 }
 
+/* Waiting changes nothing, so there is nothing to undo after an answer that makes no sense. */
+static void an_answer_that_is_nonsense(void **state) {
+    (void)state;
+    FOR_EACH_FORM(form) {
+        struct scene s;
+        begin_with(&s, 1);
+        proxy_forge_reply(s.proxy, SCENE_GET, ":5\r\n", 4);
+        assert_int_equal(form->await(&s, HANG_MS), HF_EPROTO);
+        assert_int_equal(form->await(&s, 0), HF_EBUSY);
+        assert_int_equal(scene_stats(s.client).unknowns, 0);
+        scene_end(&s);
+    }
+}
+
 static void U39_out_of_memory(void **state) {
     (void)state;
     struct scene s;
@@ -214,6 +228,7 @@ int main(void) {
         cmocka_unit_test(not_trapped_after_a_reconnect),
         cmocka_unit_test(the_server_restarts),
         cmocka_unit_test(lost_messages_hang_nobody),
+        cmocka_unit_test(an_answer_that_is_nonsense),
         cmocka_unit_test(U39_out_of_memory),
         cmocka_unit_test(U46_without_the_right_to_channels),
     };

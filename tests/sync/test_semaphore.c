@@ -419,6 +419,7 @@ static void arguments_are_checked(void **state) {
     assert_int_equal(hf_sem_acquire_with(s.sem, 1, &options), HF_EINVAL);
     assert_int_equal(hf_sem_release(NULL, 1), HF_EINVAL);
     assert_int_equal(hf_sem_release(s.sem, -1), HF_EINVAL);
+    assert_int_equal(hf_sem_release(s.sem, HF_PERMITS_MAX + 1), HF_EINVAL);
     assert_int_equal(hf_sem_release_if_exists(s.sem, -1, NULL), HF_EINVAL);
     assert_int_equal(hf_sem_set(s.sem, -1, 0, NULL), HF_EINVAL);
     assert_int_equal(hf_sem_set(s.sem, 1, -1, NULL), HF_EINVAL);

@@ -407,6 +407,41 @@ static void no_server_at_all(void **state) {
     }
 }
 
+/* The connection that tells of releases is lost and made again while the application is busy elsewhere: all of that is news at
+ * once when it dispatches, and what was released between is not waited for. */
+static void a_reconnect_between_two_dispatches(void **state) {
+    (void)state;
+    struct scene s;
+    hf_client *client = NULL;
+    hf_op *op = NULL;
+    hf_options options = scene_options();
+    options.flags = HF_MANUAL_DISPATCH;
+    begin_with(&s, 0);
+    assert_int_equal(hf_open(proxy_url(s.proxy), &options, &client), HF_OK);
+    hf_sem *sem = scene_sem(client);
+    assert_int_equal(hf_sem_acquire_start(sem, 1, NULL, NULL, NULL, &op), HF_OK);
+    while (proxy_seen(s.proxy, SCENE_ACQUIRE) < 2) /* the second comes when it is heard */
+        assert_true(hf_dispatch(client, 10) >= 0);
+    for (int i = 0; i < 10; i++) /* and its answer */
+        assert_true(hf_dispatch(client, 10) >= 0);
+    proxy_refuse(s.proxy, true);
+    assert_int_equal(proxy_cut_connections(s.proxy, SCENE_SUBSCRIBE), 1);
+    assert_int_equal(hf_sem_release(s.rival_sem, 1), HF_OK);
+    proxy_refuse(s.proxy, false);
+    assert_true(proxy_wait_seen(s.proxy, SCENE_SUBSCRIBE, 2, HANG_MS));
+    sleep_ms(100); /* for its answer, which is no event of ours to wait for */
+    int64_t start_ms = now_ms();
+    while (hf_op_wait(op, 0, NULL) == HF_EBUSY && now_ms() - start_ms < HANG_MS)
+        assert_true(hf_dispatch(client, 10) >= 0);
+    assert_int_equal(scene_wait_op(HF_OK, op, NULL), HF_OK);
+    assert_true(now_ms() - start_ms <
+                5000); /* it did not have to wait for the next poll, in 10 s */
+    assert_int_equal(scene_number(SEM_NAME), 0);
+    hf_sem_free(sem);
+    assert_int_equal(hf_close(client), HF_OK);
+    scene_end(&s);
+}
+
 /* A server that refuses has done nothing: what it refuses for a while is tried again, the rest is told. */
 static void refusals_are_definite(void **state) {
     (void)state;
@@ -495,6 +530,7 @@ int main(void) {
         cmocka_unit_test(waits_survive_lost_connections),
         cmocka_unit_test(waits_survive_a_restart_of_the_server),
         cmocka_unit_test(no_server_at_all),
+        cmocka_unit_test(a_reconnect_between_two_dispatches),
         cmocka_unit_test(refusals_are_definite),
         cmocka_unit_test(U46_without_the_right_to_channels),
         cmocka_unit_test(what_a_dead_process_took_stays_taken),
