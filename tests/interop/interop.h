@@ -65,6 +65,7 @@ hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner);
 /* Asserts that nothing is left on the server, apart from what Redisson deletes by itself in a
  * moment. */
 void assert_server_empty(void);
+void print_keys(void); /* what is there and should not be */
 
 /* Asserts a result code and prints the library's own words when it is another. */
 #define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)

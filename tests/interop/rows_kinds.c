@@ -55,7 +55,10 @@ static bool nothing_left(void *arg) {
 
 static void end(struct pair *pair) {
     /* Redisson deletes its latch key after the answer, without waiting for it. */
-    assert_true(wait_until(nothing_left, (void *)(uintptr_t)pair->kind, BY_MESSAGE_MS));
+    if (!wait_until(nothing_left, (void *)(uintptr_t)pair->kind, BY_MESSAGE_MS)) {
+        print_keys();
+        fail();
+    }
     hf_lock_free(pair->lock);
     hf_close(pair->client);
 }
