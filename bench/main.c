@@ -122,14 +122,15 @@ static void write_json(const struct bench *bench, const struct group *group, con
                        int run, const struct sample *sample) {
     if (bench->json == NULL)
         return;
-    fprintf(bench->json,
-            "{\"group\":\"%s\",\"row\":\"%s\",\"n\":%d,\"run\":%d,\"pairs\":%.0f,\"seconds\":%.3f,"
-            "\"pairs_per_s\":%.0f,\"client_cpu_us_per_pair\":%.3f,\"server_cpu_us_per_pair\":%.3f,"
-            "\"commands\":%.0f,\"scripts\":%.0f,\"handover_p50_us\":%.1f,\"handover_p99_us\":%.1f}\n",
-            group->name, row->name, group->n, run, sample->pairs, sample->seconds,
-            sample->pairs / sample->seconds, sample->client_cpu_s / sample->pairs * 1e6,
-            sample->server_cpu_s / sample->pairs * 1e6, sample->commands, sample->scripts,
-            sample->p50_us, sample->p99_us);
+    fprintf(
+        bench->json,
+        "{\"group\":\"%s\",\"row\":\"%s\",\"n\":%d,\"run\":%d,\"pairs\":%.0f,\"seconds\":%.3f,"
+        "\"pairs_per_s\":%.0f,\"client_cpu_us_per_pair\":%.3f,\"server_cpu_us_per_pair\":%.3f,"
+        "\"commands\":%.0f,\"scripts\":%.0f,\"handover_p50_us\":%.1f,\"handover_p99_us\":%.1f}\n",
+        group->name, row->name, group->n, run, sample->pairs, sample->seconds,
+        sample->pairs / sample->seconds, sample->client_cpu_s / sample->pairs * 1e6,
+        sample->server_cpu_s / sample->pairs * 1e6, sample->commands, sample->scripts,
+        sample->p50_us, sample->p99_us);
     fflush(bench->json);
 }
 
@@ -177,15 +178,14 @@ static void print_group(const struct bench *bench, const struct group *group,
         printf("| %-29s | %7.0f | %6.2f | %9.2f | %9.2f | %7.2f |", group->rows[i].name, s.rate,
                s.rate / first.rate, s.client_us, s.server_us, time_of(&first) / time_of(&s));
         if (handover)
-            printf(" %16.1f | %7.1f | %7.2f | %7.2f |", s.p50_us, s.p99_us,
-                   s.p50_us / first.p50_us, s.scripts);
+            printf(" %16.1f | %7.1f | %7.2f | %7.2f |", s.p50_us, s.p99_us, s.p50_us / first.p50_us,
+                   s.scripts);
         printf("\n");
     }
     double handovers = handover ? last.p50_us / first.p50_us : 0;
     if (group->handover_target > 0)
         printf("\nhand-over p50, wanted: at most %.2f; reached: %.2f%s\n", group->handover_target,
-               handovers,
-               handovers <= group->handover_target ? "" : " (NOT REACHED in this run)");
+               handovers, handovers <= group->handover_target ? "" : " (NOT REACHED in this run)");
     if (group->target > 0)
         printf("\nwanted: at least %.2f; reached: %.2f%s\n", group->target, last.rate / first.rate,
                last.rate / first.rate >= group->target ? "" : " (NOT REACHED in this run)");
@@ -269,7 +269,8 @@ static struct bench parse(int argc, char **argv) {
         }
     }
     if (bench.server_pid <= 0 || (bench.port == 0) == (bench.path == NULL) || bench.runs < 1 ||
-        bench.runs > RUNS_MAX || bench.run_ms < 1 || (bench.tls_port == 0) != (bench.tls_ca == NULL))
+        bench.runs > RUNS_MAX || bench.run_ms < 1 ||
+        (bench.tls_port == 0) != (bench.tls_ca == NULL))
         usage();
     if (bench.path != NULL)
         snprintf(bench.url, sizeof bench.url, "unix://%s", bench.path);

@@ -59,9 +59,10 @@ void sleep_ms(int64_t ms) {
 
 static int connect_unix(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path)
+    size_t size = strlen(path) + 1;
+    if (size > sizeof address.sun_path)
         die("the path of the socket is too long");
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, size);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
         die("cannot connect to %s: %s", path, strerror(errno));

@@ -24,6 +24,12 @@ int held_release(struct held *held) {
     return held->kind->ops->release(held);
 }
 
+void held_on_released(hf_op *op, const hf_result *result, void *user) {
+    (void)op;
+    struct held *held = user;
+    held->released(held->user, result);
+}
+
 int64_t held_remaining_ms(const struct held *held) {
     return held->is_held ? held->kind->ops->remaining_ms(held) : 0;
 }

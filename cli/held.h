@@ -81,6 +81,9 @@ int held_failed(const struct held *held, const hf_result *result, int busy_statu
 /* Asks the server what a name is that is in use for something else, and says which option is for it. */
 void held_explain(hf_client *client, const char *name);
 
+/* For the two: a release has ended; `user` is the held. */
+void held_on_released(hf_op *op, const hf_result *result, void *user);
+
 extern const struct held_ops held_lock_ops, held_slot_ops;
 
 /* ---- choice.c: which kind, by options --------------------------------------------------------------- */

@@ -99,14 +99,8 @@ static int acquire(struct held *held) {
 
 /* ---- Keeping and giving back ---------------------------------------------------------------------------- */
 
-static void on_released(hf_op *op, const hf_result *result, void *user) {
-    (void)op;
-    struct held *held = user;
-    held->released(held->user, result);
-}
-
 static int release(struct held *held) {
-    return hf_permits_release_start(held->permits, &held->id, 1, on_released, held, NULL);
+    return hf_permits_release_start(held->permits, &held->id, 1, held_on_released, held, NULL);
 }
 
 static int64_t remaining_ms(const struct held *held) {

@@ -74,6 +74,7 @@ static void *run_drain(void *arg) {
     struct worker *worker = arg;
     const struct timespec hold = {0, HOLD_NS};
     for (;;) {
+        /* NOLINTNEXTLINE(bugprone-posix-return): this one answer is negative, by POSIX */
         if (pthread_barrier_wait(worker->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
             atomic_store(worker->over, now_ns() >= worker->end_ns);
         pthread_barrier_wait(worker->barrier);
@@ -210,7 +211,7 @@ static void report(const struct row *row, const struct worker *workers, int run,
 
 static void measure(const struct row *row, const char *url, double seconds, int runs,
                     double warm_up) {
-    hf_client *clients[CLIENTS];
+    hf_client *clients[CLIENTS] = {NULL};
     static struct worker workers[WORKERS_MAX];
     hf_options options = HF_OPTIONS_INIT;
     options.flags = row->async ? HF_MANUAL_DISPATCH : 0;

@@ -128,7 +128,7 @@ void hfi_dispatch_notice(void *arg, struct hfi_notice *notice);
 void hfi_dispatcher_drain(hf_client *client); /* close, manual: run everything that is left, here */
 /* close, manual: the same, and read what comes, until there is something to do */
 void hfi_dispatcher_serve(hf_client *client, int64_t until_ms);
-void hfi_dispatcher_stop(hf_client *client);  /* close: run what is queued, end the thread */
+void hfi_dispatcher_stop(hf_client *client); /* close: run what is queued, end the thread */
 void hfi_dispatcher_clear(hf_client *client);
 void hfi_dispatcher_close_fds(hf_client *client);
 

@@ -32,7 +32,7 @@ int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t n
         err = ops->check_name(client->core.engine, table, name, name_len, &error);
     if (err == HF_OK && (lock = hfi_zalloc(&client->mem, sizeof *lock + name_len + 1)) == NULL)
         err = hfi_fail(&error, HF_ENOMEM, "out of memory");
-    if (err == HF_OK) {
+    if (lock != NULL) {
         lock->client = client;
         lock->kind = table;
         lock->name_len = name_len;

@@ -29,10 +29,6 @@ static inline void hfi_list_push_back(struct hfi_link *head, struct hfi_link *li
     head->prev = link;
 }
 
-static inline void hfi_list_push_front(struct hfi_link *head, struct hfi_link *link) {
-    hfi_list_push_back(head->next, link);
-}
-
 static inline void hfi_list_remove(struct hfi_link *link) {
     if (!hfi_linked(link))
         return;

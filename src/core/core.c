@@ -41,8 +41,8 @@ void hfi_core_clear(struct hfi_core *core) {
     hfi_watchdog_stop(core);
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
-        struct hfi_hold *hold, *next;
-        HASH_ITER(hh, shard->holds, hold, next) {
+        struct hfi_hold *hold;
+        while ((hold = shard->holds) != NULL) {
             hfi_watchdog_disarm_locked(hold);
             HASH_DEL(shard->holds, hold);
             hold->hh.tbl = NULL;

@@ -186,7 +186,7 @@ bool hfi_hold_expired_locked(const struct hfi_hold *hold);
 /* The possession ends by our release. */
 void hfi_hold_end_locked(struct hfi_hold *hold);
 /* Tells listeners. No mutex held; keeps the record alive by itself. */
-void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble trouble);
+void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind);
 
 struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len);
 

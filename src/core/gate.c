@@ -18,10 +18,18 @@ struct hfi_gate {
     char name[];
 };
 
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_gate *find_gate(struct hfi_shard *shard, const struct hf_op *op) {
     struct hfi_gate *gate = NULL;
     HASH_FIND(hh, shard->gates, op->name, op->name_len, gate);
     return gate;
+}
+
+/* False: out of memory. */
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static bool insert_gate(const struct hfi_mem *mem, struct hfi_shard *shard, struct hfi_gate *gate) {
+    HASH_ADD_KEYPTR(hh, shard->gates, gate->name, gate->name_len, gate);
+    return gate->hh.tbl != NULL;
 }
 
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
@@ -38,8 +46,7 @@ bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
     hfi_list_init(&gate->queue);
     gate->name_len = op->name_len;
     memcpy(gate->name, op->name, op->name_len);
-    HASH_ADD_KEYPTR(hh, shard->gates, gate->name, gate->name_len, gate);
-    if (gate->hh.tbl == NULL) {
+    if (!insert_gate(mem, shard, gate)) {
         hfi_free(mem, gate);
         return true;
     }

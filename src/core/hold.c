@@ -75,6 +75,20 @@ static char *long_place_locked(const struct hfi_mem *mem, struct hfi_shard *shar
     return place;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static struct hfi_hold *find_hold(struct hfi_shard *shard, const char *place, size_t place_len) {
+    struct hfi_hold *hold = NULL;
+    HASH_FIND(hh, shard->holds, place, place_len, hold);
+    return hold;
+}
+
+/* False: out of memory. */
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static bool insert_hold(const struct hfi_mem *mem, struct hfi_shard *shard, struct hfi_hold *hold) {
+    HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
+    return hold->hh.tbl != NULL;
+}
+
 struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
                                     const struct hfi_kind *kind, const char *name, size_t name_len,
                                     const char *owner, size_t owner_len, bool make) {
@@ -88,17 +102,13 @@ struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *sha
             return NULL;
         core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, place, place_len);
     }
-    struct hfi_hold *hold = NULL;
-    HASH_FIND(hh, shard->holds, place, place_len, hold);
-    if (hold == NULL && make) {
-        hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
-        if (hold != NULL) {
-            HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
-            if (hold->hh.tbl == NULL) {
-                hfi_free(mem, hold);
-                hold = NULL;
-            }
-        }
+    struct hfi_hold *hold = find_hold(shard, place, place_len);
+    if (hold != NULL || !make)
+        return hold;
+    hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
+    if (hold != NULL && !insert_hold(mem, shard, hold)) {
+        hfi_free(mem, hold);
+        hold = NULL;
     }
     return hold;
 }

@@ -167,13 +167,12 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
 /* The first time that another holds it. */
 static void subscribe(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
+    state->u.acquire.waiter.wants_fresh = state->kind->counts_down;
     if (join_channel(call, false) != HF_OK) {
         sleep_or_attempt(call); /* without memory for a subscription it can still poll */
         return;
     }
     state->u.acquire.listening = true;
-    if (state->kind->counts_down)
-        hfi_pubsub_want_fresh(state->exchange.redis->pubsub, &state->u.acquire.waiter);
     if (state->u.acquire.heard) {
         attempt(call);
         return;

@@ -10,10 +10,11 @@
 
 enum { ANSWER_NO = 0, ANSWER_YES = 1, ANSWER_NOT_NOTIFIED = 2 };
 
-void hfi_counter_add_key(const struct hfi_redis *redis, const struct hfi_call *call,
-                         struct hfi_command *command) {
+void hfi_counter_begin(const struct hfi_redis *redis, const struct hfi_call *call,
+                       int64_t not_after_ms, struct hfi_command *command) {
     hfi_command_bytes(command, "1", 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
+    hfi_command_number(command, not_after_ms);
 }
 
 void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_call *call,

@@ -4,9 +4,9 @@
 
 #include "redis/kind.h"
 
-/* Adds "1" and the key, as every script of one key begins. */
-void hfi_counter_add_key(const struct hfi_redis *redis, const struct hfi_call *call,
-                         struct hfi_command *command);
+/* Adds "1", the key and the not-after, as the arguments of every script of these begin. */
+void hfi_counter_begin(const struct hfi_redis *redis, const struct hfi_call *call,
+                       int64_t not_after_ms, struct hfi_command *command);
 
 /* Adds how to publish, and the kind's channel. */
 void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_call *call,

@@ -51,16 +51,14 @@ static int read_await(const struct hfi_call *call, const redisReply *reply,
 
 static void write_set(const struct hfi_redis *redis, const struct hfi_call *call,
                       int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin(redis, call, not_after_ms, command);
     hfi_command_number(command, call->amount);
     hfi_counter_add_channel(redis, call, command);
 }
 
 static void write_open(const struct hfi_redis *redis, const struct hfi_call *call,
                        int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin(redis, call, not_after_ms, command);
     hfi_counter_add_channel(redis, call, command);
 }
 

@@ -327,6 +327,14 @@ bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
     return heard;
 }
 
+/* The next SUBSCRIBE to be sent is the one that counts: for a new channel that is its first. */
+static void want_fresh_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,
+                              struct hfi_waiter *waiter) {
+    waiter->fresh_from = channel->wanted = channel->sent + 1;
+    if (channel->state == CHANNEL_HEARD && !hfi_linked(&channel->asked))
+        do_later_locked(pubsub, channel);
+}
+
 int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
                     const char *name, size_t len, bool *ret_heard) {
     struct hfi_channel *channel = NULL;
@@ -338,6 +346,8 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
         channel = add_channel_locked(pubsub, name, len);
     if (channel != NULL) {
         add_waiter_locked(channel, waiter, task);
+        if (waiter->wants_fresh)
+            want_fresh_locked(pubsub, channel, waiter);
         *ret_heard = channel->state == CHANNEL_HEARD;
         if (channel->state == CHANNEL_DEAF)
             hfi_task_post(task, HFI_EVENT_DEAF);
@@ -346,15 +356,6 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     if (stopped)
         return HF_ECLOSED;
     return channel != NULL ? HF_OK : HF_ENOMEM;
-}
-
-void hfi_pubsub_want_fresh(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
-    pthread_mutex_lock(&pubsub->mtx);
-    struct hfi_channel *channel = waiter->channel;
-    waiter->fresh_from = channel->wanted = channel->sent + 1;
-    if (channel->state == CHANNEL_HEARD && !hfi_linked(&channel->asked))
-        do_later_locked(pubsub, channel);
-    pthread_mutex_unlock(&pubsub->mtx);
 }
 
 bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,

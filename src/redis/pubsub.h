@@ -21,7 +21,10 @@ struct hfi_waiter {
     struct hfi_link link;
     struct hfi_channel *channel;
     struct hfi_task *task;
-    int64_t linger_ms;   /* how long the subscription stays when it has left; 0: a little */
+    int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
+    /* It wants to know which messages were certainly published after it joined: those that come behind the answer to a
+     * SUBSCRIBE sent after that. Such a message is also HFI_EVENT_FRESH. */
+    bool wants_fresh;
     int64_t number;      /* the largest that was said; 0: none. Guarded by the registry */
     int64_t heard_ms;    /* and when it came */
     uint64_t fresh_from; /* so many answers to SUBSCRIBE make messages fresh; 0: does not care */
@@ -48,10 +51,6 @@ void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
  * only words. */
 bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
                      int64_t *ret_heard_ms);
-
-/* From now on a message is also HFI_EVENT_FRESH if it is certain that it was published after this call: it came behind the
- * answer to a SUBSCRIBE that was sent after this call. For waiters that have joined. */
-void hfi_pubsub_want_fresh(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
 
 /* What the connection tells, on the keeper's thread. */
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);

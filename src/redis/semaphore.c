@@ -21,8 +21,7 @@ static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call
 
 static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin(redis, call, not_after_ms, command);
     hfi_command_number(command, call->amount);
 }
 
@@ -42,8 +41,7 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
 
 static void write_set(const struct hfi_redis *redis, const struct hfi_call *call,
                       int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin(redis, call, not_after_ms, command);
     hfi_command_number(command, call->amount);
     hfi_command_number(command, call->ttl_ms);
     hfi_counter_add_channel(redis, call, command);
@@ -51,8 +49,7 @@ static void write_set(const struct hfi_redis *redis, const struct hfi_call *call
 
 static void write_change(const struct hfi_redis *redis, const struct hfi_call *call,
                          int64_t not_after_ms, bool must_exist, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin(redis, call, not_after_ms, command);
     hfi_command_number(command, call->amount);
     hfi_command_number(command, must_exist);
     hfi_counter_add_channel(redis, call, command);
@@ -68,17 +65,10 @@ static void write_put_if_exists(const struct hfi_redis *redis, const struct hfi_
     write_change(redis, call, not_after_ms, true, command);
 }
 
-static void write_drain(const struct hfi_redis *redis, const struct hfi_call *call,
-                        int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
-}
-
 /* Who waits for permits that are gone has nothing to be told. */
 static void write_delete(const struct hfi_redis *redis, const struct hfi_call *call,
                          int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_add_key(redis, call, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin(redis, call, not_after_ms, command);
     hfi_command_text(command, "");
     hfi_command_text(command, "");
 }
@@ -108,7 +98,7 @@ static const struct hfi_redis_act acts[HFI_ACTS] = {
                                .read = hfi_counter_read_done},
     [HFI_ACT_DRAIN] = {.script = &hfi_script_semaphore_drain,
                        .once = true,
-                       .write = write_drain,
+                       .write = hfi_counter_begin,
                        .read = hfi_counter_read_number},
     [HFI_ACT_DELETE] = {.script = &hfi_script_counter_delete,
                         .once = true,

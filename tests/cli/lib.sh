@@ -160,6 +160,22 @@ says() {
     case $err in *$1*) ;; *) fail "stderr does not say '$1': $err" ;; esac
 }
 
+# check_lease_ends [OPTION...]: what `run` holds with these options and a fixed lease: TERM, then KILL before
+# it ends.
+check_lease_ends() {
+    local before after
+    before=$(now_ms)
+    start hf run --lease 2s "$@" lease bash -c 'trap "touch $0.term" TERM; echo $$ >"$0"
+        while [ -d $test_proc ]; do sleep 0.01; done' "$dir/lease"
+    wait_until file_filled "$dir/lease"
+    finish "$pid"
+    after=$(now_ms)
+    same "$status" 79
+    file_there "$dir/lease.term" || fail "there was no warning"
+    [ $((after - before)) -ge 1700 ] || fail "killed after $((after - before)) ms"
+    ended "$(cat "$dir/lease")" || fail "the command still runs"
+}
+
 # Runs every test_... function, each in a shell of its own, and tells.
 run_tests() {
     local name failed=0 count=0

@@ -104,19 +104,7 @@ test_slot_taken_away() {
         fail "$(cat "$dir/away.err")"
 }
 
-test_lease_ends() {
-    local before after
-    before=$(now_ms)
-    start hf run --lease 2s -N 1 lease bash -c 'trap "touch $0.term" TERM; echo $$ >"$0"
-        while [ -d $test_proc ]; do sleep 0.01; done' "$dir/lease"
-    wait_until file_filled "$dir/lease"
-    finish "$pid"
-    after=$(now_ms)
-    same "$status" 79
-    file_there "$dir/lease.term" || fail "there was no warning"
-    [ $((after - before)) -ge 1700 ] || fail "killed after $((after - before)) ms"
-    ended "$(cat "$dir/lease")" || fail "the command still runs"
-}
+test_lease_ends() { check_lease_ends -N 1; }
 
 # Somebody who waits gets the slot of one who died, when its lease is over.
 test_slot_of_the_dead_passes_on() {

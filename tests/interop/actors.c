@@ -71,7 +71,7 @@ static void open_c(struct actors *actors, int i) {
         if (kind == NULL)
             kind = c_kind_of_other(word);
         if (kind == NULL)
-            fail_msg("no kind %s", word);
+            support_die("no kind %s", word);
         *object = (struct c_object){.client = client, .name = actors->name};
         actors->all[i].kinds[side] = kind;
         assert_hf(HF_OK, kind->open(object, kind));

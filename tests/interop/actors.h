@@ -27,7 +27,7 @@ struct actors *actors_new(const char *sides, const char *kind, const char *name)
 void actors_free(struct actors *actors); /* closes C's clients; NULL is fine */
 
 /* Does it, and returns the answer; valid until the next call. */
-const char *act(struct actors *actors, const char *command);
+const char *act(struct actors *actors, const char *text);
 
 /* What the actors' uuids and permits are written as. */
 const struct alias *actors_aliases(const struct actors *actors, size_t *ret_count);

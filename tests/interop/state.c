@@ -148,6 +148,7 @@ static void add_entries(struct text *text, const struct reader *reader, const re
         support_die("out of memory");
     for (size_t i = 0; i < entries; i++) {
         struct text line = {0};
+        add(&line, "", 0);
         for (size_t j = 0; j < reader->fields; j++) {
             char *word = word_of(value->element[i * reader->fields + j], aliases, count);
             add(&line, " ", 1);

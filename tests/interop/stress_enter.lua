@@ -1,8 +1,8 @@
--- A worker of the stress test has acquired and steps inside, with its weight: all of the capacity for
--- an exclusive hold, less for what may be shared. More inside than the capacity is a violation; those
--- whose process has been killed do not count (their leases have run out since).
--- KEYS: who is inside, the guarded counter, processes that were killed, list of violations, the last
---       fencing token
+-- A worker of the stress test has acquired and steps inside, with its weight: all of the capacity
+-- for an exclusive hold, less for what may be shared. More inside than the capacity is a violation;
+-- those whose process has been killed do not count (their leases have run out since).
+-- KEYS: who is inside, the guarded counter, processes that were killed, list of violations,
+--       the last fencing token
 -- ARGV: the worker, "process/thread"; its weight; the capacity; its fencing token, or 0
 -- Returns the guarded counter as it is now.
 local inside = redis.call('hgetall', KEYS[1])

@@ -1,6 +1,6 @@
 -- A worker of the stress test steps outside. Who was alone writes the counter that it has read and
--- raised: a write that another overtook shows later, since the counter is then less than the number of
--- such sections. Who shared must find the counter as it was: a violation else.
+-- raised: a write that another overtook shows later, since the counter is then less than the number
+-- of such sections. Who shared must find the counter as it was: a violation else.
 -- KEYS: who is inside, the guarded counter, sections done by each worker, list of violations,
 --       sections done alone
 -- ARGV: the worker, its weight, the capacity, the counter as it was when the worker stepped in

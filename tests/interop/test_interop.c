@@ -122,9 +122,8 @@ static bool tried_after_listening(void *arg) {
     char *text = monitor_text(sleeper->monitor);
     const char *listened = strcasestr(text, "\"SUBSCRIBE\"");
     const char *then = listened != NULL ? strchr(listened, '\n') : NULL;
-    bool tried = listened != NULL
-                     ? then != NULL && strstr(then, sleeper->needle) != NULL
-                     : count_tries(text, sleeper->needle) >= 2 && somebody_listens();
+    bool tried = listened != NULL ? then != NULL && strstr(then, sleeper->needle) != NULL
+                                  : count_tries(text, sleeper->needle) >= 2 && somebody_listens();
     free(text);
     return tried;
 }
@@ -228,7 +227,7 @@ static int build_java(void) {
 #define KIND_ROW(row, index, kind)                                                                 \
     { #row "." kind, row, clean_server, NULL, (void *)(uintptr_t)&interop_kinds[index] }
 #define STATE_ROW(row, kind)                                                                       \
-    { #row "." kind, row, clean_server, NULL, (void *)(uintptr_t)kind }
+    { #row "." kind, row, clean_server, NULL, (void *)(uintptr_t)(kind) }
 #define KIND_ROWS(row)                                                                             \
     KIND_ROW(row, 0, "nonreentrant"), KIND_ROW(row, 1, "spin"), KIND_ROW(row, 2, "fenced")
 #define FAIR_ROWS(row) KIND_ROW(row, 3, "fair"), KIND_ROW(row, 4, "nonreentrantfair")

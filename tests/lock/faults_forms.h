@@ -30,8 +30,10 @@ static int release_async(struct world *w) {
 
 static const struct form forms[] = {{acquire_sync, release_sync}, {acquire_async, release_async}};
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): it names a variable */
 #define FOR_EACH_FORM(form)                                                                        \
     for (const struct form *form = forms; form < forms + sizeof forms / sizeof forms[0]; form++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #define BRIEF_MS 800
 

@@ -52,6 +52,7 @@ static int turn(struct bench *b, int64_t limit_ms) {
     }
 }
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): it names a variable */
 #define FOR_BOTH_LOOPS(by_poll) for (int by_poll = 0; by_poll <= 1; by_poll++)
 
 struct told {

@@ -122,7 +122,7 @@ static bool somebody_listens(void *server) {
     return world_channels(server) > 0;
 }
 
-#define LITERAL(text) text, sizeof text - 1
+#define LITERAL(text) (text), sizeof(text) - 1
 
 static void wire_state_after_every_verb(void **state) {
     (void)state;

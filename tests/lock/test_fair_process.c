@@ -51,6 +51,7 @@ static void *wait_and_release(void *arg) {
 static int run_waiters(void *arg) {
     struct child *child = arg;
     struct child_thread threads[64];
+    const int count = child->threads;
     hf_options options = fair_options(child->watchdog_ms);
     hf_client *client;
     hf_lock *lock;
@@ -59,14 +60,14 @@ static int run_waiters(void *arg) {
         return 10;
     if (child->holds && hf_lock_acquire(lock) != HF_OK)
         return 11;
-    for (int i = 0; i < child->threads; i++) {
+    for (int i = 0; i < count; i++) {
         threads[i] =
             (struct child_thread){.child = child, .lock = lock, .owner = (hf_owner)(FIRST + i)};
         if (pthread_create(&threads[i].thread, NULL, wait_and_release, &threads[i]) != 0)
             return 12;
     }
     atomic_store(&child->ready, 1);
-    for (int i = 0; i < child->threads; i++) {
+    for (int i = 0; i < count; i++) {
         pthread_join(threads[i].thread, NULL);
         if (threads[i].result != HF_OK)
             return 100 - threads[i].result;

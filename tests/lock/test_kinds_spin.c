@@ -78,12 +78,12 @@ static void spin_one_remote_waiter_per_process(void **state) {
     assert_true(proxy_wait_seen(w.proxy, owner, 2, HANG_MS));
     for (int i = 0; i < OTHERS; i++) {
         options = world_wait_for(200, HF_WATCHDOG);
-        options.owner = (hf_owner)(SECOND + i);
+        options.owner = SECOND + (hf_owner)i;
         world_call_acquire(&others[i], w.lock, options);
     }
     for (int i = 0; i < OTHERS; i++) {
         assert_int_equal(world_join(&others[i]), HF_ETIMEDOUT);
-        world_owner_text(w.client, (hf_owner)(SECOND + i), owner);
+        world_owner_text(w.client, SECOND + (hf_owner)i, owner);
         assert_int_equal(proxy_seen(w.proxy, owner), 0);
     }
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);

@@ -23,27 +23,29 @@ static long jump_s(void) {
     return (reading % 2 == 0 ? 1 : -1) * (7200L + reading % 1000);
 }
 
-int clock_gettime(clockid_t id, struct timespec *ret) {
-    long err = syscall(SYS_clock_gettime, id, ret);
-    if (err == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE || id == CLOCK_TAI))
-        ret->tv_sec += jump_s();
+/* The parameters have the C library's names. */
+int clock_gettime(clockid_t clock_id, struct timespec *tp) {
+    long err = syscall(SYS_clock_gettime, clock_id, tp);
+    if (err == 0 &&
+        (clock_id == CLOCK_REALTIME || clock_id == CLOCK_REALTIME_COARSE || clock_id == CLOCK_TAI))
+        tp->tv_sec += jump_s();
     return (int)err;
 }
 
-time_t time(time_t *ret) {
+time_t time(time_t *timer) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (ret != NULL)
-        *ret = now.tv_sec;
+    if (timer != NULL)
+        *timer = now.tv_sec;
     return now.tv_sec;
 }
 
-int gettimeofday(struct timeval *restrict ret, void *restrict zone) {
+int gettimeofday(struct timeval *restrict tv, void *restrict tz) {
     struct timespec now;
-    (void)zone;
+    (void)tz;
     clock_gettime(CLOCK_REALTIME, &now);
-    ret->tv_sec = now.tv_sec;
-    ret->tv_usec = now.tv_nsec / 1000;
+    tv->tv_sec = now.tv_sec;
+    tv->tv_usec = now.tv_nsec / 1000;
     return 0;
 }
 

@@ -8,49 +8,12 @@
  * there. A second run fails everything from the n-th call on, and lets the client be closed so.
  */
 #include "lock/world.h"
+#include "support/memory.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define STEPS_MAX 2000
-
-struct memory {
-    atomic_long calls, live;
-    long fail_at; /* 0: never */
-    bool fail_all_after;
-};
-
-static bool must_fail(struct memory *memory) {
-    long call = atomic_fetch_add(&memory->calls, 1) + 1;
-    if (memory->fail_at == 0)
-        return false;
-    return memory->fail_all_after ? call >= memory->fail_at : call == memory->fail_at;
-}
-
-static void *allocate(size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    atomic_fetch_add(&memory->live, 1);
-    return malloc(size);
-}
-
-static void *resize(void *ptr, size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    if (ptr == NULL)
-        atomic_fetch_add(&memory->live, 1);
-    return realloc(ptr, size);
-}
-
-static void release(void *ptr, void *user) {
-    struct memory *memory = user;
-    if (ptr != NULL)
-        atomic_fetch_sub(&memory->live, 1);
-    free(ptr);
-}
 
 /* What a scene works with. */
 struct stage {
@@ -183,8 +146,9 @@ static void scene_renewed(struct stage *stage) {
 static bool run_step(struct stage *stage, void (*scene)(struct stage *stage), long fail_at,
                      bool fail_all_after, const hf_options *base) {
     hf_options options = *base;
-    stage->memory = (struct memory){.fail_at = fail_at, .fail_all_after = fail_all_after};
-    options.allocator = (hf_allocator){allocate, resize, release, &stage->memory};
+    stage->memory = (struct memory){0};
+    atomic_store(fail_all_after ? &stage->memory.fail_from : &stage->memory.fail_at, fail_at);
+    options.allocator = memory_allocator(&stage->memory);
     stage->client = NULL;
     stage->lock = NULL;
     int err = hf_open(server_url(stage->server), &options, &stage->client);

@@ -59,7 +59,7 @@ struct server *world_server(void);
 
 void world_begin(struct world *world, const hf_options *options);
 /* On a server of the test's own, which it frees after world_end. */
-void world_begin_on(struct world *world, struct server *server, const hf_options *options);
+void world_begin_on(struct world *world, struct server *server, const hf_options *given);
 void world_end(struct world *world);
 
 /* ---- What the server knows ------------------------------------------------------------------ */
@@ -101,12 +101,12 @@ int world_join(struct world_caller *caller);
 
 /* ---- Trouble -------------------------------------------------------------------------------- */
 
-/* Counts what a lock's callback is told. */
+/* Counts what a lock's callback is told. It is the `arg` of world_on_event. */
 struct world_events {
     atomic_int warnings, losses, orphans;
     _Atomic int64_t warned_with_ms; /* what was left at the last warning */
 };
-void world_on_event(hf_lock *lock, const hf_event *event, void *events);
+void world_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool world_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms);
 
 #endif

@@ -175,11 +175,9 @@ static void catch_log(hf_log_level level, const char *message, void *user) {
     char *grown = realloc(log->text, log->length + length + 2);
     if (grown == NULL)
         support_die("no memory for a log");
-    memcpy(grown + log->length, message, length);
+    snprintf(grown + log->length, length + 2, "%s\n", message);
     log->text = grown;
     log->length += length + 1;
-    log->text[log->length - 1] = '\n';
-    log->text[log->length] = '\0';
     sync_unlock(&log->sync);
 }
 

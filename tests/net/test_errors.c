@@ -177,9 +177,11 @@ static const struct trouble troubles[] = {
     {"MISCONF", fail_to_save, save_no_more},
 };
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): it names a variable */
 #define FOR_EACH_TROUBLE(trouble)                                                                  \
     for (const struct trouble *trouble = troubles;                                                 \
          trouble < troubles + sizeof troubles / sizeof troubles[0]; trouble++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* One attempt is told of it at once, a wait goes on until it is over, and nothing is written. */
 static void U40_U41_U42_refusals_are_waited_out(void **state) {

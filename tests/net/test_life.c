@@ -443,7 +443,8 @@ static int child_opens_its_own(void *arg) {
 
 static void U53_a_child_opens_a_client_of_its_own(void **state) {
     (void)state;
-    if (getenv("HF_SANITIZE") != NULL && strcmp(getenv("HF_SANITIZE"), "thread") == 0)
+    const char *sanitizer = getenv("HF_SANITIZE");
+    if (sanitizer != NULL && strcmp(sanitizer, "thread") == 0)
         skip(); /* TSan does not start threads in a child of a program with threads */
     struct family family = {.client = scene_open(server_url(scene_server()), NULL)};
     family.lock = scene_lock(family.client, "family");

@@ -198,7 +198,7 @@ static enum outcome speak(struct voice *voice, size_t size, int64_t wait_ms) {
         support_die("no memory for a command");
     int head = snprintf(command, 64, "*2\r\n$4\r\nECHO\r\n$%zu\r\n", size);
     memcpy(command + head, text, size);
-    memcpy(command + head + size, "\r\n", 2);
+    memcpy(command + head + size, "\r\n", sizeof "\r\n");
 
     struct hfi_req *req = NULL;
     voice->news = 0;

@@ -7,8 +7,6 @@
 #include "script.h"
 #include "support/wait.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +51,9 @@ enum java_script { JAVA_ACQUIRE, JAVA_UNLOCK, JAVA_GIVE_UP };
 static long long java_call(struct fair_model *m, int who, enum java_script script, int lease) {
     char name[16];
     m->tally.scripts++;
-    redisReply *reply = fair_must(
-        m, redisCommand(m->connection, "EVALSHA %s 3 f q z %lld %s %lld %lld", m->java_sha[script],
-                        (long long)lease * TICK_MS, fair_java_name(m, who, name),
-                        (long long)JAVA_WAIT * TICK_MS, (long long)(fair_now_us(m) / 1000)));
+    redisReply *reply = ask(&m->play, "EVALSHA %s 3 f q z %lld %s %lld %lld", m->java_sha[script],
+                            (long long)lease * TICK_MS, fair_java_name(m, who, name),
+                            (long long)JAVA_WAIT * TICK_MS, (long long)(fair_now_us(m) / 1000));
     long long answer = reply->integer;
     m->instant += 7;
     freeReplyObject(reply);
@@ -65,20 +62,20 @@ static long long java_call(struct fair_model *m, int who, enum java_script scrip
 
 static void java_try(struct fair_model *m, int who) {
     struct java *j = &m->javas[who];
-    int lease = 3 + (int)fair_roll(m, 6);
+    int lease = 3 + (int)roll(&m->play, 6);
     char name[16];
     bool held = java_call(m, who, JAVA_ACQUIRE, lease) == -9;
-    fair_note(m, "%s %s", fair_java_name(m, who, name), held ? "holds" : "waits");
+    note(&m->play, "%s %s", fair_java_name(m, who, name), held ? "holds" : "waits");
     m->tally.java_held += held;
     j->state = held ? HOLDING : WAITING;
-    j->deadline = m->now + lease;
+    j->deadline = m->play.now + lease;
 }
 
 void fair_java_leave(struct fair_model *m, int who) {
     struct java *j = &m->javas[who];
     char name[16];
-    fair_note(m, "%s %s", fair_java_name(m, who, name),
-              j->state == HOLDING ? "unlocks" : "gives up");
+    note(&m->play, "%s %s", fair_java_name(m, who, name),
+         j->state == HOLDING ? "unlocks" : "gives up");
     if (j->state == HOLDING)
         java_call(m, who, JAVA_UNLOCK, 1);
     else if (j->state == WAITING)
@@ -88,7 +85,7 @@ void fair_java_leave(struct fair_model *m, int who) {
 
 void fair_java_step(struct fair_model *m, int who) {
     struct java *j = &m->javas[who];
-    unsigned dice = fair_roll(m, 100);
+    unsigned dice = roll(&m->play, 100);
     if (dice < 3) { /* it dies, and its entry stays */
         j->generation++;
         j->state = IDLE;

@@ -1,9 +1,7 @@
 /* The clients of the fair lock and their schedules, as fair_model.h tells.
  *
- * Used by test_fair_model.c, from its one thread. The server, its scripts, the keys and the
- * subscriptions are real; the clock is not: a tick of it is TICK_MS, the scripts get the time as
- * their last arguments, and a step of the clock shortens the TTLs accordingly. So a schedule depends
- * on its seed alone.
+ * Used by test_fair_model.c, from its one thread. The subscriptions are real, too; the clock is the
+ * one of play.h.
  *
  * One command of an owner is under way at a time. It runs and is answered; or it runs and the answer
  * is lost; or it does not run, or not yet: then the owner keeps quiet until its not-after has passed
@@ -14,8 +12,6 @@
 #include "script.h"
 #include "support/wait.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +20,7 @@ const char *const fair_script_names[SCRIPTS] = {"fair_acquire", "fair_release", 
                                                 "renew"};
 
 static int tick_of(int64_t us) {
-    return (int)((us / 1000000 - EPOCH_S) / (TICK_MS / 1000));
+    return (int)((us / 1000 - EPOCH_MS) / TICK_MS);
 }
 
 /* ---- Scripts -------------------------------------------------------------------------------- */
@@ -34,32 +30,27 @@ static redisReply *run_script(struct fair_model *m, const struct request *r) {
     m->instant += 7;
     m->tally.scripts++;
     long long not_after =
-        m->discipline == FAIR_NO_NOT_AFTER
-            ? 0
-            : (long long)(EPOCH_S + (int64_t)(r->not_after + 1) * (TICK_MS / 1000)) * 1000 - 1;
+        m->discipline == FAIR_NO_NOT_AFTER ? 0 : (long long)clock_ms(r->not_after + 1) - 1;
     long long lease_ms = (long long)r->lease * TICK_MS;
     long long s = us / 1000000, rest = us % 1000000;
     const char *sha = m->sha[r->script];
     switch (r->script) {
     case ACQUIRE:
-        return fair_must(
-            m, redisCommand(m->connection,
-                            "EVALSHA %s 4 f q z r %lld %s publish ch %lld 0 %d %lld %lld "
-                            "%lld %lld %lld %lld",
-                            sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0,
-                            (long long)r->confirm * TICK_MS, (long long)r->ticket,
-                            (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s, rest));
+        return ask(&m->play,
+                   "EVALSHA %s 4 f q z r %lld %s publish ch %lld 0 %d %lld %lld "
+                   "%lld %lld %lld %lld",
+                   sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0,
+                   (long long)r->confirm * TICK_MS, (long long)r->ticket,
+                   (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s, rest);
     case RELEASE:
-        return fair_must(m, redisCommand(m->connection,
-                                         "EVALSHA %s 4 f q z r %lld %s publish ch %lld 1 %lld %lld",
-                                         sha, not_after, r->owner, lease_ms, s, rest));
+        return ask(&m->play, "EVALSHA %s 4 f q z r %lld %s publish ch %lld 1 %lld %lld", sha,
+                   not_after, r->owner, lease_ms, s, rest);
     case GIVE_UP:
-        return fair_must(m, redisCommand(m->connection,
-                                         "EVALSHA %s 4 f q z r %lld %s publish ch 0 %lld %lld", sha,
-                                         not_after, r->owner, s, rest));
+        return ask(&m->play, "EVALSHA %s 4 f q z r %lld %s publish ch 0 %lld %lld", sha, not_after,
+                   r->owner, s, rest);
     default:
-        return fair_must(m, redisCommand(m->connection, "EVALSHA %s 1 f %lld %lld %s %lld %lld",
-                                         sha, not_after, lease_ms, r->owner, s, rest));
+        return ask(&m->play, "EVALSHA %s 1 f %lld %lld %s %lld %lld", sha, not_after, lease_ms,
+                   r->owner, s, rest);
     }
 }
 
@@ -78,8 +69,8 @@ static void become_holder(struct fair_model *m, int who, int deadline, bool prov
     o->state = HOLDING;
     o->deadline = deadline;
     o->provisional = provisional;
-    if (m->now >= deadline) { /* the answer came too late to be worth anything */
-        o->leftover_until = m->now + o->lease + 1;
+    if (m->play.now >= deadline) { /* the answer came too late to be worth anything */
+        o->leftover_until = m->play.now + o->lease + 1;
         begin(m, who, GIVE_UP);
         o->state = IDLE;
     }
@@ -106,7 +97,7 @@ static void answered(struct fair_model *m, int who, const redisReply *reply) {
     struct owner *o = &m->owners[who];
     long long code = reply->element[0]->integer;
     enum script script = o->request.script;
-    fair_note(m, "%s %s: %lld", o->request.owner, fair_script_names[script], code);
+    note(&m->play, "%s %s: %lld", o->request.owner, fair_script_names[script], code);
     if (code == -3 || reply->elements == 1) {
         return; /* did nothing: it stays pending */
     }
@@ -139,17 +130,17 @@ static void answered(struct fair_model *m, int who, const redisReply *reply) {
 /* Sends the owner's command, and decides what becomes of it. */
 static void transmit(struct fair_model *m, int who, bool reliable) {
     struct owner *o = &m->owners[who];
-    if (m->now <= o->quiet_until)
+    if (m->play.now <= o->quiet_until)
         return;
     m->tally.resent += o->sent;
-    o->request.not_after = m->now + NOT_AFTER;
+    o->request.not_after = m->play.now + NOT_AFTER;
     o->request.confirm = o->heard ? o->confirm : 0;
     o->request.ticket = o->ticket;
     if (o->request.script == ACQUIRE && o->request.confirm > 0 &&
         (o->least_confirm == 0 || o->request.confirm < o->least_confirm))
         o->least_confirm = o->request.confirm;
-    o->sent_at = m->now;
-    unsigned dice = reliable ? 0 : fair_roll(m, 100);
+    o->sent_at = m->play.now;
+    unsigned dice = reliable ? 0 : roll(&m->play, 100);
     if (dice < 80) {
         redisReply *reply = run_script(m, &o->request);
         answered(m, who, reply);
@@ -165,7 +156,7 @@ static void transmit(struct fair_model *m, int who, bool reliable) {
             m->copies[m->copies_len++] = o->request;
             fate = "is held up";
         }
-        fair_note(m, "%s %s %s", o->request.owner, fair_script_names[o->request.script], fate);
+        note(&m->play, "%s %s %s", o->request.owner, fair_script_names[o->request.script], fate);
     }
     fair_compare(m);
 }
@@ -176,14 +167,14 @@ static bool enters(struct fair_model *m, struct owner *o, int64_t said_us) {
         return false;
     if (said_us <= o->answered_us && m->discipline != FAIR_OLD_GRANTS)
         return false;
-    int latest = tick_of(o->answered_us) + (m->now - o->asked_at);
+    int latest = tick_of(o->answered_us) + (m->play.now - o->asked_at);
     if (m->discipline == FAIR_GRANT_FROM_NOW) {
-        o->deadline = m->now + o->least_confirm;
+        o->deadline = m->play.now + o->least_confirm;
         return true;
     }
     if (tick_of(said_us) + o->least_confirm - latest < 1)
         return false;
-    o->deadline = m->now + (tick_of(said_us) + o->least_confirm - latest);
+    o->deadline = m->play.now + (tick_of(said_us) + o->least_confirm - latest);
     return true;
 }
 
@@ -192,11 +183,11 @@ static void read_mail(struct fair_model *m, int who) {
     int64_t said_us = o->mail[0];
     memmove(o->mail, o->mail + 1, sizeof o->mail[0] * (MAILS - 1));
     o->mails--;
-    if (m->now <= o->quiet_until)
+    if (m->play.now <= o->quiet_until)
         return;
     if (enters(m, o, said_us)) {
         char name[16];
-        fair_note(m, "%s enters until %d", fair_name_of(m, who, name), o->deadline);
+        note(&m->play, "%s enters until %d", fair_name_of(m, who, name), o->deadline);
         m->tally.entered++;
         o->state = HOLDING;
         o->provisional = o->lease > o->least_confirm;
@@ -210,7 +201,7 @@ static void read_mail(struct fair_model *m, int who) {
 
 static void crash(struct fair_model *m, int who) {
     int generation = m->owners[who].generation;
-    fair_note(m, "h%d.%d crashes", who, generation);
+    note(&m->play, "h%d.%d crashes", who, generation);
     fair_listen(m, who, false);
     m->owners[who] = (struct owner){.generation = generation + 1, .quiet_until = -1};
     m->tally.crashed++;
@@ -218,7 +209,7 @@ static void crash(struct fair_model *m, int who) {
 
 static void owner_step(struct fair_model *m, int who) {
     struct owner *o = &m->owners[who];
-    unsigned dice = fair_roll(m, 100);
+    unsigned dice = roll(&m->play, 100);
     if (dice < 1) {
         crash(m, who);
     } else if (o->heard ? dice < 5 : dice < 30) {
@@ -226,8 +217,8 @@ static void owner_step(struct fair_model *m, int who) {
     } else if (o->pending) {
         transmit(m, who, false);
     } else if (o->state == IDLE) {
-        o->once = fair_roll(m, 4) == 0;
-        o->lease = 3 + (int)fair_roll(m, 10);
+        o->once = roll(&m->play, 4) == 0;
+        o->lease = 3 + (int)roll(&m->play, 10);
         o->confirm = o->lease < CONFIRM ? o->lease : CONFIRM;
         o->least_confirm = 0;
         o->ticket = 0;
@@ -253,33 +244,23 @@ static void owner_step(struct fair_model *m, int who) {
 
 /* ---- Time ----------------------------------------------------------------------------------- */
 
-static const char pass_time_lua[] =
-    "local expired = 0\n"
-    "for i, key in ipairs(KEYS) do local left = redis.call('pttl', key)\n"
-    "if left >= 0 then left = math.ceil(left / ARGV[1]) * ARGV[1] - ARGV[1]\n"
-    "if left > 0 then redis.call('pexpire', key, left) else redis.call('del', key)\n"
-    "if i == 1 then expired = 1 end end end end return expired";
-
 static void pass_tick(struct fair_model *m) {
-    redisReply *reply =
-        fair_must(m, redisCommand(m->connection, "EVALSHA %s 2 f r %d", m->pass_sha, (int)TICK_MS));
-    m->tally.expired += (uint64_t)reply->integer;
-    m->now++;
+    long long gone = pass_ticks(&m->play, 1);
+    m->tally.expired += (uint64_t)gone;
     m->instant = 0;
-    fair_note(m, "a tick%s", reply->integer != 0 ? ", the lease ran out" : "");
-    freeReplyObject(reply);
+    note(&m->play, "a tick passes, %lld keys run out", gone);
     for (int i = 0; i < OWNERS; i++) {
         struct owner *o = &m->owners[i];
-        if (o->state != HOLDING || m->now < o->deadline)
+        if (o->state != HOLDING || m->play.now < o->deadline)
             continue;
         m->tally.lost++;
         o->state = IDLE; /* what it has under way is answered as ever */
-        o->leftover_until = m->now + 2 * o->lease + 2 * NOT_AFTER;
+        o->leftover_until = m->play.now + 2 * o->lease + 2 * NOT_AFTER;
         if (o->pending && o->request.script != RELEASE)
             begin(m, i, RELEASE);
     }
     for (int i = 0; i < JAVAS; i++)
-        if (m->javas[i].state == HOLDING && m->now >= m->javas[i].deadline)
+        if (m->javas[i].state == HOLDING && m->play.now >= m->javas[i].deadline)
             m->javas[i].state = IDLE;
     fair_compare(m);
 }
@@ -287,7 +268,7 @@ static void pass_tick(struct fair_model *m) {
 static void run_copy(struct fair_model *m, int index) {
     struct request r = m->copies[index];
     m->copies[index] = m->copies[--m->copies_len];
-    fair_note(m, "%s %s arrives late", r.owner, fair_script_names[r.script]);
+    note(&m->play, "%s %s arrives late", r.owner, fair_script_names[r.script]);
     redisReply *reply = run_script(m, &r);
     m->tally.late += reply->elements == 1 || reply->element[0]->integer == -3;
     freeReplyObject(reply);
@@ -297,15 +278,15 @@ static void run_copy(struct fair_model *m, int index) {
 /* ---- Schedules ------------------------------------------------------------------------------ */
 
 static void step(struct fair_model *m) {
-    unsigned dice = fair_roll(m, 100);
+    unsigned dice = roll(&m->play, 100);
     if (dice < 12)
         pass_tick(m);
     else if (dice < 18 && m->copies_len > 0)
-        run_copy(m, (int)fair_roll(m, (unsigned)m->copies_len));
+        run_copy(m, (int)roll(&m->play, (unsigned)m->copies_len));
     else if (dice < 32 && m->with_java)
-        fair_java_step(m, (int)fair_roll(m, JAVAS));
+        fair_java_step(m, (int)roll(&m->play, JAVAS));
     else
-        owner_step(m, (int)fair_roll(m, OWNERS));
+        owner_step(m, (int)roll(&m->play, OWNERS));
 }
 
 /* The network heals; everybody who waits comes in, and leaves. */
@@ -328,80 +309,53 @@ static bool settle_owner(struct fair_model *m, int who) {
 
 static void finish(struct fair_model *m) {
     enum { ENOUGH = 40 + JAVAS * 3 * JAVA_WAIT };
-    for (int i = 0; fair_going_well(m) && i < NOT_AFTER + 1; i++)
+    for (int i = 0; going_well(&m->play) && i < NOT_AFTER + 1; i++)
         pass_tick(m);
-    while (fair_going_well(m) && m->copies_len > 0)
+    while (going_well(&m->play) && m->copies_len > 0)
         run_copy(m, 0);
     for (int i = 0; i < JAVAS; i++)
         fair_java_leave(m, i);
     bool all = false;
-    for (int ticks = 0; fair_going_well(m) && !all; ticks++) {
+    for (int ticks = 0; going_well(&m->play) && !all; ticks++) {
         all = true;
-        for (int i = 0; fair_going_well(m) && i < OWNERS; i++)
+        for (int i = 0; going_well(&m->play) && i < OWNERS; i++)
             all = settle_owner(m, i) && all;
         if (ticks > ENOUGH)
-            fair_violated(m, "somebody waits for ever");
-        if (fair_going_well(m))
+            violated(&m->play, "somebody waits for ever");
+        if (going_well(&m->play))
             pass_tick(m);
     }
-    for (int i = 0; fair_going_well(m) && i < 20; i++)
+    for (int i = 0; going_well(&m->play) && i < 20; i++)
         pass_tick(m); /* longer than any lease */
-    redisReply *there = fair_must(m, redisCommand(m->connection, "EXISTS f"));
+    redisReply *there = ask(&m->play, "EXISTS f");
     if (there->integer != 0)
-        fair_violated(m, "held in the end");
+        violated(&m->play, "held in the end");
     freeReplyObject(there);
 }
 
-static void reset(struct fair_model *m, uint64_t seed, enum fair_discipline discipline) {
-    freeReplyObject(fair_must(m, redisCommand(m->connection, "DEL f q z r")));
-    for (int i = 0; i < OWNERS; i++) {
-        fair_listen(m, i, false);
+static void run(void *model, int discipline) {
+    struct fair_model *m = model;
+    for (int i = 0; i < OWNERS; i++)
         m->owners[i] = (struct owner){.generation = 1, .quiet_until = -1};
-    }
     memset(m->javas, 0, sizeof m->javas);
     m->copies_len = 0;
-    m->discipline = discipline;
-    m->random = seed;
-    m->with_java = seed % 2 == 0;
-    m->now = 0;
+    m->discipline = (enum fair_discipline)discipline;
+    m->with_java = m->play.random % 2 == 0; /* every other seed */
     m->instant = 0;
-    m->violation[0] = '\0';
-    m->trace[0] = '\0';
-    m->trace_len = 0;
-}
-
-bool fair_model_play(struct fair_model *m, uint64_t seed, enum fair_discipline discipline,
-                     char *why, size_t room) {
-    reset(m, seed, discipline);
-    for (int i = 0; fair_going_well(m) && i < STEPS; i++)
+    for (int i = 0; going_well(&m->play) && i < STEPS; i++)
         step(m);
-    if (fair_going_well(m))
+    if (going_well(&m->play))
         finish(m);
-    if (!fair_going_well(m))
-        snprintf(why, room, "%s", m->violation);
-    return fair_going_well(m);
+    for (int i = 0; i < OWNERS; i++)
+        fair_listen(m, i, false);
 }
 
-const char *fair_model_trace(const struct fair_model *m) {
-    return m->trace;
+struct play *fair_model_play(struct fair_model *m) {
+    return &m->play;
 }
 
 const struct fair_tally *fair_model_tally(const struct fair_model *m) {
     return &m->tally;
-}
-
-/* The script with its clock replaced: it takes the time from its last two arguments. */
-static char *with_model_clock(const char *text) {
-    static const char asks[] = "redis.call('time')", given[] = "{ARGV[#ARGV - 1], ARGV[#ARGV]}";
-    const char *at = strstr(text, asks);
-    if (at == NULL || strstr(at + 1, asks) != NULL)
-        support_die("a script does not ask for the time exactly once");
-    size_t room = strlen(text) + sizeof given;
-    char *changed = malloc(room);
-    if (changed == NULL)
-        support_die("out of memory");
-    snprintf(changed, room, "%.*s%s%s", (int)(at - text), text, given, at + sizeof asks - 1);
-    return changed;
 }
 
 struct fair_model *fair_model_open(struct server *server) {
@@ -409,17 +363,12 @@ struct fair_model *fair_model_open(struct server *server) {
     if (m == NULL)
         support_die("out of memory");
     m->server = server;
-    m->connection = connect_as(server, NULL, NULL);
+    play_open(&m->play, server, m, run);
     m->ear = connect_as(server, NULL, NULL);
-    for (int i = 0; i < SCRIPTS; i++) {
-        char *text = script_text(fair_script_names[i]), *changed = with_model_clock(text);
-        m->sha[i] = script_load(server, changed);
-        free(changed);
-        free(text);
-    }
+    for (int i = 0; i < SCRIPTS; i++)
+        m->sha[i] = play_load(server, fair_script_names[i]);
     fair_load_java(m);
     fair_load_looks(m);
-    m->pass_sha = script_load(server, pass_time_lua);
     return m;
 }
 
@@ -431,8 +380,7 @@ void fair_model_close(struct fair_model *m) {
     for (int i = 0; i < 3; i++)
         free(m->java_sha[i]);
     free(m->look_sha);
-    free(m->pass_sha);
     redisFree(m->ear);
-    redisFree(m->connection);
+    play_close(&m->play);
     free(m);
 }

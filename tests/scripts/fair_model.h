@@ -4,11 +4,7 @@
 #ifndef HF_TEST_FAIR_MODEL_H
 #define HF_TEST_FAIR_MODEL_H
 
-#include "support/server.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "play.h"
 
 /* Which rule our clients leave out. */
 enum fair_discipline {
@@ -21,13 +17,10 @@ enum fair_discipline {
 struct fair_model;
 
 struct fair_model *fair_model_open(struct server *server);
-void fair_model_close(struct fair_model *model);
+void fair_model_close(struct fair_model *m);
 
-/* Plays one schedule; the same seed plays the same one. False when a rule of the lock was broken:
- * `why` tells which, and fair_model_trace() how it came to that. */
-bool fair_model_play(struct fair_model *model, uint64_t seed, enum fair_discipline discipline,
-                     char *why, size_t room);
-const char *fair_model_trace(const struct fair_model *model);
+/* To be played with a discipline. */
+struct play *fair_model_play(struct fair_model *m);
 
 /* How often each of these happened since the model was opened. */
 struct fair_tally {

@@ -7,17 +7,14 @@
 enum {
     OWNERS = 4,
     JAVAS = 2,
-    TICK_MS = 100000,
     STEPS = 160,
     NOT_AFTER = 2, /* ticks from sending */
     HORIZON = 20,
     CONFIRM = 4,
     JAVA_WAIT = 30,
     COPIES = 16,
-    MAILS = 8,
-    TRACE = 32768
+    MAILS = 8
 };
-#define EPOCH_S INT64_C(1700000000)
 
 enum script { ACQUIRE, RELEASE, GIVE_UP, RENEW, SCRIPTS };
 extern const char *const fair_script_names[SCRIPTS];
@@ -59,33 +56,23 @@ struct java {
 
 struct fair_model {
     struct server *server;
-    redisContext *connection, *ear;
-    char *sha[SCRIPTS], *look_sha, *pass_sha, *java_sha[3];
+    struct play play;
+    redisContext *ear;
+    char *sha[SCRIPTS], *look_sha, *java_sha[3];
     struct fair_tally tally;
     enum fair_discipline discipline;
-    uint64_t random;
-    int now;         /* tick */
     int64_t instant; /* us within the tick: grows with every script */
     bool with_java;
     struct owner owners[OWNERS];
     struct java javas[JAVAS];
     struct request copies[COPIES];
     int copies_len;
-    char violation[256];
-    char trace[TRACE];
-    size_t trace_len;
 };
 
-/* ---- fair_world.c: chance, words, subscriptions, and what is true --------------------------- */
+/* ---- fair_world.c: names, subscriptions, and what is true ------------------------------------ */
 
-unsigned fair_roll(struct fair_model *m, unsigned sides);
-void fair_note(struct fair_model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void fair_violated(struct fair_model *m, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-bool fair_going_well(const struct fair_model *m);
 const char *fair_name_of(const struct fair_model *m, int who, char name[16]);
 const char *fair_java_name(const struct fair_model *m, int who, char name[16]);
-redisReply *fair_must(struct fair_model *m, redisReply *reply);
 int64_t fair_now_us(const struct fair_model *m);
 
 void fair_listen(struct fair_model *m, int who, bool on);

@@ -1,10 +1,6 @@
 /* The clients of the plain lock and their schedules, as plain_model.h tells.
  *
- * Used by test_plain_model.c, from its one thread. The server, its scripts and the lock are real;
- * the clock is not: a tick of it is TICK_MS, the scripts get the time as their last arguments
- * instead of asking TIME, and a step of the clock shortens the lock's TTL accordingly. So a
- * schedule depends on its seed alone, however slow the machine: leases are minutes of real time,
- * and TTLs are rounded up to whole ticks.
+ * Used by test_plain_model.c, from its one thread, with the clock of play.h.
  *
  * Here are the clients other than holdfast's, the passing of time, and the play of a schedule;
  * holdfast's owners are in plain_owner.c, what happens to their requests in plain_network.c, and
@@ -38,20 +34,12 @@ static const char java_unlock_lua[] =
     "redis.call('publish', 'redisson_lock__channel:{' .. KEYS[1] .. '}', '0')\n"
     "return 1\n";
 
-/* Time passes: ARGV 1 how many ms, 2 ms of a tick. Replies 1 when the lease ran out. */
-static const char pass_time_lua[] =
-    "local left = redis.call('pttl', KEYS[1])\n"
-    "if left < 0 then return 0 end\n"
-    "left = math.ceil(left / ARGV[2]) * ARGV[2] - ARGV[1]\n"
-    "if left > 0 then redis.call('pexpire', KEYS[1], left) return 0 end\n"
-    "return redis.call('del', KEYS[1])\n";
-
 /* ---- Steps ---------------------------------------------------------------------------------- */
 
 static redisReply *java_call(struct model *m, const char *sha, int who, int lease) {
     m->tally.scripts++;
-    return must(m, redisCommand(m->connection, "EVALSHA %s 1 " LOCK_NAME " %s %d", sha,
-                                name_of(OWNERS + who), lease * TICK_MS));
+    return ask(&m->play, "EVALSHA %s 1 " LOCK_NAME " %s %d", sha, name_of(OWNERS + who),
+               lease * TICK_MS);
 }
 
 static void java_locks(struct model *m, int who, int lease) {
@@ -59,16 +47,16 @@ static void java_locks(struct model *m, int who, int lease) {
     redisReply *reply = java_call(m, m->java_lock_sha, who, lease);
     bool locked = reply->type == REDIS_REPLY_NIL;
     freeReplyObject(reply);
-    note(m, "%s locks: %s", name_of(OWNERS + who), locked ? "held" : "busy");
+    note(&m->play, "%s locks: %s", name_of(OWNERS + who), locked ? "held" : "busy");
 
     if (!locked && j->count > 0 && !j->broken)
-        violated(m, "%s lost its hold without a reason", name_of(OWNERS + who));
+        violated(&m->play, "%s lost its hold without a reason", name_of(OWNERS + who));
     if (j->broken || !locked)
         *j = (struct java){0}; /* It cannot tell, but its count starts anew. */
     if (locked) {
         m->tally.java_held++;
         j->count++;
-        j->deadline = m->now + lease;
+        j->deadline = m->play.now + lease;
     }
 }
 
@@ -77,19 +65,19 @@ static void java_unlocks(struct model *m, int who, int lease) {
     redisReply *reply = java_call(m, m->java_unlock_sha, who, lease);
     bool owner = reply->type != REDIS_REPLY_NIL;
     freeReplyObject(reply);
-    note(m, "%s unlocks%s", name_of(OWNERS + who), owner ? "" : ": not the owner");
+    note(&m->play, "%s unlocks%s", name_of(OWNERS + who), owner ? "" : ": not the owner");
 
     if (!owner && !j->broken)
-        violated(m, "%s lost its hold without a reason", name_of(OWNERS + who));
+        violated(&m->play, "%s lost its hold without a reason", name_of(OWNERS + who));
     j->count = owner ? j->count - 1 : 0;
     j->broken = false;
-    j->deadline = m->now + lease;
+    j->deadline = m->play.now + lease;
 }
 
 static void java_step(struct model *m, int who) {
-    int lease = 3 + (int)roll(m, 6);
+    int lease = 3 + (int)roll(&m->play, 6);
     int count = m->javas[who].count;
-    if (count == 0 || (count < 3 && roll(m, 3) == 0))
+    if (count == 0 || (count < 3 && roll(&m->play, 3) == 0))
         java_locks(m, who, lease);
     else
         java_unlocks(m, who, lease);
@@ -102,30 +90,27 @@ static void force_step(struct model *m) {
         return;
     struct request r = {.script = FORCE, .sender = FORCER, .target = fields[0].owner};
     transmit(m, r, false);
-    if (roll(m, 3) == 0) {
+    if (roll(&m->play, 3) == 0) {
         m->tally.resent++;
         transmit(m, r, false);
     }
 }
 
 static void pass_time(struct model *m, int ticks) {
-    redisReply *reply = must(m, redisCommand(m->connection, "EVALSHA %s 1 " LOCK_NAME " %d %d",
-                                             m->pass_time_sha, ticks * TICK_MS, TICK_MS));
-    m->tally.expired += (uint64_t)reply->integer;
-    m->now += ticks;
-    note(m, "%d ticks pass%s", ticks, reply->integer != 0 ? ", the lease ran out" : "");
-    freeReplyObject(reply);
+    long long gone = pass_ticks(&m->play, ticks);
+    m->tally.expired += (uint64_t)gone;
+    note(&m->play, "%d ticks pass%s", ticks, gone != 0 ? ", the lease ran out" : "");
     for (int i = 0; i < OWNERS; i++)
-        if (m->owners[i].count > 0 && m->now >= m->owners[i].deadline)
+        if (m->owners[i].count > 0 && m->play.now >= m->owners[i].deadline)
             lapse(m, i);
     for (int i = 0; i < JAVAS; i++)
-        if (m->javas[i].count > 0 && m->now >= m->javas[i].deadline)
+        if (m->javas[i].count > 0 && m->play.now >= m->javas[i].deadline)
             m->javas[i] = (struct java){0};
     compare(m);
 }
 
 static void copy_step(struct model *m) {
-    struct copy *c = &m->copies[roll(m, COPIES)];
+    struct copy *c = &m->copies[roll(&m->play, COPIES)];
     if (!c->used)
         return;
     if (c->connected)
@@ -135,32 +120,28 @@ static void copy_step(struct model *m) {
 }
 
 static void step(struct model *m) {
-    unsigned dice = roll(m, 100);
+    unsigned dice = roll(&m->play, 100);
     if (dice < 45)
-        owner_step(m, (int)roll(m, OWNERS));
+        owner_step(m, (int)roll(&m->play, OWNERS));
     else if (dice < 60)
-        java_step(m, (int)roll(m, JAVAS));
+        java_step(m, (int)roll(&m->play, JAVAS));
     else if (dice < 63)
         force_step(m);
     else if (dice < 85)
         copy_step(m);
     else
-        pass_time(m, 1 + (int)roll(m, 2));
+        pass_time(m, 1 + (int)roll(&m->play, 2));
 }
 
 /* ---- Schedules ------------------------------------------------------------------------------ */
 
-static bool going_well(const struct model *m) {
-    return m->violation[0] == '\0';
-}
-
 /* The network heals, everybody finishes and lets go, and the last copies arrive. */
 static void finish(struct model *m) {
     for (int i = 0; i < OWNERS; i++)
-        for (int tries = 0; going_well(m) && (m->owners[i].op.pending || m->owners[i].count > 0);
-             tries++) {
+        for (int tries = 0;
+             going_well(&m->play) && (m->owners[i].op.pending || m->owners[i].count > 0); tries++) {
             if (tries == 1000)
-                violated(m, "%s never comes to an end", name_of(i));
+                violated(&m->play, "%s never comes to an end", name_of(i));
             if (must_wait(m, &m->owners[i])) {
                 pass_time(m, 1);
                 continue;
@@ -169,79 +150,47 @@ static void finish(struct model *m) {
                 begin_operation(m, &m->owners[i], RELEASE, m->owners[i].count);
             send_operation(m, i, true);
         }
-    for (int i = 0; going_well(m) && i < COPIES; i++)
+    for (int i = 0; going_well(&m->play) && i < COPIES; i++)
         if (m->copies[i].used)
             run_copy(m, &m->copies[i]);
-    if (going_well(m))
+    if (going_well(&m->play))
         pass_time(m, 20); /* longer than any lease */
     struct field fields[CLIENTS];
-    if (going_well(m) && look(m, fields) != 0)
-        violated(m, "held for %s in the end", name_of(fields[0].owner));
+    if (going_well(&m->play) && look(m, fields) != 0)
+        violated(&m->play, "held for %s in the end", name_of(fields[0].owner));
 }
 
-static void reset(struct model *m, uint64_t seed, enum discipline discipline) {
-    freeReplyObject(must(m, redisCommand(m->connection, "DEL " LOCK_NAME)));
+static void run(void *model, int discipline) {
+    struct model *m = model;
     memset(m->owners, 0, sizeof m->owners);
     memset(m->javas, 0, sizeof m->javas);
     memset(m->copies, 0, sizeof m->copies);
     for (int i = 0; i < OWNERS; i++)
         m->owners[i].quiet_after = -1;
-    m->discipline = discipline;
-    m->random = seed;
-    m->now = 0;
+    m->discipline = (enum discipline)discipline;
     m->serial = 0;
-    m->violation[0] = '\0';
-    m->trace[0] = '\0';
-    m->trace_len = 0;
-}
-
-bool model_play(struct model *m, uint64_t seed, enum discipline discipline, char *why,
-                size_t room) {
-    reset(m, seed, discipline);
-    for (int i = 0; going_well(m) && i < STEPS; i++)
+    for (int i = 0; going_well(&m->play) && i < STEPS; i++)
         step(m);
     finish(m);
-    if (!going_well(m))
-        snprintf(why, room, "%s", m->violation);
-    return going_well(m);
 }
 
-const char *model_trace(const struct model *m) {
-    return m->trace;
+struct play *model_play(struct model *m) {
+    return &m->play;
 }
+
 const struct model_tally *model_tally(const struct model *m) {
     return &m->tally;
-}
-
-/* The script with its clock replaced: it takes the time from its last two arguments. */
-static char *with_model_clock(const char *text) {
-    static const char asks[] = "redis.call('time')", given[] = "{ARGV[#ARGV - 1], ARGV[#ARGV]}";
-    const char *at = strstr(text, asks);
-    if (at == NULL || strstr(at + 1, asks) != NULL)
-        support_die("a script does not ask for the time exactly once");
-    size_t room = strlen(text) + sizeof given;
-    char *changed = malloc(room);
-    if (changed == NULL)
-        support_die("out of memory");
-    snprintf(changed, room, "%.*s%s%s", (int)(at - text), text, given, at + sizeof asks - 1);
-    return changed;
 }
 
 struct model *model_open(struct server *server) {
     struct model *m = calloc(1, sizeof *m);
     if (m == NULL)
         support_die("out of memory");
-    m->connection = connect_as(server, NULL, NULL);
-    for (int i = 0; i < SCRIPTS; i++) {
-        char *text = script_text(script_name((enum script)i));
-        char *changed = with_model_clock(text);
-        m->sha[i] = script_load(server, changed);
-        free(changed);
-        free(text);
-    }
+    play_open(&m->play, server, m, run);
+    for (int i = 0; i < SCRIPTS; i++)
+        m->sha[i] = play_load(server, script_name((enum script)i));
     m->java_lock_sha = script_load(server, java_lock_lua);
     m->java_unlock_sha = script_load(server, java_unlock_lua);
-    m->pass_time_sha = script_load(server, pass_time_lua);
     return m;
 }
 
@@ -252,7 +201,6 @@ void model_close(struct model *m) {
         free(m->sha[i]);
     free(m->java_lock_sha);
     free(m->java_unlock_sha);
-    free(m->pass_time_sha);
-    redisFree(m->connection);
+    play_close(&m->play);
     free(m);
 }

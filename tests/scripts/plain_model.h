@@ -7,11 +7,7 @@
 #ifndef HF_TEST_PLAIN_MODEL_H
 #define HF_TEST_PLAIN_MODEL_H
 
-#include "support/server.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "play.h"
 
 /* What the holdfast owners keep to. */
 enum discipline {
@@ -26,11 +22,8 @@ struct model;
 struct model *model_open(struct server *server);
 void model_close(struct model *model);
 
-/* Plays one schedule; the same seed plays the same one. False when a rule of the lock was broken:
- * `why` tells which, and model_trace() how it came to that. */
-bool model_play(struct model *model, uint64_t seed, enum discipline discipline, char *why,
-                size_t room);
-const char *model_trace(const struct model *model);
+/* To be played with a discipline. */
+struct play *model_play(struct model *model);
 
 /* How many scripts ran, and how often each of these happened, since the model was opened. */
 struct model_tally {

@@ -11,15 +11,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static int64_t clock_ms(int tick) {
-    return EPOCH_MS + (int64_t)tick * TICK_MS;
-}
-
 /* A force that runs breaks a hold; one that nobody waits for any more must not. */
 static void broke(struct model *m, const struct request *r) {
     m->tally.forced++;
-    if (m->now > r->not_after)
-        violated(m, "a force that came too late broke the hold of %s", name_of(r->target));
+    if (m->play.now > r->not_after)
+        violated(&m->play, "a force that came too late broke the hold of %s", name_of(r->target));
     if (r->target >= OWNERS)
         m->javas[r->target - OWNERS].broken = m->javas[r->target - OWNERS].count > 0;
     else
@@ -33,7 +29,7 @@ static void run(struct model *m, const struct request *r, bool hears) {
     snprintf(not_after, sizeof not_after, "%" PRId64, guarded ? clock_ms(r->not_after) : 0);
     snprintf(lease, sizeof lease, "%d", r->lease * TICK_MS);
     snprintf(count, sizeof count, "%d", r->count);
-    snprintf(seconds, sizeof seconds, "%" PRId64, clock_ms(m->now) / 1000);
+    snprintf(seconds, sizeof seconds, "%" PRId64, clock_ms(m->play.now) / 1000);
 
     const char *argv[16] = {"EVALSHA", m->sha[r->script], "1", LOCK_NAME, not_after};
     int argc = 5;
@@ -50,14 +46,14 @@ static void run(struct model *m, const struct request *r, bool hears) {
     }
     argv[argc++] = seconds;
     argv[argc++] = "0";
-    redisReply *reply = must(m, redisCommandArgv(m->connection, argc, argv, NULL));
+    redisReply *reply = must(&m->play, redisCommandArgv(m->play.connection, argc, argv, NULL));
     m->tally.scripts++;
 
     bool late = r->script == RENEW && reply->elements == 1;
     int code = late ? -3 : (int)reply->element[0]->integer;
     int value = r->script == RENEW ? 0 : (int)reply->element[1]->integer;
     freeReplyObject(reply);
-    note(m, "%s(%d) of %s, sent at %d, not after %d, runs: %d %d%s", script_name(r->script),
+    note(&m->play, "%s(%d) of %s, sent at %d, not after %d, runs: %d %d%s", script_name(r->script),
          r->count, name_of(r->script == FORCE ? r->target : r->sender), r->sent, r->not_after, code,
          value, hears ? "" : ", unheard");
     if (r->script == FORCE && code == 1)
@@ -91,7 +87,7 @@ void run_pipe(struct model *m, int sender) {
 static void may_still_act(struct model *m, const struct request *r) {
     if (r->sender < OWNERS && r->script != RENEW) {
         struct owner *o = &m->owners[r->sender];
-        o->quiet_after = max_int(o->quiet_after, r->not_after);
+        o->quiet_after = larger(o->quiet_after, r->not_after);
     }
 }
 
@@ -120,16 +116,16 @@ static int free_copies(const struct model *m) {
 }
 
 void transmit(struct model *m, struct request r, bool reliable) {
-    r.sent = m->now;
-    r.not_after = m->now + (int)roll(m, 4);
+    r.sent = m->play.now;
+    r.not_after = m->play.now + (int)roll(&m->play, 4);
     struct owner *o = r.sender < OWNERS ? &m->owners[r.sender] : NULL;
     run_pipe(m, r.sender);
     if (o != NULL && r.script != RENEW && (!o->op.pending || o->op.serial != r.serial))
         return; /* What ran before it has answered the question. */
     if (o != NULL)
-        o->horizon = max_int(o->horizon, r.not_after + r.lease);
+        o->horizon = larger(o->horizon, r.not_after + r.lease);
 
-    unsigned fate = reliable || free_copies(m) < 4 ? 0 : roll(m, 100);
+    unsigned fate = reliable || free_copies(m) < 4 ? 0 : roll(&m->play, 100);
     if (fate < 55) {
         run(m, &r, true);
         return;
@@ -137,17 +133,17 @@ void transmit(struct model *m, struct request r, bool reliable) {
     if (o != NULL && r.script != RENEW)
         o->op.unanswered++;
     if (fate < 70) {
-        note(m, "the reply to the next is lost");
+        note(&m->play, "the reply to the next is lost");
         run(m, &r, false);
         may_still_act(m, &r);
         break_connection(m, r.sender);
     } else if (fate < 85) {
-        note(m, "%s(%d) of %d is stuck on a dead connection", script_name(r.script), r.count,
+        note(&m->play, "%s(%d) of %d is stuck on a dead connection", script_name(r.script), r.count,
              r.sender);
         delay(m, &r, true);
         break_connection(m, r.sender);
     } else {
-        note(m, "%s(%d) of %d is slow", script_name(r.script), r.count, r.sender);
+        note(&m->play, "%s(%d) of %d is slow", script_name(r.script), r.count, r.sender);
         delay(m, &r, true);
     }
 }

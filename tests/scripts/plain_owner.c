@@ -16,7 +16,7 @@ void begin_operation(struct model *m, struct owner *o, enum script script, int c
     o->op = (struct operation){.pending = true,
                                .script = script,
                                .count = count,
-                               .lease = 3 + (int)roll(m, 6),
+                               .lease = 3 + (int)roll(&m->play, 6),
                                .serial = ++m->serial};
 }
 
@@ -27,7 +27,7 @@ static void settle(struct model *m, struct owner *o, int count) {
 }
 
 static bool has_loose_copies(const struct model *m, const struct owner *o) {
-    return m->now <= o->quiet_after;
+    return m->play.now <= o->quiet_after;
 }
 
 bool must_wait(const struct model *m, const struct owner *o) {
@@ -47,7 +47,7 @@ static void end_hold(struct owner *o) {
 /* What is left on the server is given back if something may still renew it. */
 void lapse(struct model *m, int who) {
     struct owner *o = &m->owners[who];
-    note(m, "%s: deadline passed", name_of(who));
+    note(&m->play, "%s: deadline passed", name_of(who));
     m->tally.lost++;
     end_hold(o);
     o->leftover_until = o->horizon;
@@ -59,17 +59,17 @@ void lapse(struct model *m, int who) {
 static void held(struct model *m, const struct request *r, int count) {
     struct owner *o = &m->owners[r->sender];
     int until = r->sent + r->lease;
-    o->deadline = o->count > 0 ? max_int(o->deadline, until) : until;
+    o->deadline = o->count > 0 ? larger(o->deadline, until) : until;
     o->count = count;
-    if (m->now >= o->deadline)
+    if (m->play.now >= o->deadline)
         lapse(m, r->sender);
 }
 
 /* The hold is not there. Somebody must have broken it, or its time must have come. */
 static void gone(struct model *m, int who, const char *said_by) {
     struct owner *o = &m->owners[who];
-    if (o->count > 0 && !o->broken && m->now < o->deadline)
-        violated(m, "%s lost its hold without a reason, says %s", name_of(who), said_by);
+    if (o->count > 0 && !o->broken && m->play.now < o->deadline)
+        violated(&m->play, "%s lost its hold without a reason, says %s", name_of(who), said_by);
     m->tally.lost++;
     end_hold(o);
     if (must_settle(m, o)) /* One of an acquire would take the lock again. */
@@ -83,7 +83,7 @@ static void acquire_answered(struct model *m, const struct request *r, int code,
     switch (code) {
     case 1:
         if (value != r->count + 1)
-            violated(m, "%s wanted %d and got %d", name_of(r->sender), r->count + 1, value);
+            violated(&m->play, "%s wanted %d and got %d", name_of(r->sender), r->count + 1, value);
         if (r->count == 0)
             m->tally.held++;
         else
@@ -94,7 +94,7 @@ static void acquire_answered(struct model *m, const struct request *r, int code,
         break;
     case 0:
         if (r->count > 0)
-            violated(m, "%s holds and is told to wait", name_of(r->sender));
+            violated(&m->play, "%s holds and is told to wait", name_of(r->sender));
         m->tally.busy++;
         if (must_settle(m, o))
             settle(m, o, 1);
@@ -108,7 +108,7 @@ static void acquire_answered(struct model *m, const struct request *r, int code,
             settle(m, o, r->count + 1);
         break;
     default:
-        violated(m, "%s: acquire from %d found %d", name_of(r->sender), r->count, value);
+        violated(&m->play, "%s: acquire from %d found %d", name_of(r->sender), r->count, value);
     }
 }
 
@@ -131,7 +131,7 @@ static void release_answered(struct model *m, const struct request *r, int code,
         else
             end_hold(o);
     } else {
-        violated(m, "%s: release from %d found %d", name_of(r->sender), r->count, value);
+        violated(&m->play, "%s: release from %d found %d", name_of(r->sender), r->count, value);
     }
 }
 
@@ -140,7 +140,7 @@ static void renew_answered(struct model *m, const struct request *r, int code) {
     if (o->op.pending || o->count == 0 || r->serial != o->op.serial)
         return;
     if (code == 1)
-        o->deadline = max_int(o->deadline, r->sent + r->lease);
+        o->deadline = larger(o->deadline, r->sent + r->lease);
     else if (code == 0)
         gone(m, r->sender, "renew");
 }
@@ -182,20 +182,20 @@ void send_operation(struct model *m, int who, bool reliable) {
 void owner_step(struct model *m, int who) {
     struct owner *o = &m->owners[who];
     if (o->op.pending) {
-        bool gives_up = o->op.script == ACQUIRE && o->op.sent && roll(m, 4) == 0;
+        bool gives_up = o->op.script == ACQUIRE && o->op.sent && roll(&m->play, 4) == 0;
         if (gives_up && !must_wait(m, o)) {
-            note(m, "%s gives up its acquire from %d", name_of(who), o->op.count);
+            note(&m->play, "%s gives up its acquire from %d", name_of(who), o->op.count);
             settle(m, o, o->op.count + 1);
         }
         send_operation(m, who, false);
         return;
     }
-    unsigned wish = roll(m, 10);
+    unsigned wish = roll(&m->play, 10);
     if (o->count > 0 && wish < 3) {
         transmit(m,
                  (struct request){.script = RENEW,
                                   .sender = who,
-                                  .lease = 3 + (int)roll(m, 6),
+                                  .lease = 3 + (int)roll(&m->play, 6),
                                   .serial = o->op.serial},
                  false);
         return;

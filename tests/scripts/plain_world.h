@@ -5,17 +5,8 @@
 #include "plain_model.h"
 
 #define LOCK_NAME "thelock"
-#define TICK_MS 100000
-#define EPOCH_MS INT64_C(1700000000000)
 
-enum {
-    OWNERS = 3,
-    JAVAS = 2,
-    CLIENTS = OWNERS + JAVAS,
-    FORCER = OWNERS,
-    COPIES = 24,
-    TRACE = 16384
-};
+enum { OWNERS = 3, JAVAS = 2, CLIENTS = OWNERS + JAVAS, FORCER = OWNERS, COPIES = 24 };
 enum script { ACQUIRE, RELEASE, FORCE, RENEW, SCRIPTS };
 
 struct request {
@@ -67,35 +58,24 @@ struct field {
 };
 
 struct model {
-    redisContext *connection;
+    struct play play;
     char *sha[SCRIPTS];
     char *java_lock_sha;
     char *java_unlock_sha;
-    char *pass_time_sha;
     struct model_tally tally;
 
     /* One schedule. */
     enum discipline discipline;
-    uint64_t random;
-    int now; /* tick */
     int serial;
     struct owner owners[OWNERS];
     struct java javas[JAVAS];
     struct copy copies[COPIES];
-    char violation[256];
-    char trace[TRACE];
-    size_t trace_len;
 };
 
-/* ---- plain_world.c: chance, words, and what is true ----------------------------------------- */
+/* ---- plain_world.c: names, and what is true ------------------------------------------------- */
 
-unsigned roll(struct model *m, unsigned sides);
-int max_int(int a, int b);
 const char *script_name(enum script script);
 const char *name_of(int client); /* as a field of the lock */
-void note(struct model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void violated(struct model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-redisReply *must(struct model *m, redisReply *reply);
 
 /* Who is in the lock, and how many there are. */
 size_t look(struct model *m, struct field fields[CLIENTS]);

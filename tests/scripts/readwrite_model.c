@@ -1,9 +1,6 @@
 /* The clients of the read/write lock and their schedules, as readwrite_model.h tells.
  *
- * Used by test_readwrite_model.c, from its one thread. The server, its scripts and the lock are
- * real; the clock is not (as in plain_model.c): a tick of it is TICK_MS, the scripts get the time as
- * their last arguments, and a step of the clock shortens all TTLs. So a schedule depends on its seed
- * alone.
+ * Used by test_readwrite_model.c, from its one thread, with the clock of play.h.
  *
  * Here are the clients other than holdfast's, the passing of time, and the play of a schedule;
  * holdfast's owners are in readwrite_owner.c, and what must be true in readwrite_world.c. */
@@ -92,36 +89,24 @@ static const char java_watchdog_lua[] =
     "redis.call('pexpire', KEYS[1], ARGV[2])\n"
     "return 1\n";
 
-/* Time passes: ARGV 1 how many ms, 2 ms of a tick. Replies how many keys ran out. */
-static const char pass_time_lua[] = "local gone = 0\n"
-                                    "for _, key in ipairs(redis.call('keys', '*')) do\n"
-                                    "  local left = redis.call('pttl', key)\n"
-                                    "  if left >= 0 then\n"
-                                    "    left = math.ceil(left / ARGV[2]) * ARGV[2] - ARGV[1]\n"
-                                    "    if left > 0 then redis.call('pexpire', key, left)\n"
-                                    "    else gone = gone + redis.call('del', key) end\n"
-                                    "  end\n"
-                                    "end\n"
-                                    "return gone\n";
-
 /* ---- Steps ---------------------------------------------------------------------------------- */
 
 static void owner_step(struct rw_model *m, int who) {
-    int side = (int)rw_roll(m, SIDES);
+    int side = (int)roll(&m->play, SIDES);
     struct part *p = &m->parts[who][side];
     if (p->op.pending) {
-        bool gives_up = p->op.verb == ACQUIRE && p->op.sent && rw_roll(m, 4) == 0;
+        bool gives_up = p->op.verb == ACQUIRE && p->op.sent && roll(&m->play, 4) == 0;
         if (gives_up && !rw_must_wait(m, p)) {
-            rw_note(m, "%s gives up its acquire from %d", rw_client_names[who], p->op.count);
+            note(&m->play, "%s gives up its acquire from %d", rw_client_names[who], p->op.count);
             rw_settle(m, p, p->op.count + 1);
         }
         rw_send_operation(m, who, side, false);
         return;
     }
-    unsigned wish = rw_roll(m, 10);
+    unsigned wish = roll(&m->play, 10);
     if (p->count > 0 && wish < 3) {
         if (!p->fixed)
-            rw_send_renewal(m, who, side, 3 + (int)rw_roll(m, 6), false);
+            rw_send_renewal(m, who, side, 3 + (int)roll(&m->play, 6), false);
         return;
     }
     if (rw_must_wait(m, p))
@@ -135,9 +120,8 @@ static void owner_step(struct rw_model *m, int who) {
 }
 
 static bool java_call(struct rw_model *m, int who, const char *sha, int lease, long long *ret) {
-    redisReply *reply =
-        rw_must(m, redisCommand(m->connection, "EVALSHA %s 1 " LOCK_NAME " %s %d", sha,
-                                rw_client_names[OWNERS + who], lease * TICK_MS));
+    redisReply *reply = ask(&m->play, "EVALSHA %s 1 " LOCK_NAME " %s %d", sha,
+                            rw_client_names[OWNERS + who], lease * TICK_MS);
     m->tally.scripts++;
     bool nil = reply->type == REDIS_REPLY_NIL;
     *ret = reply->integer;
@@ -150,10 +134,10 @@ static void java_lock(struct rw_model *m, int who, int side, int lease) {
     long long ttl;
     bool ours = rw_java_believes(m, j, side);
     bool locked = java_call(m, who, m->java_sha[side][0], lease, &ttl);
-    rw_note(m, "%s %s for %d: %s", rw_client_names[OWNERS + who], rw_side_names[side], lease,
-            locked ? "yes" : "no");
+    note(&m->play, "%s %s for %d: %s", rw_client_names[OWNERS + who], rw_side_names[side], lease,
+         locked ? "yes" : "no");
     if (!locked && ours)
-        rw_violated(m, "%s lost its hold without a reason", rw_client_names[OWNERS + who]);
+        violated(&m->play, "%s lost its hold without a reason", rw_client_names[OWNERS + who]);
     if (!ours)
         memset(j, 0, sizeof *j);
     if (!locked)
@@ -163,9 +147,9 @@ static void java_lock(struct rw_model *m, int who, int side, int lease) {
     m->tally.java_held++;
     j->count[side] = truth.count[OWNERS + who][side];
     if (side == READ && j->count[READ] <= LEVELS)
-        j->until[j->count[READ]] = m->now + lease;
-    j->write_until = rw_larger(j->write_until, m->now + lease);
-    j->lock_until = rw_larger(j->lock_until, m->now + lease);
+        j->until[j->count[READ]] = m->play.now + lease;
+    j->write_until = larger(j->write_until, m->play.now + lease);
+    j->lock_until = larger(j->lock_until, m->play.now + lease);
 }
 
 static void java_unlock(struct rw_model *m, int who, int side, int lease) {
@@ -173,14 +157,14 @@ static void java_unlock(struct rw_model *m, int who, int side, int lease) {
     long long code;
     bool ours = rw_java_believes(m, j, side);
     bool stranger = java_call(m, who, m->java_sha[side][1], lease, &code);
-    rw_note(m, "%s no longer %s: %s", rw_client_names[OWNERS + who], rw_side_names[side],
-            stranger ? "not its" : "done");
+    note(&m->play, "%s no longer %s: %s", rw_client_names[OWNERS + who], rw_side_names[side],
+         stranger ? "not its" : "done");
     if (stranger && ours)
-        rw_violated(m, "%s lost its hold without a reason", rw_client_names[OWNERS + who]);
+        violated(&m->play, "%s lost its hold without a reason", rw_client_names[OWNERS + who]);
     if (stranger || --j->count[side] == 0)
         memset(j, 0, sizeof *j);
     else if (side == WRITE)
-        j->write_until = j->lock_until = m->now + lease;
+        j->write_until = j->lock_until = m->play.now + lease;
 }
 
 /* It sets what is left of the lock to its own lease, whoever else reads. */
@@ -188,20 +172,20 @@ static void java_watchdog(struct rw_model *m, int who) {
     struct java *j = &m->javas[who];
     long long held;
     java_call(m, who, m->java_watchdog_sha, JAVA_WATCHDOG, &held);
-    rw_note(m, "the watchdog of %s: %lld", rw_client_names[OWNERS + who], held);
+    note(&m->play, "the watchdog of %s: %lld", rw_client_names[OWNERS + who], held);
     if (!held)
         return;
     for (int i = 1; i <= j->count[READ] && i <= LEVELS; i++)
-        j->until[i] = m->now < j->until[i] ? m->now + JAVA_WATCHDOG : 0;
+        j->until[i] = m->play.now < j->until[i] ? m->play.now + JAVA_WATCHDOG : 0;
     for (int i = 0; i < JAVAS; i++)
-        m->javas[i].lock_until = m->now + JAVA_WATCHDOG;
+        m->javas[i].lock_until = m->play.now + JAVA_WATCHDOG;
 }
 
 static void java_step(struct rw_model *m, int who) {
     struct java *j = &m->javas[who];
-    int side = j->count[READ] > 0 ? READ : j->count[WRITE] > 0 ? WRITE : (int)rw_roll(m, SIDES);
-    int lease = 3 + (int)rw_roll(m, 6);
-    unsigned wish = rw_roll(m, 4);
+    int side = j->count[READ] > 0 ? READ : j->count[WRITE] > 0 ? WRITE : (int)roll(&m->play, SIDES);
+    int lease = 3 + (int)roll(&m->play, 6);
+    unsigned wish = roll(&m->play, 4);
     if (j->count[READ] > 0 && wish == 0)
         java_watchdog(m, who);
     else if (j->count[side] == 0 || (j->count[side] < LEVELS && wish == 1))
@@ -221,15 +205,14 @@ static void break_step(struct rw_model *m) {
     if (who == CLIENTS)
         return;
     redisReply *reply =
-        rw_must(m, redisCommand(m->connection,
-                                "EVALSHA %s 1 " LOCK_NAME " 0 %s%s %s publish " RW_CHANNEL " %s 0",
-                                m->sha[FORCE], rw_client_names[who], side == WRITE ? ":write" : "",
-                                side == WRITE ? "write" : "read", "1700000000"));
+        ask(&m->play, "EVALSHA %s 1 " LOCK_NAME " 0 %s%s %s publish " RW_CHANNEL " %s 0",
+            m->sha[FORCE], rw_client_names[who], side == WRITE ? ":write" : "",
+            side == WRITE ? "write" : "read", "1700000000");
     if (reply->element[0]->integer != 1)
-        rw_violated(m, "a break of what was seen did nothing");
+        violated(&m->play, "a break of what was seen did nothing");
     freeReplyObject(reply);
     m->tally.broken++;
-    rw_note(m, "the lock is broken");
+    note(&m->play, "the lock is broken");
     for (int i = 0; i < OWNERS; i++)
         for (side = 0; side < SIDES; side++) {
             struct part *p = &m->parts[i][side];
@@ -244,23 +227,20 @@ static void break_step(struct rw_model *m) {
 static void keep_fresh(struct rw_model *m) {
     for (int who = 0; who < OWNERS; who++) {
         const struct part *p = &m->parts[who][READ];
-        if (p->count > 0 && m->now < p->deadline)
-            rw_send_renewal(m, who, READ, p->deadline - m->now, true);
+        if (p->count > 0 && m->play.now < p->deadline)
+            rw_send_renewal(m, who, READ, p->deadline - m->play.now, true);
     }
 }
 
 static void pass_time(struct rw_model *m) {
-    if (m->now % FRESH_EVERY == 0 && m->discipline != RW_STALE)
+    if (m->play.now % FRESH_EVERY == 0 && m->discipline != RW_STALE)
         keep_fresh(m);
-    redisReply *reply = rw_must(
-        m, redisCommand(m->connection, "EVALSHA %s 0 %d %d", m->pass_time_sha, TICK_MS, TICK_MS));
-    m->tally.expired += (uint64_t)reply->integer;
-    m->now++;
-    rw_note(m, "a tick passes, %lld keys run out", reply->integer);
-    freeReplyObject(reply);
+    long long gone = pass_ticks(&m->play, 1);
+    m->tally.expired += (uint64_t)gone;
+    note(&m->play, "a tick passes, %lld keys run out", gone);
     for (int who = 0; who < OWNERS; who++)
         for (int side = 0; side < SIDES; side++)
-            if (m->parts[who][side].count > 0 && m->now >= m->parts[who][side].deadline)
+            if (m->parts[who][side].count > 0 && m->play.now >= m->parts[who][side].deadline)
                 rw_lapse(m, who, side);
     rw_compare(m);
 }
@@ -273,24 +253,20 @@ static void run_copy(struct rw_model *m, int i) {
 }
 
 static void step(struct rw_model *m) {
-    unsigned dice = rw_roll(m, 100);
+    unsigned dice = roll(&m->play, 100);
     if (dice < 50)
-        owner_step(m, (int)rw_roll(m, OWNERS));
+        owner_step(m, (int)roll(&m->play, OWNERS));
     else if (dice < 66)
-        java_step(m, (int)rw_roll(m, JAVAS));
+        java_step(m, (int)roll(&m->play, JAVAS));
     else if (dice < 68)
         break_step(m);
     else if (dice < 85)
-        run_copy(m, (int)rw_roll(m, COPIES));
+        run_copy(m, (int)roll(&m->play, COPIES));
     else
         pass_time(m);
 }
 
 /* ---- Schedules ------------------------------------------------------------------------------ */
-
-static bool going_well(const struct rw_model *m) {
-    return m->violation[0] == '\0';
-}
 
 static bool is_done(const struct part *p) {
     return !p->op.pending && p->count == 0;
@@ -300,9 +276,9 @@ static bool is_done(const struct part *p) {
 static void finish(struct rw_model *m) {
     for (int i = 0; i < OWNERS * SIDES; i++) {
         struct part *p = &m->parts[i / SIDES][i % SIDES];
-        for (int tries = 0; going_well(m) && !is_done(p); tries++) {
+        for (int tries = 0; going_well(&m->play) && !is_done(p); tries++) {
             if (tries == 1000)
-                rw_violated(m, "%s never comes to an end", rw_client_names[i / SIDES]);
+                violated(&m->play, "%s never comes to an end", rw_client_names[i / SIDES]);
             if (rw_must_wait(m, p)) {
                 pass_time(m);
                 continue;
@@ -312,76 +288,50 @@ static void finish(struct rw_model *m) {
             rw_send_operation(m, i / SIDES, i % SIDES, true);
         }
     }
-    for (int i = 0; going_well(m) && i < COPIES; i++)
+    for (int i = 0; going_well(&m->play) && i < COPIES; i++)
         run_copy(m, i);
-    for (int i = 0; going_well(m) && i < 60; i++)
+    for (int i = 0; going_well(&m->play) && i < 60; i++)
         pass_time(m); /* longer than any lease, also those that Java adds up */
-    redisReply *reply = rw_must(m, redisCommand(m->connection, "DBSIZE"));
-    if (going_well(m) && reply->integer != 0)
-        rw_violated(m, "%lld keys are left in the end", reply->integer);
+    redisReply *reply = ask(&m->play, "DBSIZE");
+    if (going_well(&m->play) && reply->integer != 0)
+        violated(&m->play, "%lld keys are left in the end", reply->integer);
     freeReplyObject(reply);
 }
 
-bool rw_model_play(struct rw_model *m, uint64_t seed, enum rw_discipline discipline, char *why,
-                   size_t room) {
-    freeReplyObject(rw_must(m, redisCommand(m->connection, "FLUSHALL")));
+static void run(void *model, int discipline) {
+    struct rw_model *m = model;
     memset(m->parts, 0, sizeof m->parts);
     memset(m->javas, 0, sizeof m->javas);
     memset(m->copies, 0, sizeof m->copies);
     for (int i = 0; i < OWNERS * SIDES; i++)
         m->parts[i / SIDES][i % SIDES].quiet_after = -1;
-    m->discipline = discipline;
-    m->random = seed;
-    m->now = m->serial = 0;
-    m->violation[0] = m->trace[0] = '\0';
-    m->trace_len = 0;
-    for (int i = 0; going_well(m) && i < STEPS; i++)
+    m->discipline = (enum rw_discipline)discipline;
+    m->serial = 0;
+    for (int i = 0; going_well(&m->play) && i < STEPS; i++)
         step(m);
     finish(m);
-    if (!going_well(m))
-        snprintf(why, room, "%s", m->violation);
-    return going_well(m);
 }
 
-const char *rw_model_trace(const struct rw_model *m) {
-    return m->trace;
+struct play *rw_model_play(struct rw_model *m) {
+    return &m->play;
 }
 
 const struct rw_tally *rw_model_tally(const struct rw_model *m) {
     return &m->tally;
 }
 
-/* The script with its clock replaced: it takes the time from its last two arguments. */
-static char *load_with_model_clock(struct server *server, const char *name) {
-    static const char asks[] = "redis.call('time')", given[] = "{ARGV[#ARGV - 1], ARGV[#ARGV]}";
-    char *text = script_text(name);
-    const char *at = strstr(text, asks);
-    if (at == NULL || strstr(at + 1, asks) != NULL)
-        support_die("a script does not ask for the time exactly once");
-    size_t room = strlen(text) + sizeof given;
-    char *changed = malloc(room);
-    if (changed == NULL)
-        support_die("out of memory");
-    snprintf(changed, room, "%.*s%s%s", (int)(at - text), text, given, at + sizeof asks - 1);
-    char *sha = script_load(server, changed);
-    free(changed);
-    free(text);
-    return sha;
-}
-
 struct rw_model *rw_model_open(struct server *server) {
     struct rw_model *m = calloc(1, sizeof *m);
     if (m == NULL)
         support_die("out of memory");
-    m->connection = connect_as(server, NULL, NULL);
+    play_open(&m->play, server, m, run);
     for (int i = 0; i < SCRIPTS; i++)
-        m->sha[i] = load_with_model_clock(server, rw_script_names[i]);
+        m->sha[i] = play_load(server, rw_script_names[i]);
     m->java_sha[READ][0] = script_load(server, java_read_lua);
     m->java_sha[READ][1] = script_load(server, java_unread_lua);
     m->java_sha[WRITE][0] = script_load(server, java_write_lua);
     m->java_sha[WRITE][1] = script_load(server, java_unwrite_lua);
     m->java_watchdog_sha = script_load(server, java_watchdog_lua);
-    m->pass_time_sha = script_load(server, pass_time_lua);
     return m;
 }
 
@@ -394,7 +344,6 @@ void rw_model_close(struct rw_model *m) {
         for (int i = 0; i < 2; i++)
             free(m->java_sha[side][i]);
     free(m->java_watchdog_sha);
-    free(m->pass_time_sha);
-    redisFree(m->connection);
+    play_close(&m->play);
     free(m);
 }

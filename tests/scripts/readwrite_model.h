@@ -6,11 +6,7 @@
 #ifndef HF_TEST_READWRITE_MODEL_H
 #define HF_TEST_READWRITE_MODEL_H
 
-#include "support/server.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "play.h"
 
 /* What the holdfast owners keep to. */
 enum rw_discipline {
@@ -22,13 +18,10 @@ enum rw_discipline {
 struct rw_model;
 
 struct rw_model *rw_model_open(struct server *server);
-void rw_model_close(struct rw_model *model);
+void rw_model_close(struct rw_model *m);
 
-/* Plays one schedule; the same seed plays the same one. False when a rule of the lock was broken:
- * `why` tells which, and rw_model_trace() how it came to that. */
-bool rw_model_play(struct rw_model *model, uint64_t seed, enum rw_discipline discipline, char *why,
-                   size_t room);
-const char *rw_model_trace(const struct rw_model *model);
+/* To be played with a discipline. */
+struct play *rw_model_play(struct rw_model *m);
 
 /* How many scripts ran, and how often each of these happened, since the model was opened. */
 struct rw_tally {

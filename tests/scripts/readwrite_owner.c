@@ -19,12 +19,12 @@ void rw_begin_operation(struct rw_model *m, struct part *p, enum verb verb, int 
     p->op.pending = true;
     p->op.verb = verb;
     p->op.count = count;
-    p->op.lease = 3 + (int)rw_roll(m, 6);
+    p->op.lease = 3 + (int)roll(&m->play, 6);
     p->op.serial = ++m->serial;
 }
 
 bool rw_must_wait(const struct rw_model *m, const struct part *p) {
-    return m->now <= p->quiet_after;
+    return m->play.now <= p->quiet_after;
 }
 
 void rw_settle(struct rw_model *m, struct part *p, int count) {
@@ -40,7 +40,7 @@ static void end_hold(struct part *p, int leftover_until) {
 
 void rw_lapse(struct rw_model *m, int who, int side) {
     struct part *p = &m->parts[who][side];
-    rw_note(m, "%s %s: deadline passed", rw_client_names[who], rw_side_names[side]);
+    note(&m->play, "%s %s: deadline passed", rw_client_names[who], rw_side_names[side]);
     m->tally.lost++;
     bool unfinished = p->op.pending && (p->op.verb == ACQUIRE || p->op.count > 1);
     end_hold(p, p->horizon);
@@ -51,19 +51,19 @@ void rw_lapse(struct rw_model *m, int who, int side) {
 static void held(struct rw_model *m, const struct request *r, int count) {
     struct part *p = &m->parts[r->who][r->side];
     int until = r->sent + r->lease;
-    p->deadline = p->count > 0 ? rw_larger(p->deadline, until) : until;
+    p->deadline = p->count > 0 ? larger(p->deadline, until) : until;
     p->count = count;
     p->leftover_until = 0;
-    if (m->now >= p->deadline)
+    if (m->play.now >= p->deadline)
         rw_lapse(m, r->who, r->side);
 }
 
 /* The hold is not there. Somebody must have broken it, or its time must have come. */
 static void gone(struct rw_model *m, const struct request *r) {
     struct part *p = &m->parts[r->who][r->side];
-    if (p->count > 0 && !p->broken && m->now < p->deadline)
-        rw_violated(m, "%s %s no more, without a reason", rw_client_names[r->who],
-                    rw_side_names[r->side]);
+    if (p->count > 0 && !p->broken && m->play.now < p->deadline)
+        violated(&m->play, "%s %s no more, without a reason", rw_client_names[r->who],
+                 rw_side_names[r->side]);
     m->tally.lost++;
     p->orphans_until = p->horizon;
     end_hold(p, p->horizon);
@@ -77,17 +77,18 @@ static void acquire_answered(struct rw_model *m, const struct request *r, int co
     p->op.pending = false;
     if (code == 1) {
         if (value != r->count + 1)
-            rw_violated(m, "%s wanted %d and got %d", rw_client_names[r->who], r->count + 1, value);
+            violated(&m->play, "%s wanted %d and got %d", rw_client_names[r->who], r->count + 1,
+                     value);
         (*(r->count > 0      ? &m->tally.nested
            : r->side == READ ? &m->tally.read
                              : &m->tally.written))++;
         if (r->count == 0)
-            p->fixed = rw_roll(m, 2) == 0;
+            p->fixed = roll(&m->play, 2) == 0;
         p->broken = false;
         held(m, r, value);
     } else if (code == 0) {
         if (r->count > 0)
-            rw_violated(m, "%s holds and is told to wait", rw_client_names[r->who]);
+            violated(&m->play, "%s holds and is told to wait", rw_client_names[r->who]);
         m->tally.busy++;
         if (rw_must_wait(m, p))
             rw_settle(m, p, 1);
@@ -97,7 +98,8 @@ static void acquire_answered(struct rw_model *m, const struct request *r, int co
         if (copies_left)
             rw_settle(m, p, r->count + 1);
     } else {
-        rw_violated(m, "%s: acquire from %d found %d", rw_client_names[r->who], r->count, value);
+        violated(&m->play, "%s: acquire from %d found %d", rw_client_names[r->who], r->count,
+                 value);
     }
 }
 
@@ -118,7 +120,8 @@ static void release_answered(struct rw_model *m, const struct request *r, int co
     } else if (code == -1) {
         end_hold(p, 0);
     } else {
-        rw_violated(m, "%s: release from %d found %d", rw_client_names[r->who], r->count, value);
+        violated(&m->play, "%s: release from %d found %d", rw_client_names[r->who], r->count,
+                 value);
     }
 }
 
@@ -130,7 +133,7 @@ static void answered(struct rw_model *m, const struct request *r, int code, int 
         if (code == 0)
             gone(m, r);
         else if (!p->fixed)
-            p->deadline = rw_larger(p->deadline, r->sent + r->lease);
+            p->deadline = larger(p->deadline, r->sent + r->lease);
         return;
     }
     if (!p->op.pending || p->op.serial != r->serial)
@@ -143,10 +146,6 @@ static void answered(struct rw_model *m, const struct request *r, int code, int 
 
 /* ---- The network ---------------------------------------------------------------------------- */
 
-static int64_t clock_ms(int tick) {
-    return EPOCH_MS + (int64_t)tick * TICK_MS;
-}
-
 void rw_run(struct rw_model *m, const struct request *r, bool hears) {
     char not_after[32], lease[32], count[32], seconds[32], name[32];
     enum script script = (enum script)((int)r->verb + (r->side == WRITE ? 3 : 0));
@@ -154,7 +153,7 @@ void rw_run(struct rw_model *m, const struct request *r, bool hears) {
     snprintf(not_after, sizeof not_after, "%" PRId64, guarded ? clock_ms(r->not_after) : 0);
     snprintf(lease, sizeof lease, "%d", r->lease * TICK_MS);
     snprintf(count, sizeof count, "%d", r->count);
-    snprintf(seconds, sizeof seconds, "%" PRId64, clock_ms(m->now) / 1000);
+    snprintf(seconds, sizeof seconds, "%" PRId64, clock_ms(m->play.now) / 1000);
     snprintf(name, sizeof name, "%s%s", rw_client_names[r->who], r->side == WRITE ? ":write" : "");
 
     const char *argv[16] = {"EVALSHA", m->sha[script], "1", LOCK_NAME, not_after};
@@ -172,15 +171,15 @@ void rw_run(struct rw_model *m, const struct request *r, bool hears) {
     }
     argv[argc++] = seconds;
     argv[argc++] = "0";
-    redisReply *reply = rw_must(m, redisCommandArgv(m->connection, argc, argv, NULL));
+    redisReply *reply = must(&m->play, redisCommandArgv(m->play.connection, argc, argv, NULL));
     m->tally.scripts++;
     int code = reply->elements == 1 ? -3 : (int)reply->element[0]->integer;
     int value = r->verb == RENEW ? 0 : (int)reply->element[1]->integer;
     freeReplyObject(reply);
     m->tally.late += code == -3;
-    rw_note(m, "%s(%d) of %s, sent at %d, lease %d, not after %d, runs: %d %d%s",
-            rw_script_names[script], r->count, rw_client_names[r->who], r->sent, r->lease,
-            r->not_after, code, value, hears ? "" : ", unheard");
+    note(&m->play, "%s(%d) of %s, sent at %d, lease %d, not after %d, runs: %d %d%s",
+         rw_script_names[script], r->count, rw_client_names[r->who], r->sent, r->lease,
+         r->not_after, code, value, hears ? "" : ", unheard");
     if (hears)
         answered(m, r, code, value);
     rw_compare(m);
@@ -196,24 +195,24 @@ static int free_copy(const struct rw_model *m) {
 static void transmit(struct rw_model *m, struct request r, bool reliable) {
     struct part *p = &m->parts[r.who][r.side];
     int copy = free_copy(m);
-    r.sent = m->now;
-    r.not_after = m->now + (int)rw_roll(m, 4);
-    p->horizon = rw_larger(p->horizon, r.not_after + r.lease);
-    unsigned fate = reliable || copy < 0 ? 0 : rw_roll(m, 100);
+    r.sent = m->play.now;
+    r.not_after = m->play.now + (int)roll(&m->play, 4);
+    p->horizon = larger(p->horizon, r.not_after + r.lease);
+    unsigned fate = reliable || copy < 0 ? 0 : roll(&m->play, 100);
     if (fate < 60) {
         rw_run(m, &r, true);
         return;
     }
     if (r.verb != RENEW) {
         p->op.unanswered++;
-        p->quiet_after = rw_larger(p->quiet_after, r.not_after);
+        p->quiet_after = larger(p->quiet_after, r.not_after);
     }
     if (fate < 80) {
         rw_run(m, &r, false);
         return;
     }
-    rw_note(m, "verb %d (%d) of %s on side %d is stuck", (int)r.verb, r.count,
-            rw_client_names[r.who], r.side);
+    note(&m->play, "verb %d (%d) of %s on side %d is stuck", (int)r.verb, r.count,
+         rw_client_names[r.who], r.side);
     m->copies[copy].used = true;
     m->copies[copy].request = r;
 }

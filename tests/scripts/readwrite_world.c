@@ -1,4 +1,4 @@
-/* Chance, names, the trace, and the comparison of the real lock with the clients' beliefs.
+/* Names, and the comparison of the real lock with the clients' beliefs.
  *
  * Part of the read/write lock's model (readwrite_model.c), called by its other parts on their one
  * thread. The rules that a schedule may break are all in rw_compare(), but for those that only a
@@ -12,8 +12,6 @@
 
 #include "support/wait.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,55 +21,12 @@ const char *const rw_script_names[SCRIPTS] = {"read_acquire",   "read_release", 
 const char *const rw_client_names[CLIENTS] = {"c0:1", "c1:1", "c2:1", "j0:1", "j1:1"};
 const char *const rw_side_names[SIDES] = {"reads", "writes"};
 
-/* ---- Small things --------------------------------------------------------------------------- */
-
-/* splitmix64: good enough, and the same everywhere. */
-unsigned rw_roll(struct rw_model *m, unsigned sides) {
-    uint64_t z = (m->random += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (unsigned)((z ^ (z >> 31)) % sides);
-}
-
-int rw_larger(int a, int b) {
-    return a > b ? a : b;
-}
-
-void rw_note(struct rw_model *m, const char *format, ...) {
-    if (m->trace_len + 200 > sizeof m->trace)
-        return;
-    va_list args;
-    va_start(args, format);
-    m->trace_len += (size_t)snprintf(m->trace + m->trace_len, 32, "%4d  ", m->now);
-    m->trace_len += (size_t)vsnprintf(m->trace + m->trace_len, 150, format, args);
-    m->trace_len += (size_t)snprintf(m->trace + m->trace_len, 2, "\n");
-    va_end(args);
-}
-
-void rw_violated(struct rw_model *m, const char *format, ...) {
-    if (m->violation[0] != '\0')
-        return;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(m->violation, sizeof m->violation, format, args);
-    va_end(args);
-    rw_note(m, "VIOLATED: %s", m->violation);
-}
-
-redisReply *rw_must(struct rw_model *m, redisReply *reply) {
-    if (reply == NULL)
-        support_die("the server is gone: %s", m->connection->errstr);
-    if (reply->type == REDIS_REPLY_ERROR)
-        support_die("a script failed: %s", reply->str);
-    return reply;
-}
-
 /* ---- What is true, and what is believed ----------------------------------------------------- */
 
 static redisReply *next_reply(struct rw_model *m) {
     void *reply = NULL;
-    redisGetReply(m->connection, &reply);
-    return rw_must(m, reply);
+    redisGetReply(m->play.connection, &reply);
+    return must(&m->play, reply);
 }
 
 static void look_at_fields(struct rw_model *m, struct truth *truth) {
@@ -90,19 +45,19 @@ static void look_at_fields(struct rw_model *m, struct truth *truth) {
                strncmp(rw_client_names[who], field, strlen(rw_client_names[who])) != 0)
             who++;
         if (who == CLIENTS)
-            rw_violated(m, "a field %s that is nobody's", field);
+            violated(&m->play, "a field %s that is nobody's", field);
         else
             truth->count[who][side] = atoi(value);
     }
     if (truth->there && (!mode || reply->elements < 4))
-        rw_violated(m, "a lock without a mode, or with nothing else");
+        violated(&m->play, "a lock without a mode, or with nothing else");
     freeReplyObject(reply);
 }
 
 void rw_look(struct rw_model *m, struct truth *truth) {
     memset(truth, 0, sizeof *truth);
-    redisAppendCommand(m->connection, "HGETALL " LOCK_NAME);
-    redisAppendCommand(m->connection, "KEYS {*");
+    redisAppendCommand(m->play.connection, "HGETALL " LOCK_NAME);
+    redisAppendCommand(m->play.connection, "KEYS {*");
     look_at_fields(m, truth);
     redisReply *reply = next_reply(m);
     for (size_t i = 0; i < reply->elements; i++)
@@ -113,14 +68,14 @@ void rw_look(struct rw_model *m, struct truth *truth) {
 
 /* The counts that its field may have, while an owner believes in its hold. */
 static bool believes(const struct rw_model *m, const struct part *p, int *ret_low, int *ret_high) {
-    if (p->count == 0 || p->broken || m->now >= p->deadline)
+    if (p->count == 0 || p->broken || m->play.now >= p->deadline)
         return false;
     *ret_low = *ret_high = p->count;
     if (p->op.pending && p->op.verb == ACQUIRE)
         *ret_high = p->op.count + 1;
     if (p->op.pending && p->op.verb == RELEASE) {
         *ret_low = p->op.count - 1;
-        *ret_high = rw_larger(p->count, p->op.count);
+        *ret_high = larger(p->count, p->op.count);
     }
     return *ret_low > 0; /* who is about to leave for good has left */
 }
@@ -129,8 +84,8 @@ bool rw_java_believes(const struct rw_model *m, const struct java *j, int side) 
     int until = j->write_until;
     if (side == READ)
         for (int i = 1, longest = 0; i <= j->count[READ]; i++)
-            until = longest = rw_larger(longest, j->until[i]);
-    return j->count[side] > 0 && !j->broken && m->now < until && m->now < j->lock_until;
+            until = longest = larger(longest, j->until[i]);
+    return j->count[side] > 0 && !j->broken && m->play.now < until && m->play.now < j->lock_until;
 }
 
 static void compare_owner(struct rw_model *m, const struct truth *truth, int who, bool in[SIDES]) {
@@ -139,20 +94,20 @@ static void compare_owner(struct rw_model *m, const struct truth *truth, int who
         int low, high, there = truth->count[who][side];
         in[side] = believes(m, p, &low, &high);
         if (in[side] && (there < low || there > high))
-            rw_violated(m, "%s believes it %s %d to %d times, the server has %d",
-                        rw_client_names[who], rw_side_names[side], low, high, there);
+            violated(&m->play, "%s believes it %s %d to %d times, the server has %d",
+                     rw_client_names[who], rw_side_names[side], low, high, there);
         if (in[side] && side == READ && truth->keys[who] == 0)
-            rw_violated(m, "%s reads, but has no key", rw_client_names[who]);
+            violated(&m->play, "%s reads, but has no key", rw_client_names[who]);
         if (p->count > 0 || p->op.pending)
             continue;
         int until = p->leftover_until; /* its own reads make its lost write last */
         if (side == WRITE && until > 0)
-            until = rw_larger(until, m->parts[who][READ].horizon);
-        if (there > 0 && (side == WRITE || truth->keys[who] > 0) && m->now >= until)
-            rw_violated(m, "%s %s without knowing of it", rw_client_names[who],
-                        rw_side_names[side]);
-        if (side == READ && truth->keys[who] > 0 && m->now >= rw_larger(until, p->orphans_until))
-            rw_violated(m, "%s has left a key", rw_client_names[who]);
+            until = larger(until, m->parts[who][READ].horizon);
+        if (there > 0 && (side == WRITE || truth->keys[who] > 0) && m->play.now >= until)
+            violated(&m->play, "%s %s without knowing of it", rw_client_names[who],
+                     rw_side_names[side]);
+        if (side == READ && truth->keys[who] > 0 && m->play.now >= larger(until, p->orphans_until))
+            violated(&m->play, "%s has left a key", rw_client_names[who]);
     }
 }
 
@@ -161,8 +116,8 @@ static void compare_java(struct rw_model *m, const struct truth *truth, int who,
     for (int side = 0; side < SIDES; side++) {
         in[side] = rw_java_believes(m, j, side);
         if (in[side] && truth->count[who][side] != j->count[side])
-            rw_violated(m, "%s %s %d times, the server has %d", rw_client_names[who],
-                        rw_side_names[side], j->count[side], truth->count[who][side]);
+            violated(&m->play, "%s %s %d times, the server has %d", rw_client_names[who],
+                     rw_side_names[side], j->count[side], truth->count[who][side]);
     }
 }
 
@@ -179,6 +134,6 @@ void rw_compare(struct rw_model *m) {
     for (int writer = 0; writer < CLIENTS; writer++)
         for (int other = 0; in[writer][WRITE] && other < CLIENTS; other++)
             if (other != writer && (in[other][READ] || in[other][WRITE]))
-                rw_violated(m, "%s writes while %s does something", rw_client_names[writer],
-                            rw_client_names[other]);
+                violated(&m->play, "%s writes while %s does something", rw_client_names[writer],
+                         rw_client_names[other]);
 }

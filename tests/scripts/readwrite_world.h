@@ -6,8 +6,6 @@
 
 #define LOCK_NAME "thelock"
 #define RW_CHANNEL "redisson_rwlock:{thelock}"
-#define TICK_MS 100000
-#define EPOCH_MS INT64_C(1700000000000)
 #define JAVA_WATCHDOG 4 /* ticks */
 #define FRESH_EVERY 2   /* ticks; less than that */
 
@@ -56,32 +54,28 @@ struct java {
 };
 
 struct rw_model {
-    redisContext *connection;
+    struct play play;
     char *sha[SCRIPTS];
     char *java_sha[SIDES][2]; /* lock, unlock */
-    char *java_watchdog_sha, *pass_time_sha;
+    char *java_watchdog_sha;
     struct rw_tally tally;
 
     /* One schedule. */
     enum rw_discipline discipline;
-    uint64_t random;
-    int now, serial;
+    int serial;
     struct part parts[OWNERS][SIDES];
     struct java javas[JAVAS];
     struct {
         bool used;
         struct request request;
     } copies[COPIES];
-    char violation[256];
-    char trace[16384];
-    size_t trace_len;
 };
 
 extern const char *const rw_script_names[SCRIPTS];
 extern const char *const rw_client_names[CLIENTS];
 extern const char *const rw_side_names[SIDES];
 
-/* ---- readwrite_world.c: chance, words, and what is true ------------------------------------- */
+/* ---- readwrite_world.c: what is true -------------------------------------------------------- */
 
 struct truth {
     bool there, write_mode;
@@ -89,11 +83,6 @@ struct truth {
     int keys[CLIENTS]; /* live ones of its read holds */
 };
 
-unsigned rw_roll(struct rw_model *m, unsigned sides);
-int rw_larger(int a, int b);
-void rw_note(struct rw_model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void rw_violated(struct rw_model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-redisReply *rw_must(struct rw_model *m, redisReply *reply);
 void rw_look(struct rw_model *m, struct truth *truth);
 bool rw_java_believes(const struct rw_model *m, const struct java *j, int side);
 

@@ -29,17 +29,13 @@ struct full_stage {
 
 /* ---- The stage ------------------------------------------------------------------------------ */
 
-struct stage *stage_open_on(const struct server_options *options, const char *channel) {
+struct stage *stage_open(const char *channel) {
     struct full_stage *full = calloc(1, sizeof *full);
     if (full == NULL)
         support_die("out of memory");
-    full->stage.server = server_start(options);
+    full->stage.server = server_start(NULL);
     full->stage.listener = listener_start(full->stage.server, channel);
     return &full->stage;
-}
-
-struct stage *stage_open(const struct server_options *options) {
-    return stage_open_on(options, CHANNEL);
 }
 
 void stage_close(struct stage *stage) {
@@ -70,24 +66,15 @@ const char *stage_sha(struct stage *stage, const char *script) {
 
 /* ---- Comparing ------------------------------------------------------------------------------ */
 
-/* The server's clock before the preparations, before the call and at the last look. */
-struct span {
-    int64_t begin_ms;
-    int64_t call_ms;
-    int64_t end_ms;
-};
-
-__attribute__((format(printf, 3, 4))) static bool differs(char *why, size_t room,
-                                                          const char *format, ...) {
+bool differs(char why[WHY], const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(why, room, format, args);
+    vsnprintf(why, WHY, format, args);
     va_end(args);
     return false;
 }
 
-/* A TTL that was set to `set_ms` within the span, or was already running then. */
-static bool ttl_fits(int64_t ttl_ms, int64_t set_ms, struct span span) {
+bool ttl_fits(int64_t ttl_ms, int64_t set_ms, struct span span) {
     int64_t passed_ms = span.end_ms - span.begin_ms + 1;
     return ttl_ms <= set_ms + 1 && ttl_ms >= set_ms - passed_ms;
 }
@@ -105,23 +92,22 @@ static void describe(const redisReply *reply, char *text, size_t room) {
                  reply->type == REDIS_REPLY_ERROR ? script_error(reply) : "no number");
 }
 
-static bool reply_fits(const redisReply *reply, const char *expected, struct span span, char *why,
-                       size_t room) {
+bool reply_fits(const redisReply *reply, const char *expected, struct span span, char why[WHY]) {
     char got[512] = "";
     describe(reply, got, sizeof got);
     if (expected[0] == '!') {
-        if (strncmp(got, expected, strlen(expected)) == 0)
+        if (reply->type == REDIS_REPLY_ERROR && strncmp(got, expected, strlen(expected)) == 0)
             return true;
-        return differs(why, room, "reply %s instead of %s", got, expected);
+        return differs(why, "reply %s instead of %s", got, expected);
     }
 
     struct words wanted;
     words_cut(&wanted, expected);
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != wanted.count + 1)
-        return differs(why, room, "reply %s instead of %s and the time", got, expected);
+        return differs(why, "reply %s instead of %s and the time", got, expected);
     for (size_t i = 0; i < reply->elements; i++)
         if (reply->element[i]->type != REDIS_REPLY_INTEGER)
-            return differs(why, room, "reply %s is not all integers", got);
+            return differs(why, "reply %s is not all integers", got);
 
     for (size_t i = 0; i < wanted.count; i++) {
         const char *word = wanted.item[i];
@@ -129,12 +115,20 @@ static bool reply_fits(const redisReply *reply, const char *expected, struct spa
                         ? ttl_fits(reply->element[i]->integer, strtoll(word + 1, NULL, 10), span)
                         : reply->element[i]->integer == strtoll(word, NULL, 10);
         if (!fits)
-            return differs(why, room, "reply %s instead of %s and the time", got, expected);
+            return differs(why, "reply %s instead of %s and the time", got, expected);
     }
     int64_t now = reply->element[wanted.count]->integer;
     if (now < span.call_ms || now > span.end_ms)
-        return differs(why, room, "reply %s closes with a wrong time", got);
+        return differs(why, "reply %s closes with a wrong time", got);
     return true;
+}
+
+bool heard_fits(struct listener *listener, const char *expected, char why[WHY]) {
+    const char *heard = listener_heard(listener);
+    if (expected == NULL)
+        expected = "";
+    return strcmp(heard, expected) == 0 ||
+           differs(why, "heard '%s' instead of '%s'", heard, expected);
 }
 
 static int by_text(const void *a, const void *b) {
@@ -170,12 +164,12 @@ static void look_at(struct server *server, const char *key, char *value, size_t 
 }
 
 static bool state_fits(struct server *server, const struct state *state, struct span span,
-                       char *why, size_t room) {
+                       char why[WHY]) {
     char value[512];
     look_at(server, state->key, value, sizeof value);
     const char *expected = state->value != NULL ? state->value : "";
     if (strcmp(value, expected) != 0)
-        return differs(why, room, "%s is '%s' instead of '%s'", state->key, value, expected);
+        return differs(why, "%s is '%s' instead of '%s'", state->key, value, expected);
     if (state->value == NULL)
         return true;
 
@@ -183,8 +177,8 @@ static bool state_fits(struct server *server, const struct state *state, struct 
     span.end_ms = server_time_ms(server);
     bool fits = state->ttl_ms == NO_TTL ? ttl_ms == NO_TTL : ttl_fits(ttl_ms, state->ttl_ms, span);
     if (!fits)
-        return differs(why, room, "%s has a TTL of %" PRId64 " instead of %" PRId64, state->key,
-                       ttl_ms, state->ttl_ms);
+        return differs(why, "%s has a TTL of %" PRId64 " instead of %" PRId64, state->key, ttl_ms,
+                       state->ttl_ms);
     return true;
 }
 
@@ -215,39 +209,36 @@ static void prepare(struct stage *stage, const char *commands) {
 
 /* Looks at the keys the row names, and that there are no others. */
 static bool all_fits(struct stage *stage, const struct state wanted[ROW_KEYS], struct span span,
-                     char *why, size_t room) {
+                     char why[WHY]) {
     int64_t keys = 0;
     for (size_t i = 0; i < ROW_KEYS; i++) {
         const struct state *state = &wanted[i];
-        if (state->key != NULL && !state_fits(stage->server, state, span, why, room))
+        if (state->key != NULL && !state_fits(stage->server, state, span, why))
             return false;
         keys += state->key != NULL && state->value != NULL;
     }
     int64_t there = cmd_int(stage->server, "DBSIZE");
     if (there != keys)
-        return differs(why, room, "%" PRId64 " keys instead of %" PRId64, there, keys);
+        return differs(why, "%" PRId64 " keys instead of %" PRId64, there, keys);
     return true;
 }
 
 /* The same call again, as after a lost reply, whatever it answers: nothing may change any more but
  * what the row says. */
 static bool resend_is_harmless(struct stage *stage, redisContext *connection, const struct row *row,
-                               struct span span, char *why, size_t room) {
-    char detail[256];
+                               struct span span, char why[WHY]) {
+    char detail[WHY];
     freeReplyObject(
         script_call(connection, stage_sha(stage, row->script), row->call, span.call_ms));
     const struct state *wanted = row->resent[0].key != NULL ? row->resent : row->after;
-    if (!all_fits(stage, wanted, span, detail, sizeof detail))
-        return differs(why, room, "after a resend %s", detail);
-    const char *heard = listener_heard(stage->listener);
-    const char *expected = row->heard_again != NULL ? row->heard_again : "";
-    if (strcmp(heard, expected) != 0)
-        return differs(why, room, "a resend published '%s' instead of '%s'", heard, expected);
-    return true;
+    if (!all_fits(stage, wanted, span, detail))
+        return differs(why, "after a resend %s", detail);
+    return heard_fits(stage->listener, row->heard_again, detail) ||
+           differs(why, "after a resend %s", detail);
 }
 
-bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char *why,
-               size_t room) {
+bool row_plays(struct stage *stage, redisContext *connection, const struct row *row,
+               char why[WHY]) {
     struct span span = {.begin_ms = server_time_ms(stage->server)};
     prepare(stage, row->before);
     listener_heard(stage->listener);
@@ -256,14 +247,11 @@ bool row_plays(struct stage *stage, redisContext *connection, const struct row *
     redisReply *reply =
         script_call(connection, stage_sha(stage, row->script), row->call, span.call_ms);
     span.end_ms = server_time_ms(stage->server);
-    bool fits = reply_fits(reply, row->reply, span, why, room);
+    bool fits = reply_fits(reply, row->reply, span, why);
     freeReplyObject(reply);
-    if (!fits || !all_fits(stage, row->after, span, why, room))
+    if (!fits || !all_fits(stage, row->after, span, why))
         return false;
 
-    const char *heard = listener_heard(stage->listener);
-    const char *expected = row->heard != NULL ? row->heard : "";
-    if (strcmp(heard, expected) != 0)
-        return differs(why, room, "heard '%s' instead of '%s'", heard, expected);
-    return resend_is_harmless(stage, connection, row, span, why, room);
+    return heard_fits(stage->listener, row->heard, why) &&
+           resend_is_harmless(stage, connection, row, span, why);
 }

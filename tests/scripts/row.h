@@ -9,6 +9,7 @@
 #define CHANNEL "redisson_lock__channel:{thelock}"
 
 #define NO_TTL (-1)
+#define WHY 512 /* room for what was different */
 
 /* A key after the call. `value` is "owner=count", sorted by owner with spaces between, for a hash;
  * "string text" for a string; NULL for a key that is not there. `ttl_ms` is what it was set to, in
@@ -41,20 +42,39 @@ struct row {
 /* Where rows run: a server, which learns a script when it is first called. */
 struct stage {
     struct server *server;
-    struct listener *listener; /* on CHANNEL, or the channel given */
+    struct listener *listener;
 };
 
-struct stage *stage_open(const struct server_options *options);
-struct stage *stage_open_on(const struct server_options *options, const char *channel);
+struct stage *stage_open(const char *channel);
 void stage_close(struct stage *stage);
 
 /* Empties the server and plays the row on `connection`. True when all came as it says, no other key
  * appeared, and the same call sent again changed and published no more than the row says;
- * else `why` tells what was different, cut to `room`. */
-bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char *why,
-               size_t room);
+ * else `why` tells what was different. */
+bool row_plays(struct stage *stage, redisContext *connection, const struct row *row, char why[WHY]);
 
 /* The SHA-1 of a script, which the server knows by now. */
 const char *stage_sha(struct stage *stage, const char *script);
+
+/* ---- For players of other rows -------------------------------------------------------------- */
+
+/* The server's clock before the preparations, before the call and at the last look. */
+struct span {
+    int64_t begin_ms;
+    int64_t call_ms;
+    int64_t end_ms;
+};
+
+/* Writes why; returns false. */
+bool differs(char why[WHY], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A TTL that was set to `set_ms` within the span, or was already running then. */
+bool ttl_fits(int64_t ttl_ms, int64_t set_ms, struct span span);
+
+/* `expected` as a row's reply. */
+bool reply_fits(const redisReply *reply, const char *expected, struct span span, char why[WHY]);
+
+/* What was published since the last time, as a row's `heard`. */
+bool heard_fits(struct listener *listener, const char *expected, char why[WHY]);
 
 #endif

@@ -14,18 +14,16 @@
 
 #include <cmocka.h>
 
-#include "script.h"
+#include "group.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PASSWORD "x"
-#define NO_TTL (-1)
 #define TELL " publish thechannel"
 
-struct row {
+struct counter_row {
     const char *name;
     const char *before; /* one or two commands with "; " between; may be NULL */
     const char *script;
@@ -36,7 +34,7 @@ struct row {
     const char *heard; /* as listener_heard() tells it; NULL for nothing */
 };
 
-static const struct row rows[] = {
+static const struct counter_row rows[] = {
     /* ---- semaphore_set ---- */
     {"C144_set", NULL, "semaphore_set", "thekey , 0 10 0" TELL, "1 10", "10", NO_TTL, "publish 10"},
     {"C144_set_again", "SET thekey 10", "semaphore_set", "thekey , 0 15 0" TELL, "0 10", "10",
@@ -198,223 +196,90 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 /* ---- Users ---------------------------------------------------------------------------------- */
 
-/* What the documentation tells operators to grant for each script, beside EVALSHA. */
-struct grant {
-    const char *script; /* the user has the same name */
-    const char *channel;
-    const char *commands;
-};
-
 static const struct grant grants[] = {
-    {"semaphore_set", "&thechannel", "time get set publish spublish"},
-    {"semaphore_acquire", NULL, "time get decrby"},
-    {"semaphore_change", "&thechannel", "time get incrby publish spublish"},
-    {"semaphore_drain", NULL, "time get set"},
-    {"counter_delete", "&thechannel", "time get del publish spublish"},
-    {"latch_set", "&thechannel", "time get set publish spublish"},
-    {"latch_count_down", "&thechannel", "time get decr del publish spublish"},
+    {"semaphore_set", "~thekey", "&thechannel", "time get set publish spublish"},
+    {"semaphore_acquire", "~thekey", "", "time get decrby"},
+    {"semaphore_change", "~thekey", "&thechannel", "time get incrby publish spublish"},
+    {"semaphore_drain", "~thekey", "", "time get set"},
+    {"counter_delete", "~thekey", "&thechannel", "time get del publish spublish"},
+    {"latch_set", "~thekey", "&thechannel", "time get set publish spublish"},
+    {"latch_count_down", "~thekey", "&thechannel", "time get decr del publish spublish"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
-static struct {
-    struct server *server;
-    struct listener *listener;
-    bool sharded; /* the server knows SPUBLISH, Redis 7 */
-    char *sha[GRANTS];
-    redisContext *user[GRANTS];
-} group;
-
-static size_t index_of(const char *script) {
-    for (size_t i = 0; i < GRANTS; i++)
-        if (strcmp(grants[i].script, script) == 0)
-            return i;
-    fail_msg("nothing is granted for %s", script);
-    return 0;
-}
-
-/* Makes a user, but for the command `without`, which may be NULL. */
-static redisContext *connect_new_user(const char *name, const struct grant *grant,
-                                      const char *without) {
-    struct words call, part;
-    words_cut(&call, "ACL SETUSER");
-    words_add(&call, name);
-    words_cut(&part, "reset resetchannels on >" PASSWORD " +evalsha ~thekey");
-    for (size_t i = 0; i < part.count; i++)
-        words_add(&call, part.item[i]);
-    if (grant->channel != NULL)
-        words_add(&call, grant->channel);
-    words_cut(&part, grant->commands);
-    for (size_t i = 0; i < part.count; i++) {
-        char right[64];
-        snprintf(right, sizeof right, "+%s", part.item[i]);
-        bool known = group.sharded || strcmp(part.item[i], "spublish") != 0;
-        if (known && (without == NULL || strcmp(part.item[i], without) != 0))
-            words_add(&call, right);
-    }
-    redisContext *admin = connect_as(group.server, NULL, NULL);
-    redisReply *reply = words_send(admin, &call);
-    if (reply->type != REDIS_REPLY_STATUS)
-        fail_msg("ACL SETUSER %s: %s", name, reply->str);
-    freeReplyObject(reply);
-    redisFree(admin);
-    return connect_as(group.server, name, PASSWORD);
-}
-
-static int open_group(void **state) {
-    (void)state;
-    group.server = server_start(NULL);
-    group.listener = listener_start(group.server, "thechannel");
-    group.sharded = server_knows(group.server, "spublish");
-    for (size_t i = 0; i < GRANTS; i++) {
-        char *text = script_text(grants[i].script);
-        group.sha[i] = script_load(group.server, text);
-        free(text);
-        group.user[i] = connect_new_user(grants[i].script, &grants[i], NULL);
-    }
-    return 0;
-}
-
-static int close_group(void **state) {
-    (void)state;
-    for (size_t i = 0; i < GRANTS; i++) {
-        redisFree(group.user[i]);
-        free(group.sha[i]);
-    }
-    listener_stop(group.listener);
-    server_free(group.server);
-    return 0;
-}
-
 /* ---- Playing -------------------------------------------------------------------------------- */
-
-__attribute__((format(printf, 2, 3))) static bool differs(char why[512], const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why, 512, format, args);
-    va_end(args);
-    return false;
-}
 
 static void prepare(const char *commands) {
     char copy[256], *rest = copy;
-    cmd_ok(group.server, "FLUSHALL");
+    cmd_ok(stage->server, "FLUSHALL");
     snprintf(copy, sizeof copy, "%s", commands != NULL ? commands : "");
     for (char *line; (line = strsep(&rest, ";")) != NULL;)
         if (line[0] != '\0')
-            cmd_ok(group.server, line);
+            cmd_ok(stage->server, line);
 }
 
 /* A dash stands for an argument without a byte. */
-static redisReply *call_script(redisContext *user, const struct row *row, int64_t begin_ms) {
-    const char *sha = group.sha[index_of(row->script)];
+static redisReply *call_script(redisContext *user, const struct counter_row *row,
+                               int64_t begin_ms) {
+    const char *sha = stage_sha(stage, row->script);
     if (strstr(row->call, " - -") == NULL)
         return script_call(user, sha, row->call, begin_ms);
     int64_t not_after = strstr(row->call, "@+60000") != NULL ? begin_ms + 60000 : 0;
     return redisCommand(user, "EVALSHA %s 1 thekey %lld %s %s", sha, (long long)not_after, "", "");
 }
 
-static bool reply_fits(const redisReply *reply, const struct row *row, int64_t begin_ms,
-                       int64_t end_ms, char why[512]) {
-    char got[256] = "no array of three integers";
-    if (reply->type == REDIS_REPLY_ERROR) {
-        snprintf(got, sizeof got, "!%s", script_error(reply));
-        if (row->reply[0] == '!' && strncmp(got, row->reply, strlen(row->reply)) == 0)
-            return true;
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {
-        int64_t now = reply->element[2]->integer;
-        snprintf(got, sizeof got, "%lld %lld", reply->element[0]->integer,
-                 reply->element[1]->integer);
-        if (strcmp(got, row->reply) == 0 && now >= begin_ms && now <= end_ms)
-            return true;
-    }
-    return differs(why, "reply %s instead of %s and the time", got, row->reply);
-}
-
 /* The time on the server when the row began is all that a TTL can have lost since. */
-static bool key_fits(const struct row *row, int64_t begin_ms, char why[512]) {
-    char *type = cmd_str(group.server, "TYPE thekey");
-    char *value = strcmp(type, "string") == 0 ? cmd_str(group.server, "GET thekey") : NULL;
+static bool key_fits(const struct counter_row *row, struct span span, char why[WHY]) {
+    char *type = cmd_str(stage->server, "TYPE thekey");
+    char *value = strcmp(type, "string") == 0 ? cmd_str(stage->server, "GET thekey") : NULL;
     const char *there = value != NULL ? value : strcmp(type, "none") == 0 ? "" : type;
     const char *wanted = row->after != NULL ? row->after : "";
-    int64_t ttl_ms = pttl(group.server, "thekey");
-    int64_t passed_ms = server_time_ms(group.server) - begin_ms + 1;
+    int64_t ttl_ms = pttl(stage->server, "thekey");
+    span.end_ms = server_time_ms(stage->server);
     bool fits = strcmp(there, wanted) == 0 || differs(why, "'%s' instead of '%s'", there, wanted);
     if (fits && row->after != NULL && row->ttl_ms == NO_TTL && ttl_ms != NO_TTL)
         fits = differs(why, "a TTL of %" PRId64, ttl_ms);
-    if (fits && row->after != NULL && row->ttl_ms > 0 &&
-        (ttl_ms > row->ttl_ms || ttl_ms < row->ttl_ms - passed_ms))
+    if (fits && row->after != NULL && row->ttl_ms > 0 && !ttl_fits(ttl_ms, row->ttl_ms, span))
         fits = differs(why, "a TTL of %" PRId64 " instead of %" PRId64, ttl_ms, row->ttl_ms);
-    if (fits && cmd_int(group.server, "DBSIZE") != (row->after != NULL))
+    if (fits && cmd_int(stage->server, "DBSIZE") != (row->after != NULL))
         fits = differs(why, "there are other keys");
     free(type);
     free(value);
     return fits;
 }
 
-static bool row_plays(redisContext *user, const struct row *row, char why[512]) {
-    int64_t begin_ms = server_time_ms(group.server);
-    prepare(row->before);
-    listener_heard(group.listener);
-    redisReply *reply = call_script(user, row, begin_ms);
-    bool fits = reply_fits(reply, row, begin_ms, server_time_ms(group.server), why);
+/* Calls the script of a row whose preparations are done, and compares. */
+static bool call_fits(redisContext *user, const struct counter_row *row, int64_t begin_ms,
+                      char why[WHY]) {
+    struct span span = {begin_ms, server_time_ms(stage->server), 0};
+    listener_heard(stage->listener);
+    redisReply *reply = call_script(user, row, span.call_ms);
+    span.end_ms = server_time_ms(stage->server);
+    bool fits = reply_fits(reply, row->reply, span, why);
     freeReplyObject(reply);
-    if (!fits || !key_fits(row, begin_ms, why))
-        return false;
-    const char *heard = listener_heard(group.listener);
-    const char *expected = row->heard != NULL ? row->heard : "";
-    return strcmp(heard, expected) == 0 ||
-           differs(why, "heard '%s' instead of '%s'", heard, expected);
+    return fits && key_fits(row, span, why) && heard_fits(stage->listener, row->heard, why);
 }
 
-static bool row_applies(const struct row *row) {
-    return group.sharded || strstr(row->call, "spublish") == NULL;
+static bool counter_row_plays(redisContext *user, const struct counter_row *row, char why[WHY]) {
+    int64_t begin_ms = server_time_ms(stage->server);
+    prepare(row->before);
+    return call_fits(user, row, begin_ms, why);
 }
 
-static void assert_plays(redisContext *user, const struct row *row) {
-    char why[512];
-    if (!row_plays(user, row, why))
-        fail_msg("%s %s: %s", row->script, row->call, why);
+static struct row_head head_of(size_t i) {
+    return (struct row_head){rows[i].name, rows[i].script, rows[i].call};
 }
 
-static void play_row(void **state) {
-    const struct row *row = *state;
-    if (!row_applies(row))
-        skip();
-    assert_plays(group.user[index_of(row->script)], row);
+static bool plays(redisContext *user, size_t i, char why[WHY]) {
+    return counter_row_plays(user, &rows[i], why);
 }
 
 /* ---- Rights --------------------------------------------------------------------------------- */
 
-static bool all_rows_play(redisContext *user, const char *script) {
-    char why[512];
-    for (const struct row *row = rows; row < rows + ROWS; row++)
-        if (strcmp(row->script, script) == 0 && row_applies(row) && !row_plays(user, row, why))
-            return false;
-    return true;
-}
-
-/* Take any one command away, and some row of that script fails. */
-static void no_command_is_granted_in_vain(void **state) {
-    (void)state;
-    for (size_t i = 0; i < GRANTS; i++) {
-        struct words commands;
-        words_cut(&commands, grants[i].commands);
-        for (size_t j = 0; j < commands.count; j++) {
-            if (!group.sharded && strcmp(commands.item[j], "spublish") == 0)
-                continue;
-            redisContext *user = connect_new_user("poorer", &grants[i], commands.item[j]);
-            bool needless = all_rows_play(user, grants[i].script);
-            redisFree(user);
-            if (needless)
-                fail_msg("%s does not need +%s", grants[i].script, commands.item[j]);
-        }
-    }
-}
-
 /* No right to the channel: it is done, and the reply says that nobody was told. */
 static void U46_done_but_nobody_told(void **state) {
     (void)state;
-    static const struct row deaf[] = {
+    static const struct counter_row deaf[] = {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "2 3", "3", NO_TTL, NULL},
         {"release", "SET thekey 1", "semaphore_change", "thekey , 0 3 0" TELL, "2 4", "4", NO_TTL,
          NULL},
@@ -423,10 +288,12 @@ static void U46_done_but_nobody_told(void **state) {
         {"open", "SET thekey 1", "latch_count_down", "thekey , 0" TELL, "2 0", NULL, 0, NULL},
     };
     for (size_t i = 0; i < sizeof deaf / sizeof *deaf; i++) {
-        struct grant mute = grants[index_of(deaf[i].script)];
-        mute.channel = NULL;
-        redisContext *user = connect_new_user("mute", &mute, NULL);
-        assert_plays(user, &deaf[i]);
+        struct grant mute = *grant_of(deaf[i].script);
+        mute.channels = "";
+        redisContext *user = connect_new_user(stage, "mute", &mute, NULL);
+        char why[WHY];
+        if (!counter_row_plays(user, &deaf[i], why))
+            fail_msg("%s: %s", deaf[i].name, why);
         redisFree(user);
     }
 }
@@ -436,7 +303,7 @@ static void U46_done_but_nobody_told(void **state) {
 /* Nothing is written, and the answer is a definite no; but what only deletes works: the last count down, and delete. */
 static void U39_out_of_memory(void **state) {
     (void)state;
-    static const struct row full[] = {
+    static const struct counter_row full[] = {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "!OOM", NULL, 0, NULL},
         {"acquire", "SET thekey 3", "semaphore_acquire", "thekey , 0 1", "!OOM", "3", NO_TTL, NULL},
         {"release", "SET thekey 3", "semaphore_change", "thekey , 0 1 0" TELL, "!OOM", "3", NO_TTL,
@@ -449,23 +316,16 @@ static void U39_out_of_memory(void **state) {
         {"delete", "SET thekey 3", "counter_delete", "thekey , 0" TELL, "1 0", NULL, 0,
          "publish 0"},
     };
-    redisContext *user = connect_as(group.server, NULL, NULL);
-    cmd_ok(group.server, "CONFIG SET maxmemory-policy noeviction");
+    redisContext *user = connect_as(stage->server, NULL, NULL);
     for (size_t i = 0; i < sizeof full / sizeof *full; i++) {
-        char why[512];
-        int64_t begin_ms = server_time_ms(group.server);
+        char why[WHY];
+        int64_t begin_ms = server_time_ms(stage->server);
         prepare(full[i].before);
-        cmd_ok(group.server, "CONFIG SET maxmemory 1");
-        listener_heard(group.listener);
-        redisReply *reply = call_script(user, &full[i], begin_ms);
-        bool fits = reply_fits(reply, &full[i], begin_ms, server_time_ms(group.server), why) &&
-                    key_fits(&full[i], begin_ms, why);
-        freeReplyObject(reply);
-        cmd_ok(group.server, "CONFIG SET maxmemory 0");
+        use_up_memory();
+        bool fits = call_fits(user, &full[i], begin_ms, why);
+        free_up_memory();
         if (!fits)
             fail_msg("%s: %s", full[i].name, why);
-        assert_string_equal(listener_heard(group.listener),
-                            full[i].heard != NULL ? full[i].heard : "");
     }
     redisFree(user);
 }
@@ -474,17 +334,15 @@ static void U39_out_of_memory(void **state) {
 
 int main(void) {
     static const struct CMUnitTest others[] = {
-        cmocka_unit_test(no_command_is_granted_in_vain),
         cmocka_unit_test(U46_done_but_nobody_told),
         cmocka_unit_test(U39_out_of_memory),
     };
-    enum { OTHERS = sizeof others / sizeof *others };
-    struct CMUnitTest tests[ROWS + OTHERS] = {{0}};
-    for (size_t i = 0; i < ROWS; i++) {
-        tests[i].name = rows[i].name;
-        tests[i].test_func = play_row;
-        tests[i].initial_state = (void *)(uintptr_t)&rows[i];
-    }
-    memcpy(tests + ROWS, others, sizeof others);
-    return cmocka_run_group_tests(tests, open_group, close_group);
+    static const struct table table = {.name = "counter_scripts",
+                                       .channel = "thechannel",
+                                       .grants = grants,
+                                       .grant_count = GRANTS,
+                                       .row_count = ROWS,
+                                       .head = head_of,
+                                       .plays = plays};
+    return group_run(&table, others, sizeof others / sizeof *others);
 }

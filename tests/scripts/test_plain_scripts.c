@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "group.h"
 #include "plain_rows.h"
-#include "rights.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,97 +34,21 @@ static const struct grant grants[] = {
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
-struct group {
-    struct stage *stage;
-    redisContext *user[GRANTS];
-    bool sharded; /* the server knows SPUBLISH, Redis 7 */
-};
-
-static struct group group;
-
-static const struct {
-    const struct row *rows;
-    const size_t *count;
-} tables[] = {{plain_rows, &plain_row_count}, {fenced_rows, &fenced_row_count}};
-enum { TABLES = sizeof tables / sizeof *tables };
-
-static size_t grant_of(const char *script) {
-    for (size_t i = 0; i < GRANTS; i++)
-        if (strcmp(grants[i].script, script) == 0)
-            return i;
-    fail_msg("nothing is granted for %s", script);
-    return 0;
-}
-
-static int open_group(void **state) {
-    (void)state;
-    group.stage = stage_open(NULL);
-    group.sharded = server_knows(group.stage->server, "spublish");
-    for (size_t i = 0; i < GRANTS; i++)
-        group.user[i] = connect_new_user(group.stage, grants[i].script, &grants[i], NULL);
-    return 0;
-}
-
-static int close_group(void **state) {
-    (void)state;
-    for (size_t i = 0; i < GRANTS; i++)
-        redisFree(group.user[i]);
-    stage_close(group.stage);
-    return 0;
-}
-
 /* ---- The rows ------------------------------------------------------------------------------- */
 
-static bool row_applies(const struct row *row) {
-    return group.sharded || strstr(row->call, "spublish") == NULL;
+static const struct row *row_at(size_t i) {
+    return i < plain_row_count ? &plain_rows[i] : &fenced_rows[i - plain_row_count];
 }
 
-static void play_row(void **state) {
-    const struct row *row = *state;
-    char why[512];
-    if (!row_applies(row))
-        skip();
-    if (!row_plays(group.stage, group.user[grant_of(row->script)], row, why, sizeof why))
-        fail_msg("%s %s: %s", row->script, row->call, why);
+static struct row_head head_of(size_t i) {
+    return (struct row_head){row_at(i)->name, row_at(i)->script, row_at(i)->call};
 }
 
-/* Plays a row that is no part of the tables, as a given user. */
-static void assert_plays(redisContext *connection, const struct row *row) {
-    char why[512];
-    if (!row_plays(group.stage, connection, row, why, sizeof why))
-        fail_msg("%s %s: %s", row->script, row->call, why);
+static bool plays(redisContext *user, size_t i, char why[WHY]) {
+    return row_plays(stage, user, row_at(i), why);
 }
 
 /* ---- Rights --------------------------------------------------------------------------------- */
-
-static bool all_rows_play(redisContext *connection, const char *script) {
-    char why[512];
-    for (size_t i = 0; i < TABLES; i++)
-        for (const struct row *row = tables[i].rows; row < tables[i].rows + *tables[i].count; row++)
-            if (strcmp(row->script, script) == 0 && row_applies(row) &&
-                !row_plays(group.stage, connection, row, why, sizeof why))
-                return false;
-    return true;
-}
-
-/* Take any one command away, and some row of that script fails. */
-static void no_command_is_granted_in_vain(void **state) {
-    (void)state;
-    for (size_t i = 0; i < GRANTS; i++) {
-        struct words commands;
-        words_cut(&commands, grants[i].commands);
-        for (size_t j = 0; j < commands.count; j++) {
-            if (!group.sharded && strcmp(commands.item[j], "spublish") == 0)
-                continue;
-            redisContext *user =
-                connect_new_user(group.stage, "poorer", &grants[i], commands.item[j]);
-            bool needless = all_rows_play(user, grants[i].script);
-            redisFree(user);
-            if (needless)
-                fail_msg("%s does not need +%s", grants[i].script, commands.item[j]);
-        }
-    }
-}
 
 static void U45_key_pattern_too_narrow(void **state) {
     (void)state;
@@ -138,9 +62,9 @@ static void U45_key_pattern_too_narrow(void **state) {
          "!NOPERM", .after = {{LOCK, "me=1", 5000}}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct grant elsewhere = grants[grant_of(rows[i].script)];
+        struct grant elsewhere = *grant_of(rows[i].script);
         elsewhere.keys = "~app:*";
-        redisContext *user = connect_new_user(group.stage, "elsewhere", &elsewhere, NULL);
+        redisContext *user = connect_new_user(stage, "elsewhere", &elsewhere, NULL);
         assert_plays(user, &rows[i]);
         redisFree(user);
     }
@@ -157,18 +81,18 @@ static void U46_released_but_nobody_told(void **state) {
          "thelock , 0 me publish " CHANNEL, "2 0", .after = {ABSENT}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct grant mute = grants[grant_of(rows[i].script)];
+        struct grant mute = *grant_of(rows[i].script);
         mute.channels = "";
-        redisContext *user = connect_new_user(group.stage, "mute", &mute, NULL);
+        redisContext *user = connect_new_user(stage, "mute", &mute, NULL);
         assert_plays(user, &rows[i]);
         redisFree(user);
 
         mute.channels = "&redisson_lock__channel:{another}";
-        user = connect_new_user(group.stage, "mute", &mute, NULL);
+        user = connect_new_user(stage, "mute", &mute, NULL);
         assert_plays(user, &rows[i]);
         redisFree(user);
 
-        user = connect_new_user(group.stage, "mute", &grants[grant_of(rows[i].script)], "publish");
+        user = connect_new_user(stage, "mute", grant_of(rows[i].script), "publish");
         assert_plays(user, &rows[i]);
         redisFree(user);
     }
@@ -179,8 +103,7 @@ static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
     (void)state;
     static const struct row row = {
         "acquire", NULL, "plain_acquire", "thelock , 0 me 30000 0", "!", .after = {ABSENT}};
-    redisContext *user =
-        connect_new_user(group.stage, "poorer", &grants[grant_of(row.script)], "pexpire");
+    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "pexpire");
     assert_plays(user, &row);
     redisFree(user);
 }
@@ -191,8 +114,7 @@ static void renew_reports_other_errors_as_errors(void **state) {
     static const struct row row = {"renew", "HSET thelock me 1; PEXPIRE thelock 5000",
                                    "renew", "thelock , 0 30000 me",
                                    "!",     .after = {{LOCK, "me=1", 5000}}};
-    redisContext *user =
-        connect_new_user(group.stage, "poorer", &grants[grant_of(row.script)], "hexists");
+    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "hexists");
     assert_plays(user, &row);
     redisFree(user);
 }
@@ -203,12 +125,12 @@ static void renew_reports_other_errors_as_errors(void **state) {
  * so calls are made until one does. */
 static void not_after_includes_its_own_millisecond(void **state) {
     (void)state;
-    struct server *server = group.stage->server;
-    redisContext *user = group.user[grant_of("plain_acquire")];
+    struct server *server = stage->server;
+    redisContext *user = user_of("plain_acquire");
     cmd_ok(server, "FLUSHALL");
     for (int tries = 0; tries < 100000; tries++) {
         int64_t time_ms = server_time_ms(server);
-        redisReply *reply = script_call(user, stage_sha(group.stage, "plain_acquire"),
+        redisReply *reply = script_call(user, stage_sha(stage, "plain_acquire"),
                                         "thelock , @+0 me 30000 0", time_ms);
         assert_int_equal(reply->elements, 3);
         bool late = reply->element[0]->integer == -3;
@@ -228,18 +150,18 @@ static void C005_partial_release_keeps_the_explicit_lease(void **state) {
                                            "thelock , 0 me 10000 2"};
     static const char *const releases[] = {"thelock , 0 me 10000 3 publish " CHANNEL,
                                            "thelock , 0 me 10000 2 publish " CHANNEL};
-    struct server *server = group.stage->server;
+    struct server *server = stage->server;
     cmd_ok(server, "FLUSHALL");
     for (size_t i = 0; i < 3; i++)
-        freeReplyObject(script_call(group.user[grant_of("plain_acquire")],
-                                    stage_sha(group.stage, "plain_acquire"), acquires[i], 0));
+        freeReplyObject(script_call(user_of("plain_acquire"), stage_sha(stage, "plain_acquire"),
+                                    acquires[i], 0));
     assert_int_equal(cmd_int(server, "HGET thelock me"), 3);
     assert_int_equal(cmd_int(server, "PEXPIRE thelock 2000"), 1);
 
     int64_t begin_ms = server_time_ms(server);
     for (size_t i = 0; i < 2; i++)
-        freeReplyObject(script_call(group.user[grant_of("plain_release")],
-                                    stage_sha(group.stage, "plain_release"), releases[i], 0));
+        freeReplyObject(script_call(user_of("plain_release"), stage_sha(stage, "plain_release"),
+                                    releases[i], 0));
     assert_int_equal(cmd_int(server, "HGET thelock me"), 1);
     int64_t ttl_ms = pttl(server, LOCK);
     assert_true(ttl_ms <= 10001);
@@ -257,8 +179,8 @@ static int64_t server_time_us(struct server *server) {
 }
 
 static int64_t draw_token(const char *call) {
-    redisReply *reply = script_call(group.user[grant_of("fenced_acquire")],
-                                    stage_sha(group.stage, "fenced_acquire"), call, 0);
+    redisReply *reply =
+        script_call(user_of("fenced_acquire"), stage_sha(stage, "fenced_acquire"), call, 0);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     assert_int_equal(reply->elements, 4);
     assert_int_equal(reply->element[0]->integer, 1);
@@ -271,7 +193,7 @@ static int64_t draw_token(const char *call) {
  * ahead of all it has ever been; also while the lock is held. It never expires. */
 static void U75_lost_counter_goes_on_from_the_time(void **state) {
     (void)state;
-    struct server *server = group.stage->server;
+    struct server *server = stage->server;
     int64_t last = 0;
     cmd_ok(server, "FLUSHALL");
     for (int round = 0; round < 50; round++) {
@@ -293,14 +215,6 @@ static void U75_lost_counter_goes_on_from_the_time(void **state) {
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
-static void assert_out_of_memory(struct server *server) {
-    redisReply *reply = cmd(server, "SET probe 1");
-    assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
-    assert_memory_equal(reply->str, "OOM", 3);
-    freeReplyObject(reply);
-}
-
 /* The server holds more than it may and evicts nothing: whoever holds can give back and renew,
  * down to the last level; nobody can take, and nothing is left of the attempt. */
 static void U38_out_of_memory(void **state) {
@@ -320,27 +234,17 @@ static void U38_out_of_memory(void **state) {
         {"plain_release", "thelock , 0 me 30000 1 publish " CHANNEL, "1", NULL},
         {"plain_force", "third , 0 me publish " CHANNEL, "1", NULL},
     };
-    struct server *server = group.stage->server;
+    struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET thelock me 2");
     cmd_ok(server, "PEXPIRE thelock 40000");
     cmd_ok(server, "HSET third me 1");
-    cmd_ok(server, "CONFIG SET maxmemory-policy noeviction");
-    cmd_ok(server, "CONFIG SET maxmemory 1");
-    listener_heard(group.stage->listener);
+    use_up_memory();
+    listener_heard(stage->listener);
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        assert_out_of_memory(server);
-        redisReply *reply =
-            script_call(user, stage_sha(group.stage, steps[i].script), steps[i].call, 0);
-        char got[32];
-        if (reply->type == REDIS_REPLY_ARRAY)
-            snprintf(got, sizeof got, "%lld", reply->element[0]->integer);
-        else
-            snprintf(got, sizeof got, "%.3s", script_error(reply));
-        assert_string_equal(got, steps[i].reply);
-        freeReplyObject(reply);
+        assert_code(user, steps[i].script, steps[i].call, steps[i].reply);
 
         char *count = cmd_str(server, "HGET thelock me");
         if (steps[i].fields == NULL)
@@ -350,33 +254,27 @@ static void U38_out_of_memory(void **state) {
         free(count);
     }
     assert_int_equal(cmd_int(server, "DBSIZE"), 0);
-    assert_string_equal(listener_heard(group.stage->listener), "publish 0, publish 0");
-    cmd_ok(server, "CONFIG SET maxmemory 0");
+    assert_string_equal(listener_heard(stage->listener), "publish 0, publish 0");
+    free_up_memory();
     redisFree(user);
 }
 
 /* A server out of memory cannot refuse a nested release even when the lease needs no raising. */
 static void U38_nested_release_with_a_longer_ttl(void **state) {
     (void)state;
-    struct server *server = group.stage->server;
+    struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET thelock me 2");
     int64_t begin_ms = server_time_ms(server);
     cmd_ok(server, "PEXPIRE thelock 90000");
-    cmd_ok(server, "CONFIG SET maxmemory-policy noeviction");
-    cmd_ok(server, "CONFIG SET maxmemory 1");
-    assert_out_of_memory(server);
+    use_up_memory();
 
-    redisReply *reply = script_call(user, stage_sha(group.stage, "plain_release"),
-                                    "thelock , 0 me 30000 2 publish " CHANNEL, 0);
-    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    assert_int_equal(reply->element[0]->integer, 0);
-    freeReplyObject(reply);
+    assert_code(user, "plain_release", "thelock , 0 me 30000 2 publish " CHANNEL, "0");
     assert_int_equal(cmd_int(server, "HGET thelock me"), 1);
     int64_t ttl_ms = pttl(server, LOCK);
     assert_true(ttl_ms >= 90000 - (server_time_ms(server) - begin_ms) - 1);
-    cmd_ok(server, "CONFIG SET maxmemory 0");
+    free_up_memory();
     redisFree(user);
 }
 
@@ -384,7 +282,6 @@ static void U38_nested_release_with_a_longer_ttl(void **state) {
 
 int main(void) {
     static const struct CMUnitTest others[] = {
-        cmocka_unit_test(no_command_is_granted_in_vain),
         cmocka_unit_test(U45_key_pattern_too_narrow),
         cmocka_unit_test(U46_released_but_nobody_told),
         cmocka_unit_test(acquire_without_the_right_to_expire_leaves_nothing),
@@ -395,22 +292,12 @@ int main(void) {
         cmocka_unit_test(U38_out_of_memory),
         cmocka_unit_test(U38_nested_release_with_a_longer_ttl),
     };
-    size_t other_count = sizeof others / sizeof *others;
-    size_t count = 0;
-    struct CMUnitTest *tests =
-        calloc(plain_row_count + fenced_row_count + other_count, sizeof *tests);
-    if (tests == NULL)
-        return 1;
-    for (size_t i = 0; i < TABLES; i++)
-        for (size_t j = 0; j < *tables[i].count; j++, count++) {
-            tests[count].name = tables[i].rows[j].name;
-            tests[count].test_func = play_row;
-            tests[count].initial_state = (void *)(uintptr_t)&tables[i].rows[j];
-        }
-    memcpy(tests + count, others, sizeof others);
-
-    int failed = _cmocka_run_group_tests("plain_scripts", tests, count + other_count, open_group,
-                                         close_group);
-    free(tests);
-    return failed;
+    struct table table = {.name = "plain_scripts",
+                          .channel = CHANNEL,
+                          .grants = grants,
+                          .grant_count = GRANTS,
+                          .row_count = plain_row_count + fenced_row_count,
+                          .head = head_of,
+                          .plays = plays};
+    return group_run(&table, others, sizeof others / sizeof *others);
 }

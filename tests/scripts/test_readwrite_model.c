@@ -1,9 +1,6 @@
 /* Random schedules of the read/write lock: nobody may ever write beside another, and nothing may
  * stay held for nobody. The world is in readwrite_model.c.
  *
- * The seed is printed; HF_SEED=n starts with that schedule, and a schedule that fails prints its
- * trace. Schedules run for some seconds; HF_SOAK=1 makes it a minute, HF_SOAK=n n seconds.
- *
  * The other tests show that the model can fail: for rules that clients keep to, it finds what comes
  * of leaving them out. They play the same schedules every time. One thread, one private server. */
 #include <setjmp.h>
@@ -14,25 +11,15 @@
 #include <cmocka.h>
 
 #include "readwrite_model.h"
-#include "support/wait.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 static struct server *server;
 static struct rw_model *model;
-static uint64_t first_seed;
 
 static int open_group(void **state) {
     (void)state;
-    const char *given = getenv("HF_SEED");
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    first_seed = given != NULL ? strtoull(given, NULL, 10)
-                               : (uint64_t)now.tv_sec * 1000003 + (uint64_t)now.tv_nsec;
-    printf("first seed %" PRIu64 "\n", first_seed);
     server = server_start(NULL);
     model = rw_model_open(server);
     return 0;
@@ -45,14 +32,6 @@ static int close_group(void **state) {
     return 0;
 }
 
-static int64_t duration_ms(void) {
-    const char *soak = getenv("HF_SOAK");
-    int64_t seconds = soak == NULL ? 0 : strtoll(soak, NULL, 10);
-    if (seconds <= 0)
-        return 6000;
-    return seconds == 1 ? 60000 : seconds * 1000;
-}
-
 /* Enough schedules have every kind of thing in them, or the model shows nothing. */
 static void assert_eventful(const struct rw_tally *t) {
     assert_true(t->read > 0 && t->written > 0 && t->nested > 0 && t->busy > 0 && t->lost > 0);
@@ -62,16 +41,7 @@ static void assert_eventful(const struct rw_tally *t) {
 
 static void careful_clients_never_write_beside_another(void **state) {
     (void)state;
-    char why[256];
-    uint64_t schedules = 0;
-    int64_t end_ms = now_ms() + duration_ms();
-    while (schedules < 50 || now_ms() < end_ms) {
-        uint64_t seed = first_seed + schedules++;
-        if (!rw_model_play(model, seed, RW_CAREFUL, why, sizeof why)) {
-            fputs(rw_model_trace(model), stderr);
-            fail_msg("HF_SEED=%" PRIu64 ": %s", seed, why);
-        }
-    }
+    uint64_t schedules = play_for_a_while(rw_model_play(model), RW_CAREFUL);
     const struct rw_tally *t = rw_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: read %" PRIu64 ", written %" PRIu64
            ", nested %" PRIu64 ", busy %" PRIu64 ", lost %" PRIu64 ", released %" PRIu64
@@ -82,24 +52,14 @@ static void careful_clients_never_write_beside_another(void **state) {
     assert_eventful(t);
 }
 
-static void assert_goes_wrong(enum rw_discipline discipline) {
-    enum { ENOUGH = 300 };
-    char why[256];
-    int wrong = 0;
-    for (uint64_t seed = 1; seed <= ENOUGH; seed++)
-        wrong += !rw_model_play(model, seed, discipline, why, sizeof why);
-    printf("%d of %d schedules go wrong, e.g.: %s\n", wrong, ENOUGH, wrong > 0 ? why : "-");
-    assert_true(wrong > 0);
-}
-
 static void without_not_after_it_goes_wrong(void **state) {
     (void)state;
-    assert_goes_wrong(RW_WITHOUT_NOT_AFTER);
+    play_until_wrong(rw_model_play(model), RW_WITHOUT_NOT_AFTER);
 }
 
 static void without_keeping_reads_fresh_it_goes_wrong(void **state) {
     (void)state;
-    assert_goes_wrong(RW_STALE);
+    play_until_wrong(rw_model_play(model), RW_STALE);
 }
 
 int main(void) {

@@ -25,7 +25,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MAX_LINKS = 64, ACT_LIMIT_MS = 30000, FLOOD_MAX = 60000, FLOOD_PATIENCE_MS = 300 };
+enum { MAX_LINKS = 64, ACT_LIMIT_MS = 60000, FLOOD_MAX = 600000, FLOOD_PATIENCE_S = 20 };
 
 enum order {
     ORDER_KEYS,
@@ -61,7 +61,7 @@ struct front {
 
 /* Ends when nobody reads it for a while, or the other side hangs up. */
 static void flood(SSL *ssl) {
-    struct timeval patience = {.tv_usec = FLOOD_PATIENCE_MS * 1000};
+    struct timeval patience = {.tv_sec = FLOOD_PATIENCE_S};
     setsockopt(SSL_get_fd(ssl), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     bool sent = true;
     for (int i = 0; i < FLOOD_MAX && sent; i++) {

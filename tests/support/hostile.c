@@ -29,7 +29,6 @@
 struct hostile_peer {
     struct hostile_peer *next;
     struct hostile *hostile;
-    size_t index;
     int fd;
     pthread_t thread;
     size_t answered; /* its thread's */
@@ -141,10 +140,6 @@ bool hostile_handshake(struct hostile_peer *peer, const char *command, size_t le
     return true;
 }
 
-size_t hostile_peer_index(const struct hostile_peer *peer) {
-    return peer->index;
-}
-
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 static void answer_by_script(struct hostile_peer *peer) {
@@ -212,8 +207,8 @@ static bool add_peer(struct hostile *hostile, int fd) {
     sync_lock(&hostile->sync);
     bool open = !hostile->closing;
     if (open) {
-        *peer = (struct hostile_peer){
-            .next = hostile->peers, .hostile = hostile, .index = hostile->connections++, .fd = fd};
+        *peer = (struct hostile_peer){.next = hostile->peers, .hostile = hostile, .fd = fd};
+        hostile->connections++;
         peer->thread = sync_thread(serve_peer, peer);
         hostile->peers = peer;
         sync_changed(&hostile->sync);

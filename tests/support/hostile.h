@@ -66,9 +66,6 @@ bool hostile_is(const char *command, size_t length, const char *name);
  * for any other command. */
 bool hostile_handshake(struct hostile_peer *peer, const char *command, size_t length);
 
-/* Which connection this is, counted from 0. */
-size_t hostile_peer_index(const struct hostile_peer *peer);
-
 /* ---- What came ------------------------------------------------------------------------------- */
 
 size_t hostile_connections(struct hostile *hostile);

@@ -12,7 +12,7 @@ struct server {
     char *dir, *config_path, *log_path, *socket, *password;
     char *url, *tcp_url;
     int port;
-    bool tls; /* at the port */
+    bool tls;    /* at the port */
     pid_t pid;   /* 0: down. Only its owner's threads look at it, one at a time */
     pid_t owner; /* the process that may stop and start it */
 

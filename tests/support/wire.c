@@ -43,7 +43,7 @@ struct wire {
     struct wire_link *links[MAX_LINKS];
     size_t links_len;
     size_t cut_after, trickle, accepted, delivered;
-    bool stall, drop, flip, cut, stop;
+    bool stall, flip, cut, stop;
     unsigned long pass_wanted, pass_done;
 };
 
@@ -77,10 +77,6 @@ static void accept_all(struct wire *wire) {
     int fd;
     while ((fd = accept4(wire->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
         wire->accepted++;
-        if (wire->drop) {
-            close(fd);
-            continue;
-        }
         struct wire_link *link = calloc(1, sizeof *link);
         if (link == NULL || wire->links_len == MAX_LINKS)
             support_die("wire: too many connections");
@@ -208,7 +204,7 @@ struct wire *wire_start(int port) {
     struct wire *wire = calloc(1, sizeof *wire);
     if (wire == NULL)
         support_die("out of memory");
-    struct sockaddr_in inet;
+    struct sockaddr_in inet = {0};
     socklen_t size = sizeof inet;
     sync_init(&wire->sync);
     wire->server_port = port;
@@ -269,10 +265,6 @@ void wire_trickle(struct wire *wire, size_t bytes) {
 
 void wire_stall(struct wire *wire, bool stall) {
     set_flag(wire, &wire->stall, stall);
-}
-
-void wire_drop(struct wire *wire, bool drop) {
-    set_flag(wire, &wire->drop, drop);
 }
 
 void wire_flip_next(struct wire *wire) {

@@ -24,8 +24,6 @@ void wire_cut_after(struct wire *wire, size_t bytes);
 void wire_trickle(struct wire *wire, size_t bytes);
 /* New connections are accepted and carry nothing. Ends with (false), also for those. */
 void wire_stall(struct wire *wire, bool stall);
-/* New connections are accepted and ended at once. */
-void wire_drop(struct wire *wire, bool drop);
 /* What the server sends next, on any connection, arrives with one bit changed. */
 void wire_flip_next(struct wire *wire);
 void wire_cut_all(struct wire *wire);

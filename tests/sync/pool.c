@@ -24,6 +24,12 @@ static void load_scripts(void) {
         cmd_ok(scene_server(), "SCRIPT LOAD %b", scripts[i]->body, scripts[i]->len);
 }
 
+hf_options pool_short_watchdog(void) {
+    hf_options options = scene_options();
+    options.watchdog_ms = WATCHDOG_MS;
+    return options;
+}
+
 void pool_begin(struct pool *pool, const hf_options *given, int64_t number) {
     hf_options options = given != NULL ? *given : scene_options();
     memset(pool, 0, sizeof *pool);

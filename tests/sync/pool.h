@@ -14,7 +14,6 @@
 
 #define POOL_NAME "pool"
 #define POOL_TAKEN "{" POOL_NAME "}:timeout"
-#define POOL_CHANNEL "redisson_sc:{" POOL_NAME "}"
 
 #define POOL_ACQUIRE hfi_script_permits_acquire.sha1
 #define POOL_RELEASE hfi_script_permits_release.sha1
@@ -30,8 +29,12 @@ struct pool {
     hf_permits *rival_permits;
 };
 
+/* A short lease of the watchdog's. What is to be renewed is looked at for longer than that. */
+#define WATCHDOG_MS 900
+hf_options pool_short_watchdog(void);
+
 /* `number` permits; none: the object is not there. */
-void pool_begin(struct pool *pool, const hf_options *options, int64_t number);
+void pool_begin(struct pool *pool, const hf_options *given, int64_t number);
 void pool_end(struct pool *pool);
 hf_permits *pool_permits(hf_client *client);
 
@@ -60,8 +63,10 @@ struct pool_form {
     int (*extend)(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
 };
 extern const struct pool_form pool_forms[2];
+/* NOLINTBEGIN(bugprone-macro-parentheses): it names a variable */
 #define FOR_EACH_POOL_FORM(form)                                                                   \
     for (const struct pool_form *form = pool_forms; form < pool_forms + 2; form++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* An acquire on a thread of its own. */
 struct pool_waiter {
@@ -76,12 +81,12 @@ struct pool_waiter {
 void pool_wait_for(struct pool_waiter *waiter, hf_permits *permits, hf_permits_options options);
 int pool_join(struct pool_waiter *waiter);
 
-/* Counts what a handle's callback is told, and keeps the last id. */
+/* Counts what a handle's callback is told, and keeps the last id. It is the `arg` of pool_on_event. */
 struct pool_events {
     atomic_int warnings, losses;
     char lost_id[33];
 };
-void pool_on_event(hf_permits *permits, const char *id, const hf_event *event, void *events);
+void pool_on_event(hf_permits *permits, const char *id, const hf_event *event, void *arg);
 bool pool_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms);
 
 #endif

@@ -34,6 +34,21 @@ hf_options scene_options(void) {
     return options;
 }
 
+hf_client *scene_open_mute(void) {
+    hf_options options = scene_options();
+    hf_client *client = NULL;
+    cmd_ok(scene_server(), "ACL SETUSER mute on >x ~* +@all resetchannels");
+    options.user = "mute";
+    options.password = "x";
+    assert_int_equal(hf_open(server_url(scene_server()), &options, &client), HF_OK);
+    return client;
+}
+
+void scene_close_mute(hf_client *client) {
+    assert_int_equal(hf_close(client), HF_OK);
+    cmd_ok(scene_server(), "ACL DELUSER mute");
+}
+
 hf_sem *scene_sem(hf_client *client) {
     hf_sem *sem = NULL;
     assert_int_equal(hf_sem_new(client, SEM_NAME, strlen(SEM_NAME), &sem), HF_OK);

@@ -38,7 +38,6 @@
 #define SCENE_SUBSCRIBE "\r\nSUBSCRIBE\r\n"
 
 #define SEM_NAME "slots"
-#define SEM_CHANNEL "redisson_sc:{" SEM_NAME "}"
 #define LATCH_NAME "gate"
 #define LATCH_CHANNEL "redisson_countdownlatch__channel__{" LATCH_NAME "}"
 
@@ -62,6 +61,9 @@ struct server *scene_server(void);
 hf_options scene_options(void);
 void scene_begin(struct scene *scene, const hf_options *options);
 void scene_end(struct scene *scene);
+/* A client, to the server directly, whose user may neither listen nor publish. */
+hf_client *scene_open_mute(void);
+void scene_close_mute(hf_client *client);
 hf_sem *scene_sem(hf_client *client);
 hf_latch *scene_latch(hf_client *client);
 

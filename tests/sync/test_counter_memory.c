@@ -6,44 +6,10 @@
  * like it was not, after HF_EUNKNOWN it was done once or not at all. The n-th call only: what comes after it succeeds, so the
  * round goes on from there.
  */
+#include "support/memory.h"
 #include "sync/scene.h"
 
-#include <stdlib.h>
-
 #define STEPS_MAX 1000
-
-struct memory {
-    atomic_long calls, live;
-    long fail_at;
-};
-
-static bool must_fail(struct memory *memory) {
-    return atomic_fetch_add(&memory->calls, 1) + 1 == memory->fail_at;
-}
-
-static void *allocate(size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    atomic_fetch_add(&memory->live, 1);
-    return malloc(size);
-}
-
-static void *resize(void *ptr, size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    if (ptr == NULL)
-        atomic_fetch_add(&memory->live, 1);
-    return realloc(ptr, size);
-}
-
-static void release(void *ptr, void *user) {
-    struct memory *memory = user;
-    if (ptr != NULL)
-        atomic_fetch_sub(&memory->live, 1);
-    free(ptr);
-}
 
 /* The number on the server went from `before` to `before + delta`, or stayed, as the code says. */
 static void assert_true_code(int err, const char *key, long long before, long long delta) {
@@ -110,7 +76,7 @@ static bool play(struct scene *s, long fail_at) {
     hf_client *client = NULL;
     hf_sem *sem = NULL;
     hf_latch *latch = NULL;
-    options.allocator = (hf_allocator){allocate, resize, release, &memory};
+    options.allocator = memory_allocator(&memory);
     int err = hf_open(server_url(s->server), &options, &client);
     if (err == HF_OK)
         err = hf_sem_new(client, SEM_NAME, strlen(SEM_NAME), &sem);

@@ -11,6 +11,13 @@ static void begin_with(struct scene *s, int64_t count) {
     assert_int_equal(hf_latch_set(s->rival_latch, count, NULL), HF_OK);
 }
 
+/* The latch is closed, and somebody sleeps until it is open. */
+static void begin_waiting(struct scene *s, struct waiter *waiter) {
+    begin_with(s, 1);
+    waiter_await(waiter, s->latch, HF_FOREVER, NULL);
+    assert_true(scene_wait_asleep(s, SCENE_GET, 2, HANG_MS));
+}
+
 static void U20_count_down_reply_lost(void **state) {
     (void)state;
     FOR_EACH_FORM(form) {
@@ -95,9 +102,7 @@ static void opened_while_connections_are_lost(void **state) {
     (void)state;
     struct scene s;
     struct waiter waiter;
-    begin_with(&s, 1);
-    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    begin_waiting(&s, &waiter);
     proxy_refuse(s.proxy, true);
     assert_true(proxy_cut_all(s.proxy) >= 2);
     assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
@@ -113,9 +118,7 @@ static void not_trapped_after_a_reconnect(void **state) {
     (void)state;
     struct scene s;
     struct waiter waiter;
-    begin_with(&s, 1);
-    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    begin_waiting(&s, &waiter);
     assert_true(proxy_cut_connections(s.proxy, SCENE_SUBSCRIBE) == 1);
     assert_true(proxy_wait_seen(s.proxy, SCENE_SUBSCRIBE, 2, HANG_MS));
     assert_true(scene_let_go_by_generations(&waiter));
@@ -129,9 +132,7 @@ static void the_server_restarts(void **state) {
     (void)state;
     struct scene s;
     struct waiter waiter;
-    begin_with(&s, 1);
-    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    begin_waiting(&s, &waiter);
     server_restart(s.server);
     assert_int_equal(waiter_join(&waiter), HF_OK);
     scene_end(&s);
@@ -197,13 +198,8 @@ static void U46_without_the_right_to_channels(void **state) {
     (void)state;
     struct scene s;
     struct waiter waiter;
-    hf_client *mute = NULL;
-    hf_options options = scene_options();
     begin_with(&s, 1);
-    cmd_ok(s.server, "ACL SETUSER mute on >x ~* +@all resetchannels");
-    options.user = "mute";
-    options.password = "x";
-    assert_int_equal(hf_open(server_url(s.server), &options, &mute), HF_OK);
+    hf_client *mute = scene_open_mute();
     hf_latch *latch = scene_latch(mute);
     waiter_await(&waiter, latch, HF_FOREVER, NULL);
     sleep_ms(100); /* whether it waits yet makes no difference */
@@ -212,8 +208,7 @@ static void U46_without_the_right_to_channels(void **state) {
     assert_true(waiter.took_ms < 10000);
     assert_int_equal(scene_stats(mute).notify_failures, 1);
     hf_latch_free(latch);
-    assert_int_equal(hf_close(mute), HF_OK);
-    cmd_ok(s.server, "ACL DELUSER mute");
+    scene_close_mute(mute);
     scene_end(&s);
 }
 

@@ -18,11 +18,12 @@
 /* The library inside this program reads this clock: the wall's is a minute ahead while it is told so. */
 static atomic_bool clock_is_ahead;
 
-int clock_gettime(clockid_t id, struct timespec *ret) {
-    long err = syscall(SYS_clock_gettime, id, ret);
-    if (err == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE) &&
+/* The parameters have the C library's names. */
+int clock_gettime(clockid_t clock_id, struct timespec *tp) {
+    long err = syscall(SYS_clock_gettime, clock_id, tp);
+    if (err == 0 && (clock_id == CLOCK_REALTIME || clock_id == CLOCK_REALTIME_COARSE) &&
         atomic_load(&clock_is_ahead))
-        ret->tv_sec += 60;
+        tp->tv_sec += 60;
     return (int)err;
 }
 

@@ -5,6 +5,7 @@
  * The watchdog's lease is short. A permit that is to be renewed is looked at over several leases; one that is to be lost is
  * waited for by its event.
  */
+#include "support/memory.h"
 #include "sync/pool.h"
 
 #include <signal.h>
@@ -13,16 +14,9 @@
 #include <unistd.h>
 
 #define LONG_MS 60000
-#define WATCHDOG_MS 900
-
-static hf_options short_watchdog(void) {
-    hf_options options = scene_options();
-    options.watchdog_ms = WATCHDOG_MS;
-    return options;
-}
 
 static void begin_short(struct pool *p, int64_t number) {
-    hf_options options = short_watchdog();
+    hf_options options = pool_short_watchdog();
     pool_begin(p, &options, number);
 }
 
@@ -406,40 +400,6 @@ static void names_are_those_of_redisson(void **state) {
 
 /* ---- Memory ---- */
 
-struct memory {
-    atomic_long calls, live;
-    long fail_at; /* the n-th call fails; 0: none */
-    long down_to; /* what is waited for */
-};
-
-static bool must_fail(struct memory *memory) {
-    return atomic_fetch_add(&memory->calls, 1) + 1 == memory->fail_at;
-}
-
-static void *allocate(size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    atomic_fetch_add(&memory->live, 1);
-    return malloc(size);
-}
-
-static void *resize(void *ptr, size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    if (ptr == NULL)
-        atomic_fetch_add(&memory->live, 1);
-    return realloc(ptr, size);
-}
-
-static void give_back(void *ptr, void *user) {
-    struct memory *memory = user;
-    if (ptr != NULL)
-        atomic_fetch_sub(&memory->live, 1);
-    free(ptr);
-}
-
 /* Takes and gives back, with the n-th allocation failing: what was not acquired is not there, what was is given back.
  * False: it did not come to that allocation. */
 static bool take_without_memory(struct pool *p, long fail_at) {
@@ -448,7 +408,7 @@ static bool take_without_memory(struct pool *p, long fail_at) {
     hf_client *client;
     hf_permits *permits;
     hf_permit_id ids[5];
-    options.allocator = (hf_allocator){allocate, resize, give_back, &memory};
+    options.allocator = memory_allocator(&memory);
     int err = hf_open(server_url(p->server), &options, &client);
     if (err == HF_OK) {
         err = hf_permits_new(client, POOL_NAME, strlen(POOL_NAME), &permits);
@@ -472,9 +432,14 @@ static bool take_without_memory(struct pool *p, long fail_at) {
     return atomic_load(&memory.calls) >= fail_at;
 }
 
+struct ebb {
+    const struct memory *memory;
+    long down_to;
+};
+
 static bool is_down(void *arg) {
-    const struct memory *memory = arg;
-    return atomic_load(&memory->live) <= memory->down_to;
+    const struct ebb *ebb = arg;
+    return atomic_load(&ebb->memory->live) <= ebb->down_to;
 }
 
 /* Permits may be left to end by themselves, thousands of them: nothing of them is remembered for ever. */
@@ -485,7 +450,7 @@ static void permits_that_end_by_themselves_leave_no_memory(void **state) {
     hf_options options = scene_options();
     hf_client *client;
     hf_permit_id ids[500];
-    options.allocator = (hf_allocator){allocate, resize, give_back, &memory};
+    options.allocator = memory_allocator(&memory);
     pool_begin(&p, NULL, 1000);
     assert_int_equal(hf_open(server_url(p.server), &options, &client), HF_OK);
     hf_permits *permits = pool_permits(client);
@@ -495,8 +460,8 @@ static void permits_that_end_by_themselves_leave_no_memory(void **state) {
     for (int round = 0; round < 2; round++)
         pool_take(permits, 500, 300, ids);
     assert_true(atomic_load(&memory.live) >= before + 500);
-    memory.down_to = before + 10;
-    assert_true(wait_until(is_down, &memory, HANG_MS));
+    struct ebb ebb = {&memory, before + 10};
+    assert_true(wait_until(is_down, &ebb, HANG_MS));
     assert_int_equal(scene_stats(client).losses, 1000);
     pool_assert_counts(permits, 1000, 1000, 0);
     hf_permits_free(permits);
@@ -555,7 +520,7 @@ static void in_a_forked_child_nothing_works(void **state) {
 
 static int take_and_stay(void *arg) {
     struct child *child = arg;
-    hf_options options = short_watchdog();
+    hf_options options = pool_short_watchdog();
     hf_client *client;
     hf_permits *permits;
     if (hf_open(server_url(scene_server()), &options, &client) != HF_OK ||
@@ -584,7 +549,7 @@ static void a_killed_holders_permit_comes_back(void **state) {
 
     hf_client *client;
     hf_permit_id id;
-    hf_options options = short_watchdog();
+    hf_options options = pool_short_watchdog();
     assert_int_equal(hf_open(server_url(scene_server()), &options, &client), HF_OK);
     hf_permits *permits = pool_permits(client);
     assert_int_equal(hf_permits_try(permits, &id), HF_EBUSY);

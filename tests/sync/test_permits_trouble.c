@@ -4,18 +4,10 @@
  *
  * The watchdog's lease is short. What is to be renewed is looked at for longer than a lease without a renewal would last.
  */
+#include "support/memory.h"
 #include "sync/pool.h"
 
-#include <stdlib.h>
-
 #define LONG_MS 60000
-#define WATCHDOG_MS 900
-
-static hf_options short_watchdog(void) {
-    hf_options options = scene_options();
-    options.watchdog_ms = WATCHDOG_MS;
-    return options;
-}
 
 /* ---- A server that does not take everything ---- */
 
@@ -27,7 +19,7 @@ struct holder {
 };
 
 static void hold_all(struct holder *h) {
-    hf_options options = short_watchdog();
+    hf_options options = pool_short_watchdog();
     pool_begin(&h->p, &options, 2);
     assert_int_equal(hf_lock_new(h->p.client, "plain", &h->lock), HF_OK);
     assert_int_equal(hf_lock_new_kind(h->p.client, HF_READ, "rw", 2, &h->reader), HF_OK);
@@ -119,40 +111,6 @@ static void an_extension_that_is_answered_after_the_loss(void **state) {
 
 /* ---- No memory at all ---- */
 
-struct memory {
-    atomic_long calls, live;
-    atomic_long fail_from; /* the n-th call and all after it fail; 0: none */
-};
-
-static bool must_fail(struct memory *memory) {
-    long call = atomic_fetch_add(&memory->calls, 1) + 1, from = atomic_load(&memory->fail_from);
-    return from > 0 && call >= from;
-}
-
-static void *allocate(size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    atomic_fetch_add(&memory->live, 1);
-    return malloc(size);
-}
-
-static void *resize(void *ptr, size_t size, void *user) {
-    struct memory *memory = user;
-    if (must_fail(memory))
-        return NULL;
-    if (ptr == NULL)
-        atomic_fetch_add(&memory->live, 1);
-    return realloc(ptr, size);
-}
-
-static void give_back(void *ptr, void *user) {
-    struct memory *memory = user;
-    if (ptr != NULL)
-        atomic_fetch_sub(&memory->live, 1);
-    free(ptr);
-}
-
 /* A name for which a hold's place does not fit where short ones do. */
 #define LONG_NAME_LEN 600
 static const char *long_name(void) {
@@ -170,7 +128,7 @@ static int acquire_and_release_without_memory(struct pool *p, long from) {
     hf_permit_id ids[5];
     hf_permits_options all = pool_options(5, 0, HF_WATCHDOG);
     int64_t taken = -1;
-    options.allocator = (hf_allocator){allocate, resize, give_back, &memory};
+    options.allocator = memory_allocator(&memory);
     assert_int_equal(hf_open(server_url(p->server), &options, &client), HF_OK);
     assert_int_equal(hf_permits_new(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 5), HF_OK);
@@ -208,14 +166,14 @@ static void U65_a_release_without_memory(void **state) {
     (void)state;
     struct pool p;
     struct memory memory = {0};
-    hf_options options = short_watchdog();
+    hf_options options = pool_short_watchdog();
     hf_client *client;
     hf_permits *permits;
     hf_permit_id id;
     hf_op *op = NULL;
     int64_t taken = -1;
     pool_begin(&p, NULL, 1);
-    options.allocator = (hf_allocator){allocate, resize, give_back, &memory};
+    options.allocator = memory_allocator(&memory);
     assert_int_equal(hf_open(server_url(p.server), &options, &client), HF_OK);
     assert_int_equal(hf_permits_new(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);

@@ -157,19 +157,27 @@ static void what_came_too_late_is_sent_again(void **state) {
 
 /* ---- Cancelled ---- */
 
+/* Cancels an acquire of three permits when it has reached the server, and its answer is held up. */
+static void cancel_unanswered(struct scene *s, hf_cancel *cancel, bool taken) {
+    struct waiter waiter;
+    proxy_blackhole(s->proxy, false, true);
+    waiter_acquire(&waiter, s->sem, 3, HF_FOREVER, cancel);
+    if (taken)
+        assert_true(scene_wait_number(SEM_NAME, 7, HANG_MS));
+    else
+        assert_true(proxy_wait_seen(s->proxy, SCENE_ACQUIRE, 1, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
+}
+
 /* The acquire has run and its answer is on the way: what it took comes back. */
 static void U22_cancelled_but_taken_is_given_back(void **state) {
     (void)state;
     struct scene s;
-    struct waiter waiter;
     hf_cancel *cancel = NULL;
     begin_with(&s, 10);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    proxy_blackhole(s.proxy, false, true);
-    waiter_acquire(&waiter, s.sem, 3, HF_FOREVER, cancel);
-    assert_true(scene_wait_number(SEM_NAME, 7, HANG_MS));
-    hf_cancel_fire(cancel);
-    assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
+    cancel_unanswered(&s, cancel, true);
     assert_int_equal(scene_number(SEM_NAME), 7);
     proxy_heal(s.proxy);
     assert_true(scene_wait_number(SEM_NAME, 10, HANG_MS));
@@ -228,15 +236,10 @@ static void U22_cancelled_and_closed_with_manual_dispatch(void **state) {
 static void U22_cancelled_and_not_taken_gives_nothing_back(void **state) {
     (void)state;
     struct scene s;
-    struct waiter waiter;
     hf_cancel *cancel = NULL;
     begin_with(&s, 1);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    proxy_blackhole(s.proxy, false, true);
-    waiter_acquire(&waiter, s.sem, 3, HF_FOREVER, cancel);
-    assert_true(proxy_wait_seen(s.proxy, SCENE_ACQUIRE, 1, HANG_MS));
-    hf_cancel_fire(cancel);
-    assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
+    cancel_unanswered(&s, cancel, false);
     proxy_heal(s.proxy);
     hf_sem_free(s.sem);
     assert_int_equal(hf_close(s.client), HF_OK); /* waits for the settlement */
@@ -252,15 +255,10 @@ static void U22_cancelled_and_not_taken_gives_nothing_back(void **state) {
 static void U22_cancelled_and_then_cut_is_unknown(void **state) {
     (void)state;
     struct scene s;
-    struct waiter waiter;
     hf_cancel *cancel = NULL;
     begin_with(&s, 10);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    proxy_blackhole(s.proxy, false, true);
-    waiter_acquire(&waiter, s.sem, 3, HF_FOREVER, cancel);
-    assert_true(scene_wait_number(SEM_NAME, 7, HANG_MS));
-    hf_cancel_fire(cancel);
-    assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
+    cancel_unanswered(&s, cancel, true);
     assert_true(proxy_cut_all(s.proxy) >= 1);
     proxy_heal(s.proxy);
     assert_int_equal(scene_stats(s.client).unknowns, 1);
@@ -465,13 +463,8 @@ static void U46_without_the_right_to_channels(void **state) {
     (void)state;
     struct scene s;
     struct waiter waiter;
-    hf_client *mute = NULL;
-    hf_options options = scene_options();
     begin_with(&s, 0);
-    cmd_ok(s.server, "ACL SETUSER mute on >x ~* +@all resetchannels");
-    options.user = "mute";
-    options.password = "x";
-    assert_int_equal(hf_open(server_url(s.server), &options, &mute), HF_OK);
+    hf_client *mute = scene_open_mute();
     hf_sem *sem = scene_sem(mute);
     waiter_acquire(&waiter, sem, 1, HF_FOREVER, NULL);
     sleep_ms(100); /* whether it waits yet makes no difference */
@@ -480,8 +473,7 @@ static void U46_without_the_right_to_channels(void **state) {
     assert_true(scene_stats(mute).notify_failures >= 1);
     assert_int_equal(scene_number(SEM_NAME), 0);
     hf_sem_free(sem);
-    assert_int_equal(hf_close(mute), HF_OK);
-    cmd_ok(s.server, "ACL DELUSER mute");
+    scene_close_mute(mute);
     scene_end(&s);
 }
 

@@ -50,7 +50,7 @@ static void check(const struct hfi_timers *heap, const struct hfi_timer *timers,
     int64_t at_ms = smallest(timers, is_set, &any);
     const struct hfi_timer *first = hfi_timers_first(heap);
     assert_int_equal(first != NULL, any);
-    if (any) {
+    if (first != NULL) {
         assert_true(first->set && is_set[first - timers]);
         assert_int_equal(first->at_ms, at_ms);
     }
