@@ -17,13 +17,12 @@
 -- luacheck: read globals now now_us lock queue deadlines records owner there integer
 -- luacheck: read globals record_of raise_lease drop_first leave_line first_in_line hand_over
 -- luacheck: read globals SWEEP_MAX swept
+-- luacheck: globals deadline
 local LOOK_AT = 64 -- of a line of any length
 local lease_ms, count, waits = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local confirm, ticket = ARGV[8], tonumber(ARGV[9])
 local horizon_ms, java_wait_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
 local wanted = count + 1
-local deadline = redis.call('zscore', deadlines, owner)
-redis.call('lindex', queue, 0)
 if tonumber(lease_ms) < 1 then
   return redis.error_reply('ERR the lease must be at least 1 ms')
 end
@@ -45,7 +44,7 @@ if count > 0 then return {-1, 0, now} end
 local function write_record()
   local alive_until = integer(now + horizon_ms)
   redis.call('hset', records, owner, confirm .. ' ' .. integer(ticket) .. ' ' .. alive_until)
-  if redis.call('pttl', records) < 1.5 * horizon_ms then -- Not each time: it need only outlive us.
+  if redis.call('pttl', records) < 2 * horizon_ms then
     redis.call('pexpire', records, integer(2 * horizon_ms))
   end
 end

@@ -21,8 +21,11 @@ local now_us = time[1] * 1000000 + time[2]
 local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
 local swept = 0
 
--- Each script looks at all keys before it writes, so that one of a wrong type leaves all as it was.
+-- Looked at before anything is written, so that a key of a wrong type leaves all as it was.
 local fields = redis.call('hmget', lock, owner, 'mode')
+local deadline = redis.call('zscore', deadlines, owner)
+redis.call('lindex', queue, 0)
+redis.call('hexists', records, owner)
 if fields[2] then
   return redis.error_reply('WRONGTYPE this is a read/write lock')
 end
@@ -81,11 +84,10 @@ end
 
 -- The lock is free: gives it to the first in line who is listening, or tells the first who is not.
 -- 'nobody' is in line; the 'caller' is the first; 'told', or 'left' alone when it is to be done
--- silently; 'granted' to somebody; 'refused': the server lets us publish nothing. Who has looked
--- for the first already says what was found.
-local function hand_over(caller, silently, first, record)
+-- silently; 'granted' to somebody; 'refused': the server lets us publish nothing.
+local function hand_over(caller, silently)
   while true do
-    if not first then first, record = first_in_line() end
+    local first, record = first_in_line()
     if not first then return 'nobody' end
     if first == caller then return 'caller' end
     local channel = channel_prefix .. ':' .. first
@@ -102,7 +104,6 @@ local function hand_over(caller, silently, first, record)
       return 'granted'
     end
     swept = swept + 1
-    first = nil
   end
 end
 -- luacheck: pop

@@ -5,9 +5,8 @@
 -- ARGV 1 not-after, 2 that owner, 3 'publish' or 'spublish', 4 channel prefix
 -- Reply {1, 0, now} broken | {2, 0, now} broken, but the publish was refused
 --       {0, 0, now} that owner does not hold it | {-3, 0, now} too late
--- luacheck: read globals now lock fields first_in_line hand_over
+-- luacheck: read globals now lock fields hand_over
 if not fields[1] then return {0, 0, now} end
-local first, record = first_in_line()
 redis.call('del', lock)
-if hand_over('', false, first, record) == 'refused' then return {2, 0, now} end
+if hand_over('') == 'refused' then return {2, 0, now} end
 return {1, 0, now}

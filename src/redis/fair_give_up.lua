@@ -6,20 +6,17 @@
 --      5 count held before the attempt that is given up
 -- Reply {1, 0, now} it had been acquired meanwhile: undone | {0, 0, now} it had not
 --       {2, 0, now} passed on, but the publish was refused | {-3, 0, now} too late
--- luacheck: read globals now lock owner there leave_line first_in_line hand_over
+-- luacheck: read globals now lock owner there leave_line hand_over
 local count = tonumber(ARGV[5])
 if count == 0 then leave_line() end
 if there > count and count > 0 then
   redis.call('hset', lock, owner, count)
   return {1, 0, now}
 end
-local undone, first, record = 0, nil, nil
+local undone = 0
 if there > count then
-  first, record = first_in_line()
   redis.call('del', lock)
   undone = 1
 end
-if redis.call('exists', lock) == 0 and hand_over('', false, first, record) == 'refused' then
-  return {2, 0, now}
-end
+if redis.call('exists', lock) == 0 and hand_over('') == 'refused' then return {2, 0, now} end
 return {undone, 0, now}

@@ -9,7 +9,7 @@
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never decremented. Nothing of the owner stays behind in the line, either.
--- luacheck: read globals now lock owner there leave_line first_in_line hand_over
+-- luacheck: read globals now lock owner there leave_line hand_over
 local lease_ms, remaining = tonumber(ARGV[5]), tonumber(ARGV[6]) - 1
 if remaining < 0 then
   return redis.error_reply('ERR the count must be at least 1')
@@ -34,7 +34,6 @@ if remaining > 0 then
   return {0, remaining, now}
 end
 
-local first, record = first_in_line()
 redis.call('del', lock)
-if hand_over('', false, first, record) == 'refused' then return {2, 0, now} end
+if hand_over('') == 'refused' then return {2, 0, now} end
 return {1, 0, now}

@@ -290,9 +290,9 @@ static void what_was_heard(struct ears *ears, char *out, size_t room) {
 
 /* What docs/scripts.md tells operators to grant for these scripts. */
 static const char *const commands[] = {
-    "hmget",   "hget",  "hset", "hdel", "hlen",    "hrandfield", "zscore", "zadd",
-    "zrem",    "zcard", "llen", "lpos", "lindex",  "lrange",     "lpop",   "lrem",
-    "linsert", "rpush", "pttl", "del",  "pexpire", "exists"};
+    "hmget", "hget",    "hset",  "hdel", "hlen", "hexists", "hrandfield", "zscore",
+    "zadd",  "zrem",    "zcard", "llen", "lpos", "lindex",  "lrange",     "lpop",
+    "lrem",  "linsert", "rpush", "pttl", "del",  "pexpire", "exists"};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 /* A user that has these rights, but for one. */
