@@ -8,7 +8,7 @@
 --
 -- The count is set, never incremented: running twice equals running once. All levels get the new
 -- lease if theirs is shorter, so a reader has one deadline.
--- luacheck: read globals now too_late NOT_THIS_KIND hold_keys longest_hold_ms
+-- luacheck: read globals now too_late NOT_THIS_KIND hold_keys longest_hold_ms delete_holds
 if too_late then return {-3, 0, now} end
 
 local lock, reader, lease_ms = KEYS[1], ARGV[2], ARGV[3]
@@ -35,7 +35,7 @@ local holds = hold_keys(lock, reader)
 if count > 0 then
   -- Gone, or our holds ran out while others kept the lock: leave nothing that looks like one.
   if there == 0 or longest_hold_ms(holds, there) == -2 then
-    for i = 1, math.max(wanted, there) do redis.call('del', holds .. i) end
+    delete_holds(holds, math.max(wanted, there))
     if there > 0 then
       redis.call('hdel', lock, reader)
       if mode == 'read' and redis.call('hlen', lock) == 1 then

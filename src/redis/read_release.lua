@@ -9,7 +9,7 @@
 --
 -- The count is set, never decremented. Among readers the lock lasts as long as the longest hold
 -- that is left; under a writer, who reads too, its lease is the writer's and stays.
--- luacheck: read globals now too_late NOT_THIS_KIND hold_keys drop_dead_readers
+-- luacheck: read globals now too_late NOT_THIS_KIND hold_keys delete_holds drop_dead_readers
 if too_late then return {-3, 0, now} end
 
 local lock, reader = KEYS[1], ARGV[2]
@@ -26,7 +26,7 @@ end
 local holds = hold_keys(lock, reader)
 if not fields[2] then
   -- Keys of ours may be left: the lock was broken, or deleted. Waiters may not have heard of it.
-  for i = 1, remaining + 1 do redis.call('del', holds .. i) end
+  delete_holds(holds, remaining + 1)
   if mode then return {-1, 1, now} end
   redis.pcall(ARGV[4], ARGV[5], '0')
   return {-1, 0, now}

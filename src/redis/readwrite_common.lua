@@ -23,6 +23,13 @@ local function longest_hold_ms(holds, count)
   return longest_ms
 end
 
+-- Deletes a reader's keys, the first `count` and those behind them: an acquire of its own that it
+-- never heard of may have added one. They were all raised together, so there is no gap.
+local function delete_holds(holds, count)
+  local i = 1
+  while redis.call('del', holds .. i) == 1 or i < count do i = i + 1 end
+end
+
 -- Takes readers whose holds have all run out off the lock; they would keep writers out for as long
 -- as others read. What is left of the longest hold of all others; 0 if nobody reads.
 local function drop_dead_readers(lock)

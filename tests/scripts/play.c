@@ -133,27 +133,28 @@ static bool goes_well(struct play *play, uint64_t seed, int discipline) {
     return going_well(play);
 }
 
-static uint64_t first_seed(void) {
-    const char *given = getenv("HF_SEED");
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return given != NULL ? strtoull(given, NULL, 10)
-                         : (uint64_t)now.tv_sec * 1000003 + (uint64_t)now.tv_nsec;
-}
-
-static int64_t duration_ms(void) {
+/* How long a soak lasts; 0: this is none. */
+static int64_t soak_ms(void) {
     const char *soak = getenv("HF_SOAK");
     int64_t seconds = soak == NULL ? 0 : strtoll(soak, NULL, 10);
-    if (seconds <= 0)
-        return 6000;
     return seconds == 1 ? 60000 : seconds * 1000;
 }
 
-uint64_t play_for_a_while(struct play *play, int discipline) {
-    enum { LEAST = 200 };
+static uint64_t first_seed(void) {
+    const char *given = getenv("HF_SEED");
+    if (given != NULL)
+        return strtoull(given, NULL, 10);
+    if (soak_ms() <= 0)
+        return 1;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000003 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t play_many(struct play *play, int discipline, uint64_t least) {
     uint64_t seed = first_seed(), played = 0;
     printf("first seed %" PRIu64 "\n", seed);
-    for (int64_t end_ms = now_ms() + duration_ms(); played < LEAST || now_ms() < end_ms; played++)
+    for (int64_t end_ms = now_ms() + soak_ms(); played < least || now_ms() < end_ms; played++)
         if (!goes_well(play, seed + played, discipline)) {
             fputs(play->trace, stderr);
             fail_msg("HF_SEED=%" PRIu64 ": %s", seed + played, play->violation);

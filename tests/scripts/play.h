@@ -62,10 +62,11 @@ redisReply *must(struct play *play, redisReply *reply);
 
 /* ---- For tests ------------------------------------------------------------------------------ */
 
-/* Plays schedules for some seconds, two hundred at least, none of which may go wrong; returns how
- * many there were. The first seed is printed; HF_SEED=n starts with that one. HF_SOAK=1 makes it a
- * minute, HF_SOAK=n n seconds. */
-uint64_t play_for_a_while(struct play *play, int discipline);
+/* Plays schedules, none of which may go wrong; returns how many there were. They are the same in
+ * every run, so that a change which breaks one is the change that fails. A soak looks for new ones:
+ * HF_SOAK=1 for a minute, HF_SOAK=n for n seconds; the first seed is printed, and HF_SEED=n starts
+ * with that one. */
+uint64_t play_many(struct play *play, int discipline, uint64_t least);
 
 /* Of the same schedules every time, some must go wrong. */
 void play_until_wrong(struct play *play, int discipline);

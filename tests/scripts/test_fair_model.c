@@ -35,7 +35,7 @@ static int close_group(void **state) {
 
 static void nothing_goes_wrong(void **state) {
     (void)state;
-    uint64_t played = play_for_a_while(fair_model_play(model), FAIR_CAREFUL);
+    uint64_t played = play_many(fair_model_play(model), FAIR_CAREFUL, 500);
     const struct fair_tally *t = fair_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", queued %" PRIu64
            ", entered %" PRIu64 ", missed %" PRIu64 ", confirmed %" PRIu64 ", released %" PRIu64

@@ -42,7 +42,7 @@ static void assert_eventful(const struct model_tally *t) {
 
 static void careful_clients_never_share_the_lock(void **state) {
     (void)state;
-    uint64_t schedules = play_for_a_while(model_play(model), CAREFUL);
+    uint64_t schedules = play_many(model_play(model), CAREFUL, 3000);
     const struct model_tally *t = model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", re-entered %" PRIu64
            ", busy %" PRIu64 ", lost %" PRIu64 ", released %" PRIu64 ", resent %" PRIu64

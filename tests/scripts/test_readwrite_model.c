@@ -41,7 +41,7 @@ static void assert_eventful(const struct rw_tally *t) {
 
 static void careful_clients_never_write_beside_another(void **state) {
     (void)state;
-    uint64_t schedules = play_for_a_while(rw_model_play(model), RW_CAREFUL);
+    uint64_t schedules = play_many(rw_model_play(model), RW_CAREFUL, 1000);
     const struct rw_tally *t = rw_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: read %" PRIu64 ", written %" PRIu64
            ", nested %" PRIu64 ", busy %" PRIu64 ", lost %" PRIu64 ", released %" PRIu64
