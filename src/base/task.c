@@ -147,13 +147,21 @@ void hfi_exec_sleep(struct hfi_exec *exec) {
     pthread_mutex_unlock(&exec->mtx);
 }
 
+/* A time that was chosen stays, even if its timer was cleared: the next one is likely to be set for about the
+ * same time again, and then nobody has to wake this thread to tell it. It wakes for nothing at most once. */
+static void arm_locked(struct hfi_exec *exec) {
+    int64_t at_ms = first_timer_ms(exec);
+    if (at_ms < exec->armed_ms || exec->armed_ms <= hfi_now_ms())
+        exec->armed_ms = at_ms;
+}
+
 bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms) {
     pthread_mutex_lock(&exec->mtx);
     bool poll = !has_work_locked(exec);
     if (poll) {
         exec->kick_fd = kick_fd;
         exec->kicked = false;
-        exec->armed_ms = first_timer_ms(exec);
+        arm_locked(exec);
         *ret_at_ms = exec->armed_ms;
     }
     pthread_mutex_unlock(&exec->mtx);

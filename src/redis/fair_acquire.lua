@@ -14,10 +14,10 @@
 -- The count is set, never incremented: running twice equals running once. Who is in line already
 -- keeps its place. A ticket is the time at which somebody came, and what it finds its place by when
 -- it was taken out of the line: swept by mistake, or granted the lock without hearing of it.
--- luacheck: read globals now now_us lock queue deadlines records owner there integer
--- luacheck: read globals record_of raise_lease drop_first leave_line first_in_line hand_over
+-- luacheck: read globals now now_us lock queue deadlines records known owner there integer
+-- luacheck: read globals record_of drop_first leave_line first_in_line keep_first hand_over
 -- luacheck: read globals SWEEP_MAX swept
--- luacheck: globals deadline
+-- luacheck: globals deadline head
 local LOOK_AT = 64 -- of a line of any length
 local lease_ms, count, waits = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local confirm, ticket = ARGV[8], tonumber(ARGV[9])
@@ -32,17 +32,17 @@ if there > 0 then
   if count > 0 and there ~= count and there ~= wanted then return {-2, there, now} end
   if count == 0 then leave_line() end
   if there ~= wanted then redis.call('hset', lock, owner, wanted) end
-  if there == count or there == wanted then
-    raise_lease(lease_ms)
-  else
+  local ttl_ms = redis.call('pttl', lock)
+  local is_leftover = there ~= count and there ~= wanted
+  if is_leftover or (ttl_ms >= 0 and ttl_ms < tonumber(lease_ms)) then
     redis.call('pexpire', lock, lease_ms)
   end
   return {1, wanted, now}
 end
 if count > 0 then return {-1, 0, now} end
 
+local alive_until = integer(now + horizon_ms)
 local function write_record()
-  local alive_until = integer(now + horizon_ms)
   redis.call('hset', records, owner, confirm .. ' ' .. integer(ticket) .. ' ' .. alive_until)
   if redis.call('pttl', records) < 2 * horizon_ms then
     redis.call('pexpire', records, integer(2 * horizon_ms))
@@ -92,7 +92,8 @@ if waits then
     end
     write_record()
     enter_by_ticket()
-    deadline = integer(now + horizon_ms)
+    head = nil
+    deadline = alive_until
     redis.call('zadd', deadlines, deadline, owner)
   elseif deadline then -- We are alive: say so before anybody who is not is swept.
     local record = record_of(owner)
@@ -120,20 +121,21 @@ if ttl_ms == -2 then
 end
 if not waits then return {0, ttl_ms, 0, 0, now_us, now} end
 
-first_in_line()
-local length, known = redis.call('llen', queue), redis.call('hlen', records)
-local place, java = 0, math.max(0, length - known)
 if deadline then
+  keep_first(first_in_line())
   -- Each Java waiter in front takes its own wait off our deadline when it leaves.
   local line = redis.call('lrange', queue, 0, LOOK_AT - 1)
   local found = #line > 0 and redis.call('hmget', records, unpack(line)) or {}
-  local strangers = 0
+  local place, java = 0, 0
   for i, waiter in ipairs(line) do
     if waiter == owner then
-      place, java = i, strangers
+      place = i
       break
     end
-    if not found[i] then strangers = strangers + 1 end
+    if not found[i] then java = java + 1 end
+  end
+  if place == 0 then
+    java = math.max(0, redis.call('llen', queue) - redis.call('hlen', records))
   end
   local until_ms = now + horizon_ms + java * java_wait_ms
   if java > 0 then until_ms = math.max(until_ms, tonumber(deadline)) end
@@ -141,8 +143,23 @@ if deadline then
   return {0, ttl_ms, place, ticket, now_us, now}
 end
 
+-- At the end of the line. Java sweeps by deadlines: ours is no earlier than that of the last.
+local last = redis.call('lindex', queue, -1)
+local last_until_ms = 0
+ticket = now_us
+if last then
+  last_until_ms = tonumber(redis.call('zscore', deadlines, last) or 0)
+  local record = record_of(last)
+  if record then ticket = math.max(ticket, record.ticket + 1) end
+end
+local place = redis.call('rpush', queue, owner)
+local java = math.max(0, place - 1 - known)
+local until_ms = math.max(now + horizon_ms + java * java_wait_ms, last_until_ms)
+redis.call('zadd', deadlines, integer(until_ms), owner)
+write_record()
+
 -- Records of dead waiters that Java swept: a few go, found by chance.
-if known > length + 8 then
+if known > place + 7 then
   for _, waiter in ipairs(redis.call('hrandfield', records, 8)) do
     local record = record_of(waiter)
     local is_dead = not record or record.alive_until < now
@@ -151,18 +168,4 @@ if known > length + 8 then
     end
   end
 end
-
--- At the end of the line. Java sweeps by deadlines: ours is no earlier than that of the last.
-local until_ms = now + horizon_ms + java * java_wait_ms
-ticket = now_us
-local last = redis.call('lindex', queue, -1)
-if last then
-  until_ms = math.max(until_ms, tonumber(redis.call('zscore', deadlines, last) or 0))
-  local record = record_of(last)
-  if record then ticket = math.max(ticket, record.ticket + 1) end
-end
-write_record()
-redis.call('zadd', deadlines, integer(until_ms), owner)
-redis.call('rpush', queue, owner)
-if length < LOOK_AT then place = length + 1 end
-return {0, ttl_ms, place, ticket, now_us, now}
+return {0, ttl_ms, place <= LOOK_AT and place or 0, ticket, now_us, now}

@@ -11,21 +11,21 @@
 -- a record and a confirm above 0 is listening: the lock is made its own, for so many ms, and it is
 -- told the time of that in us. Nobody touches the records but us; a Java client sees a queue, its
 -- deadlines, and a lock that has a new holder.
--- luacheck: read globals time now too_late
+-- luacheck: read globals seconds micros now too_late
 -- luacheck: push ignore 211
 if too_late then return {-3, 0, now} end
 
 local lock, queue, deadlines, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, publish, channel_prefix = ARGV[2], ARGV[3], ARGV[4]
-local now_us = time[1] * 1000000 + time[2]
+local now_us = seconds * 1000000 + micros
 local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
 local swept = 0
 
--- Looked at before anything is written, so that a key of a wrong type leaves all as it was.
+-- All keys are looked at before anything is written: one of a wrong type leaves all as it was.
 local fields = redis.call('hmget', lock, owner, 'mode')
 local deadline = redis.call('zscore', deadlines, owner)
-redis.call('lindex', queue, 0)
-redis.call('hexists', records, owner)
+local head = redis.call('lindex', queue, 0) -- false: nobody; nil: look again
+local known = redis.call('hlen', records)
 if fields[2] then
   return redis.error_reply('WRONGTYPE this is a read/write lock')
 end
@@ -41,44 +41,45 @@ end
 local function record_of(waiter)
   local text = redis.call('hget', records, waiter)
   if not text then return nil end
-  local confirm, ticket, alive = string.match(text, '^(%d+) (%d+) (%d+)$')
+  local confirm, ticket, alive_until = string.match(text, '^(%d+) (%d+) (%d+)$')
   if not confirm then return nil end
-  return {confirm = tonumber(confirm), ticket = tonumber(ticket), alive_until = tonumber(alive)}
-end
-
-local function raise_lease(lease_ms)
-  local ttl_ms = redis.call('pttl', lock)
-  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+  return {confirm = confirm, ticket = tonumber(ticket), alive_until = tonumber(alive_until)}
 end
 
 local function drop_first(waiter)
   redis.call('lpop', queue)
   redis.call('zrem', deadlines, waiter)
-  redis.call('hdel', records, waiter)
+  known = known - redis.call('hdel', records, waiter)
+  head = nil
 end
 
 local function leave_line()
   redis.call('hdel', records, owner)
-  if redis.call('zrem', deadlines, owner) == 1 then redis.call('lrem', queue, 0, owner) end
+  if not deadline then return end
+  redis.call('zrem', deadlines, owner)
+  redis.call('lrem', queue, 0, owner)
+  head = nil
 end
 
--- The first waiter that is not known to be dead, and its record, if it has one. A Java client that
--- looks at the line must come to the same result, so a deadline that is behind is repaired.
+-- The first waiter that is not known to be dead, and its record, if it has one.
 local function first_in_line()
   while true do
-    local first = redis.call('lindex', queue, 0)
-    if not first then return nil, nil end
-    local record = record_of(first)
-    local until_ms = tonumber(redis.call('zscore', deadlines, first) or 0)
-    if record and record.alive_until >= now then
-      if until_ms <= now then
-        redis.call('zadd', deadlines, integer(record.alive_until), first)
-      end
-      return first, record
-    end
-    if (not record and until_ms > now) or swept == SWEEP_MAX then return first, nil end
-    drop_first(first)
+    if head == nil then head = redis.call('lindex', queue, 0) end
+    if not head then return nil, nil end
+    local record = record_of(head)
+    if record and record.alive_until >= now then return head, record end
+    local is_java = not record and tonumber(redis.call('zscore', deadlines, head) or 0) > now
+    if is_java or swept == SWEEP_MAX then return head, nil end
+    drop_first(head)
     swept = swept + 1
+  end
+end
+
+-- A Java client that looks at the line must come to the same result: for one of ours who stays the
+-- first, a deadline that is behind is repaired.
+local function keep_first(first, record)
+  if record and tonumber(redis.call('zscore', deadlines, first) or 0) <= now then
+    redis.call('zadd', deadlines, integer(record.alive_until), first)
   end
 end
 
@@ -91,16 +92,17 @@ local function hand_over(caller, silently)
     if not first then return 'nobody' end
     if first == caller then return 'caller' end
     local channel = channel_prefix .. ':' .. first
-    if not record or record.confirm == 0 or swept == SWEEP_MAX then
+    if not record or record.confirm == '0' or swept == SWEEP_MAX then
+      keep_first(first, record)
       if silently then return 'left' end
       return type(redis.pcall(publish, channel, '0')) == 'table' and 'refused' or 'told'
     end
-    local listeners = redis.pcall(publish, channel, integer(now_us))
+    local listeners = redis.pcall(publish, channel, string.format('%d%06d', seconds, micros))
     if type(listeners) == 'table' then return 'refused' end
     drop_first(first)
     if listeners > 0 then
       redis.call('hset', lock, first, '1')
-      redis.call('pexpire', lock, integer(record.confirm))
+      redis.call('pexpire', lock, record.confirm)
       return 'granted'
     end
     swept = swept + 1

@@ -8,7 +8,7 @@
 --
 -- The count is set, so running twice equals running once; only the token is drawn anew, for what is
 -- found there may be left from an earlier hold whose token is known outside.
--- luacheck: read globals time now too_late
+-- luacheck: read globals seconds micros now too_late
 if too_late then return {-3, 0, now} end
 
 local lock, counter, owner, lease_ms = KEYS[1], KEYS[2], ARGV[2], ARGV[3]
@@ -46,7 +46,7 @@ end
 local last = redis.call('get', counter)
 local step = 1
 if not last then
-  step = time[1] * 1000000 + time[2]
+  step = seconds * 1000000 + micros
 elseif not string.find(last, '^%d+$') then
   return redis.error_reply('WRONGTYPE the token counter is not a number')
 elseif tonumber(last) >= 9007199254740991 then

@@ -5,7 +5,8 @@
 -- act any more. `now` closes every reply, so that the sender can tell the time here.
 -- luacheck: push ignore 211
 local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local seconds, micros = tonumber(time[1]), tonumber(time[2])
+local now = seconds * 1000 + math.floor(micros / 1000)
 local not_after = tonumber(ARGV[1])
 local too_late = not_after > 0 and now > not_after
 -- luacheck: pop

@@ -178,7 +178,8 @@ static void java_watchdog(struct rw_model *m, int who) {
     for (int i = 1; i <= j->count[READ] && i <= LEVELS; i++)
         j->until[i] = m->play.now < j->until[i] ? m->play.now + JAVA_WATCHDOG : 0;
     for (int i = 0; i < JAVAS; i++)
-        m->javas[i].lock_until = m->play.now + JAVA_WATCHDOG;
+        if (m->play.now < m->javas[i].lock_until) /* else it is another lock by now */
+            m->javas[i].lock_until = m->play.now + JAVA_WATCHDOG;
 }
 
 static void java_step(struct rw_model *m, int who) {
