@@ -90,6 +90,8 @@ static void acquire_answered(struct rw_model *m, const struct request *r, int co
         if (r->count > 0)
             violated(&m->play, "%s holds and is told to wait", rw_client_names[r->who]);
         m->tally.busy++;
+        if (copies_left) /* one may have read, on a lock that Java cut short: its key counts for nobody */
+            p->orphans_until = p->horizon;
         if (rw_must_wait(m, p))
             rw_settle(m, p, 1);
     } else if (code == -1) {
