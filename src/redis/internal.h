@@ -53,6 +53,7 @@ struct hfi_redis {
 
     /* The keeper's thread only. */
     struct hfi_link renewals; /* running */
+    bool renews_by_name;      /* it is a cluster's server: the keys of a script must share a slot */
     bool control_was_up;
     void (*reconnected)(void *arg);
     void *reconnected_arg;

@@ -6,6 +6,9 @@
  * such batch after the other. One that fails costs the others nothing: a server may refuse one
  * script and take another, e.g. when it is full. An exchange is not repeated here: the core knows
  * the deadlines and tries again.
+ *
+ * A server of a cluster takes no script whose keys are in several slots. It says so the first time,
+ * having done nothing; from then on a batch is the holds of one name.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -78,16 +81,27 @@ static void write_batch(struct hfi_exchange *x, int64_t not_after_ms, struct hfi
     running->renewer->write(running->redis, items, running->batch_len, not_after_ms, command);
 }
 
-/* Puts all holds of the next renewer into the batch. False: all have been asked about. */
+static bool same_name(const struct hfi_renewal_item *a, const struct hfi_renewal_item *b) {
+    return a->name_len == b->name_len && memcmp(a->name, b->name, a->name_len) == 0;
+}
+
+/* Whether the hold can go with those that are in the batch. */
+static bool fits_batch(const struct running *running, const struct hfi_renewal_item *item) {
+    if (running->batch_len == 0)
+        return true;
+    return hfi_redis_kind_of(item->kind)->renewer == running->renewer &&
+           (!running->redis->renews_by_name ||
+            same_name(item, &running->renewal->items[running->batch[0]]));
+}
+
+/* Puts all holds that go with the next one into the batch. False: all have been asked about. */
 static bool choose_batch(struct running *running) {
     const struct hfi_renewal *renewal = running->renewal;
-    running->renewer = NULL;
     running->batch_len = 0;
     for (size_t i = 0; i < renewal->len; i++) {
-        const struct hfi_renewer *renewer = hfi_redis_kind_of(renewal->items[i].kind)->renewer;
-        if (running->asked[i] || (running->renewer != NULL && running->renewer != renewer))
+        if (running->asked[i] || !fits_batch(running, &renewal->items[i]))
             continue;
-        running->renewer = renewer;
+        running->renewer = hfi_redis_kind_of(renewal->items[i].kind)->renewer;
         running->asked[i] = true;
         running->batch[running->batch_len++] = (uint8_t)i;
     }
@@ -120,9 +134,33 @@ static void batch_failed(struct running *running, int err) {
     running->failure = err;
 }
 
+/* The server did nothing because the names are in several slots: then they are asked about again,
+ * each on its own. */
+static bool split_batch(struct running *running) {
+    static const char refusal[] = "CROSSSLOT ";
+    const struct hfi_req *req = running->exchange.req;
+    const struct hfi_renewal_item *items = running->renewal->items;
+    bool refused = req != NULL && req->reply != NULL && req->reply->type == REDIS_REPLY_ERROR &&
+                   strncmp(req->reply->str, refusal, strlen(refusal)) == 0;
+    bool several = false;
+    for (size_t i = 1; i < running->batch_len; i++)
+        several |= !same_name(&items[running->batch[i]], &items[running->batch[0]]);
+    if (!refused || !several)
+        return false;
+    running->redis->renews_by_name = true;
+    for (size_t i = 0; i < running->batch_len; i++)
+        running->asked[running->batch[i]] = false;
+    hfi_error_clear(&running->renewal->error);
+    return true;
+}
+
 static void batch_ended(struct running *running) {
     struct hfi_renewal *renewal = running->renewal;
     const struct hfi_exchange *x = &running->exchange;
+    if (x->err != HF_OK && split_batch(running)) {
+        next_batch(running);
+        return;
+    }
     if (x->err != HF_OK)
         batch_failed(running, x->err);
     else if (read_answers(running, hfi_exchange_reply(x)) != HF_OK)
