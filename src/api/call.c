@@ -1,6 +1,7 @@
 /*
- * Running an operation. Synchronous is asynchronous plus waiting: the same operation, begun on the calling thread, with
- * an executor on its stack; while it waits it attends to its connection, so no thread stands between it and its reply.
+ * Running an operation. Synchronous is asynchronous plus waiting: the same operation, begun on the
+ * calling thread, with an executor on its stack; while it waits it attends to its connection, so no
+ * thread stands between it and its reply.
  */
 #include "api/client.h"
 #include "net/conn.h"
@@ -24,7 +25,8 @@ int hfi_remember(int err, const hf_error *error) {
     return err;
 }
 
-void hfi_copy_result(hf_result *to, const hf_result *from) {
+/* Copies a result to a caller's struct, whatever size it was compiled with. */
+static void copy_result(hf_result *to, const hf_result *from) {
     if (to == NULL)
         return;
     size_t size = to->size > 0 && to->size < sizeof *from ? to->size : sizeof *from;
@@ -34,7 +36,7 @@ void hfi_copy_result(hf_result *to, const hf_result *from) {
 
 static int finish_sync(struct hf_op *op, hf_result *ret, hf_lock_info **ret_info) {
     int err = op->result.code;
-    hfi_copy_result(ret, &op->result);
+    copy_result(ret, &op->result);
     if (ret_info != NULL && err == HF_OK)
         *ret_info = op->info;
     return hfi_remember(err, &op->result.error);
@@ -144,7 +146,7 @@ int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
     if (wait_complete_locked(op, wait_ms)) {
         err = op->result.code;
         error = op->result.error;
-        hfi_copy_result(ret, &op->result);
+        copy_result(ret, &op->result);
     }
     pthread_mutex_unlock(&op->mtx);
     pthread_setcancelstate(state, NULL);

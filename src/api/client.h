@@ -58,7 +58,7 @@ struct hf_client {
     uint64_t telling_round;
 };
 
-/* What a handle calls. One of the two, or none. */
+/* What a handle's owner wants called: one of the two, or none. */
 struct hfi_on_lost {
     hf_event_fn lock;
     hf_permit_event_fn permit;
@@ -71,7 +71,7 @@ struct hfi_ear {
     const struct hfi_kind *kind;
     const char *name;
     size_t name_len;
-    /* Calls what the handle wanted called; no mutex is held. It may free the handle. */
+    /* Calls the handle's callback; no mutex is held. The callback may free the handle. */
     void (*tell)(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const char *owner,
                  const hf_event *event);
     struct hfi_link link; /* in client->ears; guarded, as is what follows */
@@ -91,19 +91,17 @@ struct hf_lock {
 void hfi_client_ref(hf_client *client);
 void hfi_client_unref(hf_client *client);
 
-/* Every public call on a client: refuses in a forked child and after close; counts the caller, keeps thread
- * cancellation away. Only if HF_OK, hfi_leave() must follow. */
+/* Every public call on a client: refuses in a forked child and after close; counts the caller,
+ * keeps thread cancellation away. If, and only if, it returns HF_OK, hfi_leave() must follow. */
 struct hfi_entry {
     int cancel_state;
 };
 int hfi_enter(hf_client *client, struct hfi_entry *entry);
 void hfi_leave(hf_client *client, struct hfi_entry *entry);
 
-/* Remembers a failure as this thread's last error, and returns the code. `error` NULL: just the code's words. */
+/* Remembers a failure as this thread's last error, and returns the code. `error` NULL: just the
+ * code's words. */
 int hfi_remember(int err, const hf_error *error);
-
-/* Copies a result to a caller's struct of whatever size it was compiled with. */
-void hfi_copy_result(hf_result *to, const hf_result *from);
 
 /* call.c: runs an operation on this thread; *ret_info is for inspect. */
 int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
@@ -115,8 +113,8 @@ bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_
                  hf_event_kind event);
 void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
               const char *owner, const hf_event *event);
-/* Sets what the handle wants called, or nothing; in the end, or when nothing is left to be called, waits until a callback
- * that is running has returned. */
+/* Sets the handle's callback, or none. When there is none any more, or the handle ends, it waits
+ * until a callback that is running has returned. */
 int hfi_ear_set(struct hfi_ear *ear, const struct hfi_on_lost *on_lost);
 void hfi_ear_end(struct hfi_ear *ear);
 

@@ -1,5 +1,5 @@
-/* Time. Everything that is compared with a lease uses CLOCK_BOOTTIME, which counts suspend as the server's
- * clock does; the wall clock is never asked. */
+/* Time. Everything that is compared with a lease uses CLOCK_BOOTTIME, which counts suspend as the
+ * server's clock does; the wall clock is never asked. */
 #ifndef HFI_BASE_CLOCK_H
 #define HFI_BASE_CLOCK_H
 
@@ -10,7 +10,8 @@
 int64_t hfi_now_ms(void);
 int64_t hfi_now_us(void);
 
-/* `base` + `delta`, stopping at HFI_NEVER instead of wrapping. A negative delta (HF_FOREVER) is never. */
+/* `base` + `delta`, stopping at HFI_NEVER instead of wrapping. A negative delta (HF_FOREVER) is
+ * never. */
 int64_t hfi_after_ms(int64_t base_ms, int64_t delta_ms);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * Error codes as words, and the details that go with them.
  *
- * Used by every layer. An hf_error is owned by whoever declared it; nothing here keeps a pointer to one.
- * Text from the network is only ever added through hfi_error_quote(), which cannot be made to print control
- * characters.
+ * Used by every layer. An hf_error is owned by whoever declared it; nothing here keeps a pointer to
+ * one. Text from the network is only ever added through hfi_error_quote(), which cannot be made to
+ * print control characters.
  */
 #include "base/error.h"
 

@@ -1,11 +1,13 @@
-/* Filling in hf_error: a code, where it happened, and words for a person. Never put a password in one. */
+/* Filling in hf_error: a code, where it happened, and words for a person. Never put a password in
+ * one. */
 #ifndef HFI_BASE_ERROR_H
 #define HFI_BASE_ERROR_H
 
 #include <holdfast/holdfast.h>
 
 /* Each returns `code`, so that failing is one line: `return hfi_fail(error, HF_EINVAL, "...")`.
- * `error` may be NULL. `node` and `sys_errno` are kept if they were set before; hfi_error_clear() resets. */
+ * `error` may be NULL. `node` and `sys_errno` are kept if they were set before; hfi_error_clear()
+ * resets. */
 int hfi_fail(hf_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format, ...)

@@ -1,6 +1,6 @@
 /*
- * The log hook. Stateless; any thread. The hook may not call back into the library, so it is safe to call it
- * with a mutex held, though callers avoid that.
+ * The log hook. Stateless; any thread. The hook may not call back into the library, so it is safe
+ * to call it with a mutex held, though callers avoid that.
  */
 #include "base/log.h"
 

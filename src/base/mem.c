@@ -1,8 +1,8 @@
 /*
  * Memory through the client's allocator hook.
  *
- * Called from every layer, on any thread. Holds no state: the hook is in the `hfi_mem` that each object
- * keeps a pointer to, so two clients with different allocators never mix.
+ * Called from every layer, on any thread. Holds no state: the hook is in the `hfi_mem` that each
+ * object keeps a pointer to, so two clients with different allocators never mix.
  */
 #include "base/mem.h"
 
@@ -34,16 +34,8 @@ void hfi_free(const struct hfi_mem *mem, void *ptr) {
         free(ptr);
 }
 
-char *hfi_memdup0(const struct hfi_mem *mem, const void *bytes, size_t len) {
-    char *copy = hfi_alloc(mem, len + 1);
-    if (copy == NULL)
-        return NULL;
-    if (len > 0)
-        memcpy(copy, bytes, len);
-    copy[len] = '\0';
-    return copy;
-}
-
 char *hfi_strdup(const struct hfi_mem *mem, const char *text) {
-    return hfi_memdup0(mem, text, strlen(text));
+    size_t size = strlen(text) + 1;
+    char *copy = hfi_alloc(mem, size);
+    return copy != NULL ? memcpy(copy, text, size) : NULL;
 }

@@ -12,9 +12,6 @@ void *hfi_alloc(const struct hfi_mem *mem, size_t size);  /* NULL when out of me
 void *hfi_zalloc(const struct hfi_mem *mem, size_t size); /* the same, zeroed */
 void *hfi_realloc(const struct hfi_mem *mem, void *ptr, size_t size);
 void hfi_free(const struct hfi_mem *mem, void *ptr); /* NULL is fine */
-
-/* A copy of `len` bytes with a NUL behind them. */
-char *hfi_memdup0(const struct hfi_mem *mem, const void *bytes, size_t len);
 char *hfi_strdup(const struct hfi_mem *mem, const char *text);
 
 #endif

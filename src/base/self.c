@@ -1,9 +1,9 @@
 /*
- * The library's view of a thread. The record is made when the thread first calls in, and outlives the thread for as
- * long as a hold refers to it.
+ * The library's view of a thread. The record is made when the thread first calls in, and outlives
+ * the thread for as long as a hold refers to it.
  *
- * The thread-exit hook does as little as it can: it marks the record and posts to the watchdogs of the clients where
- * the thread holds something; they do the rest on their own threads.
+ * The thread-exit hook does as little as it can: it marks the record and posts to the watchdogs of
+ * the clients where the thread holds something; they do the rest on their own threads.
  */
 #include "base/self.h"
 

@@ -1,6 +1,7 @@
 /*
- * What the library knows of a thread: its owner number, its last error, whether it is inside a callback. The only
- * globals of the library are here: one counter of owner numbers and one thread key.
+ * What the library knows about a thread: its owner number, its last error, whether it is inside a
+ * callback. The only globals of the library are here: one counter of owner numbers and one thread
+ * key.
  */
 #ifndef HFI_BASE_SELF_H
 #define HFI_BASE_SELF_H
@@ -27,7 +28,8 @@ struct hfi_self *hfi_self(void); /* this thread's; NULL when out of memory */
 void hfi_self_ref(struct hfi_self *self);
 void hfi_self_unref(struct hfi_self *self);
 
-/* Posts `HFI_SELF_ENDED` to `task` when the thread ends. Once per task is enough. HF_OK or HF_ENOMEM. */
+/* Posts `HFI_SELF_ENDED` to `task` when the thread ends. Once per task is enough. HF_OK or
+ * HF_ENOMEM. */
 #define HFI_SELF_ENDED 0x80u
 int hfi_self_watch(struct hfi_self *self, struct hfi_task *task);
 

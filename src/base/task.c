@@ -1,16 +1,19 @@
 /*
  * Tasks and executors. See the header for what they are.
  *
- * Lock order: task, then executor. No callback runs under either. A queued task holds a reference to itself, so
- * posting to a task that is about to go is safe as long as the poster has a reference of its own.
+ * Lock order: task, then executor. No callback runs under either. A queued task holds a reference
+ * to itself, so posting to a task that is about to go is safe as long as the poster has a reference
+ * of its own.
  *
- * A thread sleeps on a futex in its executor and is woken after all mutexes are free. By then it may have woken by
- * itself and the executor may be gone; that is fine, because the waker uses its address only, as unlocking a mutex
- * does: at worst somebody else who waits on a futex there wakes for nothing.
+ * A thread sleeps on a futex in its executor and is woken after all mutexes are free. By then it
+ * may have woken by itself and the executor may be gone; that is fine, because the waker uses its
+ * address only, as unlocking a mutex does: at worst somebody else who waits on a futex there wakes
+ * for nothing.
  *
- * Waking costs a system call only when the thread really sleeps: a thread that is running looks at its queue
- * before it sleeps or polls. Clearing a timer wakes nobody, and setting one wakes the thread only if it would
- * sleep past it; so a lock taken and released a million times a second does not touch the keeper.
+ * Waking costs a system call only when the thread really sleeps: a thread that is running looks at
+ * its queue before it sleeps or polls. Clearing a timer wakes nobody, and setting one wakes the
+ * thread only if it would sleep past it; so a lock taken and released a million times a second does
+ * not touch the keeper.
  */
 #include "base/task.h"
 
@@ -34,7 +37,8 @@ void hfi_exec_destroy(struct hfi_exec *exec) {
     pthread_mutex_destroy(&exec->mtx);
 }
 
-/* Makes the thread come. Returns whom to wake when no mutex is held any more, or NULL. */
+/* Tells the executor's thread that there is something to do. Returns whom to wake once no mutex is
+ * held any more, or NULL. */
 static atomic_uint *rouse_locked(struct hfi_exec *exec) {
     if (exec->kick_fd >= 0) {
         if (exec->kicked)
@@ -119,7 +123,7 @@ bool hfi_exec_run(struct hfi_exec *exec) {
     return any;
 }
 
-/* Waits until the futex is not 1 any more, for a while, or for nothing. */
+/* Waits until the futex is no longer 1 or the time is over; may also return for no reason. */
 static void doze(atomic_uint *asleep, int64_t until_ms) {
     struct timespec left = {0, 0}, *timeout = NULL;
     if (until_ms != HFI_NEVER) {
@@ -147,8 +151,9 @@ void hfi_exec_sleep(struct hfi_exec *exec) {
     pthread_mutex_unlock(&exec->mtx);
 }
 
-/* A time that was chosen stays, even if its timer was cleared: the next one is likely to be set for about the
- * same time again, and then nobody has to wake this thread to tell it. It wakes for nothing at most once. */
+/* A time that was chosen stays, even if its timer was cleared: the next one is likely to be set for
+ * about the same time again, and then nobody has to wake this thread to tell it. It wakes for
+ * nothing at most once. */
 static void arm_locked(struct hfi_exec *exec) {
     int64_t at_ms = first_timer_ms(exec);
     if (at_ms < exec->armed_ms || exec->armed_ms <= hfi_now_ms())

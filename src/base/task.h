@@ -1,13 +1,14 @@
 /*
  * Tasks and executors: how everything that takes time is written.
  *
- * A task is a state machine with a mailbox of event bits. An executor is a thread's run queue. Whoever has news
- * for a task posts bits to it, from any thread; the task's `run` is called with them on its executor's thread,
- * never at the same time as itself. So a state machine needs no locks for its own state.
+ * A task is a state machine with a mailbox of event bits. An executor is a thread's run queue.
+ * Whoever has news for a task posts bits to it, from any thread; the task's `run` is called with
+ * them on its executor's thread, never at the same time as itself. So a state machine needs no
+ * locks for its own state.
  *
- * Executors: the calling thread of a synchronous verb (a `struct hfi_exec` on its stack), the client's keeper
- * thread, and the dispatcher of asynchronous operations. A task can be moved, e.g. to the keeper when its caller
- * stops waiting.
+ * Executors: the calling thread of a synchronous verb (a `struct hfi_exec` on its stack), the
+ * client's keeper thread, and the dispatcher of asynchronous operations. A task can be moved, e.g.
+ * to the keeper when its caller stops waiting.
  */
 #ifndef HFI_BASE_TASK_H
 #define HFI_BASE_TASK_H
@@ -37,8 +38,8 @@ struct hfi_exec {
     atomic_bool following;     /* it has such a place */
 };
 
-/* Threads to wake, gathered under a mutex of the caller's and woken when that is free again: else each would
- * wake up only to wait for the mutex. */
+/* Threads to wake: gathered while the caller holds a mutex, and woken when it is free again.
+ *                  Otherwise each would wake up only to wait for that mutex. */
 #define HFI_WAKES_MAX 64
 struct hfi_wakes {
     unsigned len;
@@ -65,7 +66,8 @@ struct hfi_alarm {
 void hfi_exec_init(struct hfi_exec *exec);
 void hfi_exec_destroy(struct hfi_exec *exec);
 
-/* Runs what is due, timers first, until nothing is. Only on the executor's thread. Returns if anything ran. */
+/* Runs what is due, timers first, until nothing is. Only on the executor's thread. Returns whether
+ * anything ran. */
 bool hfi_exec_run(struct hfi_exec *exec);
 
 /* Whether hfi_exec_run() would do something. */
@@ -74,12 +76,13 @@ bool hfi_exec_has_work(struct hfi_exec *exec);
 /* Sleeps until there is something to run, or a nudge. */
 void hfi_exec_sleep(struct hfi_exec *exec);
 
-/* Before and after a poll() that includes `kick_fd`: from begin on, posts write to it. begin returns false, and
- * nothing is to be polled, when there is work already; else *ret_at_ms is when the next timer is due. */
+/* Before and after a poll() that includes `kick_fd`: after begin, posts write to it. begin returns
+ * false if there is work already, and then there is nothing to poll for; otherwise *ret_at_ms is
+ * when the next timer is due. */
 bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms);
 void hfi_exec_poll_end(struct hfi_exec *exec);
 
-/* Makes the thread come back from sleep or poll without work. Any thread. */
+/* Makes the thread return from its sleep or poll even without work. Any thread. */
 void hfi_exec_nudge(struct hfi_exec *exec);
 /* Forgets nudges, and tells whether there is work all the same. On the executor's thread. */
 bool hfi_exec_unnudge(struct hfi_exec *exec);
@@ -97,8 +100,8 @@ void hfi_task_move(struct hfi_task *task, struct hfi_exec *exec);
 /* it has no executor any more: posts are ignored from now on */
 void hfi_task_retire(struct hfi_task *task);
 
-/* Sets (again) or clears an alarm. Any thread; clear returns whether it was set, i.e. will not fire. HFI_NEVER
- * as a time clears. */
+/* Sets (again) or clears an alarm. Any thread; clear returns whether it was set, i.e. will not
+ * fire. HFI_NEVER as a time clears. */
 void hfi_alarm_set(struct hfi_exec *exec, struct hfi_alarm *alarm, int64_t at_ms);
 bool hfi_alarm_clear(struct hfi_exec *exec, struct hfi_alarm *alarm);
 

@@ -1,8 +1,9 @@
 /*
  * A pairing heap of timers.
  *
- * Ten thousand watchdog holds and as many waits may each have one, so adding is O(1), taking the first
- * O(log n) amortised, and nothing is allocated. The caller locks (an executor, under its mutex).
+ * Ten thousand watchdog holds and as many waits may each have one, so adding is O(1), taking the
+ * first O(log n) amortised, and nothing is allocated. The caller locks (an executor, under its
+ * mutex).
  */
 #include "base/timer.h"
 

@@ -1,4 +1,5 @@
-/* A set of timers ordered by time: an intrusive pairing heap, so adding one cannot fail. Not locked. */
+/* A set of timers ordered by time: an intrusive pairing heap, so adding one cannot fail. Not
+ * locked. */
 #ifndef HFI_BASE_TIMER_H
 #define HFI_BASE_TIMER_H
 

@@ -1,9 +1,11 @@
 /*
- * What is done to things that nobody holds: semaphores, latches, permits. Acts are one exchange; taking and awaiting wait.
+ * What is done to things that nobody holds: semaphores, latches, permits. An act is one exchange;
+ * taking and awaiting may wait.
  *
- * Verbs like those of verbs.c, on the operation's executor, but without a hold: there is nothing to remember afterwards, and
- * no turn to take. What may or may not have been done is reported as HF_EUNKNOWN and left at that; only a wait that was given
- * up while its command was on its way is settled in the background, by the engine, as far as that can be known.
+ * Verbs like those of verbs.c, on the operation's executor, but without a hold: there is nothing to
+ * remember afterwards, and no turn to take. If it is not known whether something was done, that is
+ * reported as HF_EUNKNOWN and left at that. Only a wait that was given up while its command was
+ * under way is settled in the background, by the engine, as far as its outcome can be known.
  */
 #include "core/op.h"
 
@@ -19,13 +21,14 @@ static void act_go(struct hf_op *op) {
     hfi_op_call(op, act);
 }
 
-/* What is left of it has ended by itself then; what never does is seen to for as long as the client lives. */
+/* By then whatever is left of it has ended by itself; what never ends is attended to for as long as
+ * the client lives. */
 int64_t hfi_settle_until_ms(const struct hf_op *op) {
     int64_t end_ms = hfi_after_ms(hfi_now_ms(), op->call.lease_ms);
     return hfi_after_ms(end_ms, op->core->cmd_timeout_ms);
 }
 
-void hfi_act_after(struct hf_op *op) {
+static void act_after(struct hf_op *op) {
     static const bool gives_back[HFI_ACTS] = {[HFI_ACT_PUT] = true, [HFI_ACT_PUT_IF_EXISTS] = true};
     struct hfi_call *call = &op->call;
     op->result.value = call->value;
@@ -37,7 +40,7 @@ void hfi_act_after(struct hf_op *op) {
         hfi_op_complete(op, call->err, &call->error);
 }
 
-const struct hfi_verb hfi_verb_act = {.name = "act", .go = act_go, .after = hfi_act_after};
+const struct hfi_verb hfi_verb_act = {.name = "act", .go = act_go, .after = act_after};
 
 /* ---- Nothing at all: an act on 0 of something ---- */
 
@@ -49,18 +52,22 @@ const struct hfi_verb hfi_verb_nothing = {.name = "nothing", .go = nothing_go};
 
 /* ---- Waiting ---- */
 
-void hfi_take_go(struct hf_op *op) {
+static void take_go(struct hf_op *op) {
     op->call.lease_ms = op->lease_ms;
     op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
     hfi_op_call(op, op->core->engine->ops->acquire);
 }
 
+void hfi_count_failure(struct hf_op *op, int err) {
+    if (err == HF_EBUSY || err == HF_ETIMEDOUT)
+        hfi_count(&op->core->counters.timed_out);
+    else if (err == HF_ECANCELED)
+        hfi_count(&op->core->counters.cancelled);
+}
+
 void hfi_take_failed(struct hf_op *op) {
     struct hfi_call *call = &op->call;
-    if (call->err == HF_EBUSY || call->err == HF_ETIMEDOUT)
-        hfi_count(&op->core->counters.timed_out);
-    else if (call->err == HF_ECANCELED)
-        hfi_count(&op->core->counters.cancelled);
+    hfi_count_failure(op, call->err);
     if (call->unsettled)
         hfi_op_complete_unsettled(op, call->err, &call->error, hfi_settle_until_ms(op));
     else
@@ -84,7 +91,7 @@ static void take_after(struct hf_op *op) {
 }
 
 const struct hfi_verb hfi_verb_take = {
-    .name = "take", .waits = true, .go = hfi_take_go, .after = take_after};
+    .name = "take", .waits = true, .go = take_go, .after = take_after};
 
 /* Nothing is taken by awaiting, so nothing is counted. */
 static void await_after(struct hf_op *op) {
@@ -95,4 +102,4 @@ static void await_after(struct hf_op *op) {
 }
 
 const struct hfi_verb hfi_verb_await = {
-    .name = "await", .waits = true, .go = hfi_take_go, .after = await_after};
+    .name = "await", .waits = true, .go = take_go, .after = await_after};

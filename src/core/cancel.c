@@ -1,7 +1,7 @@
 /*
- * Switches that end waits from another thread. A switch lists the operations that wait under it; firing posts to each.
- * Its mutex is taken before a task's, never under a shard. An operation leaves the list before it is published, so a
- * switch may be freed as soon as no call uses it.
+ * Switches that end waits from another thread. A switch lists the operations that wait under it;
+ * firing posts to each. Its mutex is taken before a task's, never under a shard. An operation
+ * leaves the list before it is published, so a switch may be freed as soon as no call uses it.
  */
 #include "core/op.h"
 

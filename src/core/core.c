@@ -1,6 +1,6 @@
 /*
- * The core of one client: making it, ending it, its numbers. The layer above owns the struct and fills in the
- * plain fields (memory, log, engine, keeper, hooks, times) before hfi_core_init().
+ * The core of one client: making it, ending it, its statistics. The layer above owns the struct and
+ * fills in the plain fields (memory, log, engine, keeper, hooks, times) before hfi_core_init().
  */
 #include "core/core.h"
 #include "core/op.h"

@@ -1,17 +1,20 @@
 /*
  * The core: what is true of every lock on every engine.
  *
- *   core.c      the core of one client: making it, ending it, numbers
+ *   core.c      the core of one client: making it, ending it, statistics
  *   hold.c      holds: one record per place on the server, whose turn it is, losing one
  *   gate.c      one remote waiter per process and name; the others queue here
  *   op.c        operations: the task behind every verb, from start to callback
- *   verbs.c     what each verb does with holds and the engine
+ *   acquire.c   the verb acquire
+ *   verbs.c     the other verbs of locks: release, extend, break, questions
+ *   loss.c      what a verb does when its hold is lost
  *   actions.c   the verbs of things that nobody holds
  *   permits.c   the verbs of permits, which are holds by their ids
  *   cancel.c    switches that end waits from another thread
  *   watchdog.c  renewals, deadlines, warnings, threads that ended
  *
- * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. The engine is never called under a shard.
+ * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. The engine is never
+ * called under a shard.
  */
 #ifndef HFI_CORE_CORE_H
 #define HFI_CORE_CORE_H
@@ -57,23 +60,25 @@ struct hfi_times {
 struct hfi_core_hooks {
     /* Runs the notice on the dispatcher. Any thread. */
     void (*dispatch)(void *arg, struct hfi_notice *notice);
-    /* Trouble with a hold: any thread, no mutex held. True: somebody wants a callback, so dispatch the notice. */
+    /* Trouble with a hold: any thread, no mutex held. True: somebody wants a callback, so dispatch
+     * the notice. */
     bool (*trouble)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                     hf_event_kind event);
     /* On the dispatcher: call the callbacks. */
     void (*tell)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                  const char *owner, const hf_event *event);
-    /* An operation, which may outlive the client, begins and ends to need its memory. */
+    /* An operation begins (retain) or ceases (forget) to need the client's memory; it may outlive
+     * the client. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
-    void (*idle)(void *arg); /* closing: an operation was the last of its shard */
+    void (*idle)(void *arg); /* closing: the last operation of a shard has ended */
     void *arg;
 };
 
 struct hfi_shard {
     pthread_mutex_t mtx;
     struct hfi_hold *holds; /* by place */
-    char *long_place;       /* room to write one, as long as that of any hold here */
+    char *long_place;       /* room for the place of any hold here */
     size_t long_place_room;
     struct hfi_gate *gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
@@ -91,7 +96,7 @@ struct hfi_core {
     pid_t pid; /* a child of fork() must not touch anything */
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
     atomic_bool closing;
-    atomic_bool abandoning; /* closing, and what is not settled yet must end too */
+    atomic_bool abandoning; /* closing, and even what is not settled must end now */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;
@@ -127,11 +132,12 @@ struct hfi_hold {
     int64_t token;
     int64_t since_us;
     bool watchdog; /* is renewed */
-    /* its owner will not come again, so a loss that nobody asks about is forgotten in the end */
+    /* its owner is never used again, so a loss that nobody asks about is forgotten in the end */
     bool ephemeral;
     int64_t forget_ms; /* when */
-    bool kept_fresh;   /* its fixed lease is set anew, up to its end */
-    /* It was given for so long only, and gets its lease when it is renewed, which is then until; 0: it has it. */
+    bool kept_fresh;   /* its fixed lease is set again now and then, up to its end */
+    /* Granted for this long only: the first renewal gives it its lease, which then lasts until
+     * promised_until_ms. 0: it has its lease. */
     int64_t provisional_ms, promised_until_ms;
     bool lost; /* ended without our release; the next call reports it */
     bool warned, renewing, orphaned;
@@ -139,13 +145,13 @@ struct hfi_hold {
     bool settling;
     int64_t renew_at_ms;
     int64_t renewal_until_ms; /* a renewal was sent that may still act until then; 0: none */
-    bool renewal_awaited;     /* by `active`, which must not begin a possession before */
+    bool renewal_awaited;     /* by `active`, which must not begin a possession before that */
     /* a settlement was broken off: what it was to undo may still be there */
     bool leftover;
-    bool silent;            /* the server left a command unanswered (not: we stopped listening) */
+    bool silent;            /* the server did not answer (it is not that we stopped listening) */
     int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
-    /* releases in `queue` for which nobody waits any more: for their callers they are done */
+    /* releases in `queue` that nobody waits for any more: for their callers they are done */
     int64_t leaving;
     struct hf_op *active; /* one command per hold at a time */
     struct hfi_link queue;
@@ -170,7 +176,8 @@ struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *sh
 struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
                                       const struct hfi_kind *kind, const char *name,
                                       size_t name_len, hf_owner number);
-/* The same for whoever is no number: a permit, by its id. Finds only, unless `make`. */
+/* The same for an owner that is not a number: a permit, by its id. Makes the record only if
+ * `make`. */
 struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
                                     const struct hfi_kind *kind, const char *name, size_t name_len,
                                     const char *owner, size_t owner_len, bool make);
@@ -179,20 +186,22 @@ void hfi_hold_tidy_locked(struct hfi_hold *hold);
 void hfi_hold_ref(struct hfi_hold *hold);
 void hfi_hold_unref(struct hfi_hold *hold);
 
-/* The possession ends without our release. Returns true if that is news: then call hfi_hold_report() unlocked. */
+/* The possession ends without our release. Returns true if that is news: then call
+ * hfi_hold_report() unlocked. */
 bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason);
-/* Its deadline has passed and the keeper has not come to it yet. */
+/* Its deadline has passed, but the keeper has not noticed yet. */
 bool hfi_hold_expired_locked(const struct hfi_hold *hold);
 /* The possession ends by our release. */
 void hfi_hold_end_locked(struct hfi_hold *hold);
-/* Tells listeners. No mutex held; keeps the record alive by itself. */
+/* Tells the listeners. No mutex may be held; it keeps the record alive by itself. */
 void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind);
 
 struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len);
 
 /* ---- Gates ---- */
 
-/* Lines up for a name. True: it is this operation's turn (or there was no memory for a gate: then all go). */
+/* Lines up for a name. True: it is this operation's turn (or there was no memory for a gate, and
+ * then everybody goes). */
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op);
 /* in line, active or neither */
 void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op);
@@ -209,7 +218,8 @@ void hfi_watchdog_stop(struct hfi_core *core);
 /* (Re)arms the hold's alarm after its times have changed. */
 void hfi_watchdog_arm_locked(struct hfi_hold *hold);
 void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
-/* Nobody holds it: tidies it up at that time, when no renewal can act any more, or its loss is forgotten. */
+/* For a hold that nobody has any more: tidies it up at that time, when no renewal can act any more
+ * or its loss is to be forgotten. */
 void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms);
 
 /* ---- The core ---- */
@@ -220,7 +230,8 @@ bool hfi_core_is_idle(struct hfi_core *core);   /* no operation is unfinished */
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
 void hfi_times_add(struct hfi_times *times, int64_t us);
 void hfi_count(atomic_ullong *counter);
-/* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. By hand, as every operation needs it. */
+/* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
+ * every operation needs it. */
 size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Gates: of the operations of this process that wait for one exclusive lock, one waits at the server and the others
- * wait here. When it leaves, whatever its result, the next takes its place and makes an attempt of its own, so a
- * wake-up that a leaving waiter has consumed is not lost.
+ * Gates: of the operations of this process that wait for one exclusive lock, one waits at the
+ * server and the others wait here. When it leaves, whatever its result, the next takes its place
+ * and makes an attempt of its own, so a wake-up that a leaving waiter has consumed is not lost.
  *
  * A gate exists while somebody is in it. Guarded by the shard of its name.
  */

@@ -1,9 +1,10 @@
 /*
  * Holds: one record per (place on the server, owner), whatever the handle or kind.
  *
- * A record is in its shard's table while it is held, is being worked on, has a loss to report, or a renewal of it may
- * still act. Everything that is true of the possession is guarded by the shard's mutex. Other threads keep the memory alive by references: the
- * keeper's alarm, a renewal in flight, a notice on its way to the dispatcher.
+ * A record is in its shard's table while it is held, is being worked on, has a loss to report, or a
+ * renewal of it may still act. Everything that is true of the possession is guarded by the shard's
+ * mutex. Other threads keep the memory alive by references: the keeper's alarm, a renewal in
+ * flight, a notice on its way to the dispatcher.
  */
 #include "core/core.h"
 
@@ -60,8 +61,9 @@ void hfi_hold_unref(struct hfi_hold *hold) {
     hfi_free(hold->core->mem, hold);
 }
 
-/* Finding a hold must not need memory: a release, of all things, would go without it. So there is room for the longest place
- * of a hold that was ever made. NULL: there is not, and unless it is to be made there is no such hold. */
+/* Finding a hold must not need memory, or a release, of all things, could fail for lack of it. So
+ * each shard has a buffer as long as the longest place of any hold made so far. NULL: the place is
+ * longer; then there is no such hold, unless this was to make it and memory has run out. */
 static char *long_place_locked(const struct hfi_mem *mem, struct hfi_shard *shard, size_t len,
                                bool make) {
     if (len <= shard->long_place_room)

@@ -1,13 +1,14 @@
 /*
  * Operations: from start to callback.
  *
- * All of an operation's own state belongs to its executor's thread; a shard guards the links by which others find it
- * (hold queue, gate, the list of unfinished ones). The engine finishes a call by setting `call_done`; it is looked at
- * when the engine has returned, so nothing of the engine's is on the stack when an operation completes.
+ * All of an operation's own state belongs to its executor's thread; a shard guards the links by
+ * which others find it (hold queue, gate, the list of unfinished ones). The engine finishes a call
+ * by setting `call_done`; it is looked at when the engine has returned, so nothing of the engine's
+ * is on the stack when an operation completes.
  *
- * Completing publishes the result and then, if a command may still run at the server, turns the same object into the
- * one that settles it, on the keeper, keeping the hold's turn meanwhile: nothing has to be allocated for that, and the
- * next operation on the hold cannot overtake it.
+ * Completing publishes the result and then, if a command may still run at the server, turns the
+ * same object into the one that settles it, on the keeper, keeping the hold's turn meanwhile:
+ * nothing has to be allocated for that, and the next operation on the hold cannot overtake it.
  */
 #include "core/op.h"
 
@@ -20,8 +21,9 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_task_post(&op->task, HFI_OP_TIMEOUT);
 }
 
-/* An operation is larger than what malloc keeps at hand, so each shard keeps one: a thread that locks and releases in
- * a loop gets the same memory again and again. Operations on long names, or with many ids, are on their own. */
+/* An operation is larger than what malloc keeps at hand, so each shard keeps one: a thread that
+ * locks and releases in a loop gets the same memory again and again. Operations on long names, or
+ * with many ids, are allocated each time. */
 #define SMALL_ROOM_MAX 64
 
 static size_t aligned(size_t size) {
@@ -115,7 +117,8 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->start_ms = op->start_us / 1000;
     op->cancellable = args->verb->waits;
     bool waits = args->verb->waits && args->wait_ms != 0;
-    /* the clock is read in whole milliseconds, and a wait must not be a part of one too short */
+    /* the clock is read in whole milliseconds, and a wait must not be too short by a fraction of
+     * one */
     op->deadline_ms = waits ? hfi_after_ms(op->start_ms + 1, args->wait_ms)
                             : hfi_after_ms(op->start_ms, core->cmd_timeout_ms);
     if (args->self != NULL) {
@@ -164,7 +167,7 @@ static void publish(struct hf_op *op, int err, const hf_error *error) {
         op->core->hooks.dispatch(op->core->hooks.arg, &op->notice);
 }
 
-/* Lets the next operation of this hold go on. */
+/* Gives the turn to the next operation on this hold. */
 static void leave_turn_locked(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     if (hold == NULL)
@@ -180,7 +183,7 @@ static void leave_turn_locked(struct hf_op *op) {
     hfi_hold_tidy_locked(hold);
 }
 
-/* Nothing will happen any more: off all lists, and the list's reference goes. */
+/* Nothing more will happen: takes the op off all lists, and drops the list's reference. */
 static void finish(struct hf_op *op) {
     hfi_cancel_detach(op);
     hfi_alarm_clear(op->task.exec, &op->alarm);
@@ -194,13 +197,14 @@ static void finish(struct hf_op *op) {
     if (last && atomic_load(&op->core->closing))
         op->core->hooks.idle(op->core->hooks.arg);
     op->state = HFI_OP_DONE;
-    /* a late cancel finds nothing to do, also when the client is closed */
+    /* a late cancel finds nothing to do, even after the client was closed */
     hfi_task_retire(&op->task);
     if (listed)
         hfi_task_unref(&op->task);
 }
 
-/* Whoever has the turn after a settlement that was broken off sees to it, unless somebody follows. */
+/* After a settlement was broken off, whoever has the turn has to finish it, unless somebody else is
+ * next. */
 static bool must_settle_leftover(struct hf_op *op, int err) {
     if (op->hold == NULL || err == HF_ECLOSED)
         return false;
@@ -222,14 +226,14 @@ void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
     hfi_task_unref(&op->task);
 }
 
-/* The hold is busy until it is known what became of it. */
+/* The hold is busy until it is known what became of the command. */
 static void settle_hold_locked(struct hf_op *op, int err) {
     struct hfi_hold *hold = op->hold;
     if (hold == NULL)
         return;
     hold->settling = true;
     if (!hold->leftover)
-        /* one that only has to leave the line was answered */
+        /* if it only has to leave the line, its command was answered */
         hold->silent = err != HF_ECANCELED && !(op->call.queued && op->call.ghost_until_ms == 0);
     hold->leftover = false; /* this settlement sees to it */
     if (op->call.ghost_until_ms < hold->quiet_until_ms)
@@ -263,7 +267,8 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
 
 /* ---- Talking to the engine ---- */
 
-void hfi_op_done(struct hfi_call *call) {
+/* The engine's `done`. */
+static void call_is_done(struct hfi_call *call) {
     struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
     assert(!op->call_done);
     op->call_done = true;
@@ -271,7 +276,8 @@ void hfi_op_done(struct hfi_call *call) {
 
 static void settle(struct hf_op *op);
 
-/* A settlement was broken off for the next in line, who takes over what is left. False: nobody is there any more. */
+/* A settlement was broken off for the next operation in line, which takes over what is left. False:
+ * there is none any more. */
 static bool hand_on(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool anybody = !hfi_list_empty(&op->hold->queue);
@@ -317,7 +323,7 @@ static void prepare_call(struct hf_op *op) {
     call->owner_len = hfi_owner_text(op->core, op->owner, op->owner_text);
     call->start_ms = op->start_ms;
     call->deadline_ms = op->deadline_ms;
-    call->done = hfi_op_done;
+    call->done = call_is_done;
 }
 
 /* ---- Life ---- */
@@ -398,7 +404,7 @@ static void settle(struct hf_op *op) {
     look_if_done(op);
 }
 
-/* Whoever is next acquires anew: it takes over what this one was to undo. */
+/* The next operation acquires again, and so takes over what this one was to undo. */
 static void yield_turn(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool anybody = !hfi_list_empty(&op->hold->queue);
@@ -409,8 +415,8 @@ static void yield_turn(struct hf_op *op) {
     look_if_done(op);
 }
 
-/* A release that has waited too long in line is carried out by the keeper when its turn comes; until then the hold is
- * not renewed, since its owner is done with it. */
+/* A release that has waited too long in line is carried out by the keeper when its turn comes;
+ * until then the hold is not renewed, since its owner is done with it. */
 static void leave_to_keeper(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
@@ -429,7 +435,8 @@ static void leave_to_keeper(struct hf_op *op) {
     hfi_task_unref(&op->task);
 }
 
-/* Waited too long in line. Behind a command that the server does not answer, that is the server's fault. */
+/* It has waited too long in line. If that was behind a command that the server does not answer, the
+ * server is to blame. */
 static void timed_out(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
@@ -456,7 +463,8 @@ static void timed_out(struct hf_op *op) {
     hfi_op_complete(op, HF_ETIMEDOUT, NULL);
 }
 
-/* A completed operation that has something to settle moves to the keeper: then this thread must let go of it. */
+/* A completed operation that has something to settle moves to the keeper: then this thread must let
+ * go of it. */
 static bool is_still_on(struct hfi_task *task, const struct hfi_exec *here) {
     return atomic_load(&task->exec) == here;
 }
@@ -472,7 +480,8 @@ static void run(struct hfi_task *task, unsigned events) {
         settle(op);
     if ((events & HFI_OP_YIELD) && is_still_on(task, here) && op->state == HFI_OP_SETTLING)
         yield_turn(op);
-    /* Told to end in the same moment as its turn comes: what it would send now would have to be undone. */
+    /* If it is told to end at the same moment as its turn comes, it ends: what it would send now
+     * would have to be undone. */
     if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here) &&
         (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED))
         stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);

@@ -1,6 +1,7 @@
 /*
- * Operations: the task behind every verb. A synchronous verb makes one, begins it on its own thread and attends to it;
- * an asynchronous one posts HFI_OP_BEGIN. After completion an operation may live on to settle what it left behind.
+ * Operations: the task behind every verb. A synchronous verb makes one, begins it on its own thread
+ * and attends to it; an asynchronous one posts HFI_OP_BEGIN. After completion an operation may live
+ * on to settle what it left behind.
  */
 #ifndef HFI_CORE_OP_H
 #define HFI_CORE_OP_H
@@ -16,8 +17,8 @@ enum {
     HFI_OP_CANCEL = 0x10,
     HFI_OP_CLOSE = 0x20,
     HFI_OP_SETTLE = 0x40,
-    HFI_OP_YIELD =
-        0x80 /* the same owner acquires anew, which takes over whatever was to be undone */
+    /* the same owner acquires again, which takes over whatever was to be undone */
+    HFI_OP_YIELD = 0x80
 };
 
 enum hfi_op_state {
@@ -125,16 +126,28 @@ void hfi_op_begin(struct hf_op *op); /* on its executor's thread */
 
 /* For verbs. */
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call));
-/* then nothing of it may be touched... */
+/* After either of these the op must not be touched any more. */
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error);
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms);
-void hfi_op_done(struct hfi_call *call); /* the engine's `done` */
 void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
 
+/* loss.c */
+/* The first call on a hold after its loss takes the loss, and reports it. *ret_news: the loss was
+ * found only now, because the deadline has passed, so hfi_hold_report() is due when the shard is
+ * unlocked. */
+bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news);
+/* Completes with the loss that was taken. */
+void hfi_op_fail_lost(struct hf_op *op);
+/* The server says that the hold is gone: ends it, and completes with HF_ELOST. */
+void hfi_op_found_lost(struct hf_op *op, const char *reason);
+/* If the deadline passed and the hold's end was told while this command was under way, its answer
+ * comes too late: completes with HF_ELOST, and what the server still has of it is released. True:
+ * the op is complete. */
+bool hfi_op_ended_meanwhile(struct hf_op *op);
+
 /* actions.c: the steps of its verbs, for others like them. */
-void hfi_act_after(struct hf_op *op);
 int64_t hfi_settle_until_ms(const struct hf_op *op);
-void hfi_take_go(struct hf_op *op);
+void hfi_count_failure(struct hf_op *op, int err);
 void hfi_take_failed(struct hf_op *op); /* counts, and completes with what the engine said */
 void hfi_count_taken(struct hf_op *op); /* one more that was acquired */
 

@@ -1,11 +1,14 @@
 /*
- * The verbs of permits with leases: acquire, release, extend. What else is done to them is an act (actions.c).
+ * The verbs of permits with leases: acquire, release, extend. What else is done to them is an act
+ * (actions.c).
  *
- * A permit with a lease is a hold like that of a lock, whose owner is its id: so the watchdog renews it, warns, and tells of
- * its loss. But an operation is about many permits at once, so none takes a hold's turn. A release ends its holds before
- * anything is sent; from then on nothing renews them, whatever the outcome. One without a lease is not remembered at all.
+ * A permit with a lease is a hold like that of a lock, whose owner is its id: so the watchdog
+ * renews it, warns, and reports its loss. But one operation is about many permits, so it takes no
+ * hold's turn. A release ends the holds before anything is sent; from then on nothing renews them,
+ * whatever the outcome. A permit without a lease is not remembered at all.
  *
- * Holds are touched under the shard of their name, which is also the operation's; the rest belongs to its executor.
+ * Holds are touched under the shard of their name, which is also the operation's; the rest belongs
+ * to its executor.
  */
 #include "core/op.h"
 
@@ -62,7 +65,7 @@ static bool begin_hold_locked(struct hf_op *op, size_t i) {
     return true;
 }
 
-/* False: there is no memory for all of them, and so for none. */
+/* All or none. False: there is not enough memory for all of them. */
 static bool begin_holds(struct hf_op *op) {
     size_t begun = 0, len = op->call.ids_len;
     pthread_mutex_lock(&op->shard->mtx);
@@ -117,7 +120,7 @@ const struct hfi_verb hfi_verb_permits_acquire = {
 
 /* ---- Release ---- */
 
-/* Its hold is over. Notes what is known of it. */
+/* Ends the hold of one permit, and notes what was known about it. */
 static void end_hold(struct hf_op *op, size_t i) {
     bool news = false;
     pthread_mutex_lock(&op->shard->mtx);
@@ -159,7 +162,8 @@ static void fail_lost(struct hf_op *op, const char *why) {
 static void released(struct hf_op *op) {
     const struct hfi_call *call = &op->call;
     bool one = call->ids_len == 1;
-    /* A repeated release that finds nothing has worked the first time, unless the lease may have run out by then. */
+    /* A repeated release that finds nothing has worked the first time, unless the lease may have
+     * run out by then. */
     bool late = call->err == HF_OK && call->value == 0 && hfi_now_ms() >= op->permits.end_ms;
     if (late || (call->err == HF_OK && op->permits.lost) || call->err == HF_ELOST) {
         fail_lost(op, "the lease had run out when the permit was released");
@@ -197,7 +201,8 @@ const struct hfi_verb hfi_verb_permits_release = {
 
 /* ---- Extend ---- */
 
-/* Its lease is another one now, perhaps a shorter one: a renewal under way does not count any more. */
+/* It has a new lease now, perhaps a shorter one, so a renewal that is under way no longer
+ * counts. */
 static void set_lease_locked(struct hfi_hold *hold, int64_t lease_ms, int64_t until_ms) {
     hold->generation++;
     hold->lease_ms = lease_ms;
@@ -216,7 +221,7 @@ static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
     set_lease_locked(hold, call->lease_ms, call->valid_until_ms);
 }
 
-/* If it has been done, it may be over this early. */
+/* If the extension was done, the lease may be over this early. */
 static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
     int64_t until_ms = hfi_after_ms(op->start_ms, op->call.lease_ms);
     if (until_ms >= hold->deadline_ms)
@@ -225,7 +230,8 @@ static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
     set_lease_locked(hold, hold->lease_ms, until_ms);
 }
 
-/* Its end was told while the extension was under way, so that came too late: what the server still has goes back. */
+/* The end of the permit was reported while its extension was under way, so the extension came too
+ * late: what the server still has is given back. */
 static void undo_extension(struct hf_op *op) {
     hfi_fail(&op->call.error, HF_ENOTOWNER, "the lease ran out before the server answered");
     op->call.settle_release = true;
@@ -262,7 +268,7 @@ static void extend_after(struct hf_op *op) {
     hfi_op_complete(op, call->err, &call->error);
 }
 
-/* What was called lost stays so, even if the server is a little behind. */
+/* What was reported lost stays lost, even if the server is a little behind. */
 static void extend_go(struct hf_op *op) {
     bool news = false, lost = false;
     pthread_mutex_lock(&op->shard->mtx);

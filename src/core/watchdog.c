@@ -1,13 +1,14 @@
 /*
  * The watchdog: renewals, deadlines, warnings, and threads that ended while holding.
  *
- * Every hold has one alarm on the keeper, set to the next moment anything is to be done for it. Renewals that come due
- * together are gathered and sent in batches. A failed renewal is tried again soon, and again, until the deadline: no
- * error ends the watchdog but the hold's own end. Times of renewal are rounded down to a sixteenth of the period, so
- * that ten thousand holds make a hundred batches and not ten thousand.
+ * Every hold has one alarm on the keeper, set to the next moment anything is to be done for it.
+ * Renewals that come due together are gathered and sent in batches. A failed renewal is tried again
+ * soon, and again, until the deadline: no error ends the watchdog but the hold's own end. Times of
+ * renewal are rounded down to a sixteenth of the period, so that ten thousand holds make a hundred
+ * batches and not ten thousand.
  *
- * Alarms, the gathering and the answers all run on the keeper's thread; a hold's state is the shard's. An armed alarm,
- * a place in `due` and a place in a batch each keep the hold alive.
+ * Alarms, the gathering and the answers all run on the keeper's thread; a hold's state is the
+ * shard's. An armed alarm, a place in `due` and a place in a batch each keep the hold alive.
  */
 #include "core/core.h"
 #include "core/op.h"
@@ -30,13 +31,13 @@ static int64_t period_ms(const struct hfi_core *core) {
     return core->watchdog_ms / 3;
 }
 
-/* It is renewed now and then: to lengthen its lease, or because others may have shortened what is left of it; or once, to
- * be given its lease at all. */
+/* Is the hold to be renewed? To lengthen its lease, because others may have shortened what is left
+ * of it, or once, to get its lease in the first place. */
 static bool is_renewed(const struct hfi_hold *hold) {
     return hold->watchdog || hold->kept_fresh || hold->provisional_ms > 0;
 }
 
-/* With what lease. One that is only kept fresh is never promised more than it was. */
+/* The lease to renew it with. One that is only kept fresh never gets more than it was promised. */
 static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
     int64_t left_ms = hold->kept_fresh ? hold->deadline_ms - now_ms : 0;
     if (hold->provisional_ms > 0)
@@ -45,7 +46,8 @@ static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
     return lease_ms > left_ms ? lease_ms : left_ms;
 }
 
-/* When to warn: half the lease for one that should have been renewed by now, a quarter for a fixed one. */
+/* When to warn: half the lease for one that should have been renewed by now, a quarter for a fixed
+ * one. */
 static int64_t warn_at_ms(const struct hfi_hold *hold) {
     int64_t lease_ms = hold->watchdog ? hold->core->watchdog_ms : hold->lease_ms;
     if (hold->provisional_ms > 0)
@@ -130,7 +132,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_hold_unref(hold); /* the alarm's */
 }
 
-/* What the server said of one hold in a batch, or that it said nothing. */
+/* What the server said about one hold in a batch, or that it said nothing. */
 static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int answer,
                     int64_t valid_until_ms) {
     struct hfi_core *core = hold->core;
@@ -153,7 +155,8 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err, int ans
             hold->renew_at_ms = now_ms + period_ms(core);
             hfi_count(&core->counters.renewals);
         } else if (err == HF_OK && hold->active != NULL) {
-            /* Perhaps the command under way has just released it: that one finds out, or the next renewal. */
+            /* Perhaps the command under way has just released it: that command will find out, or
+             * the next renewal. */
             hold->renew_at_ms = now_ms + period_ms(core) / 8;
         } else if (err == HF_OK) {
             lost = hfi_hold_lose_locked(
@@ -192,7 +195,7 @@ static void batch_done(struct hfi_renewal *renewal) {
     hfi_free(core->mem, batch);
 }
 
-/* False: it was released since it came due, so it is not renewed; the reference is gone. */
+/* False: it has been released since it came due, so it is not renewed; its reference is dropped. */
 static bool begin_renewal(struct hfi_hold *hold, int64_t deadline_ms, uint64_t *ret_generation,
                           int64_t *ret_lease_ms) {
     pthread_mutex_lock(&hold->shard->mtx);
@@ -315,7 +318,8 @@ static void run(struct hfi_task *task, unsigned events) {
         find_orphans(core);
 }
 
-/* Threads may keep a reference to the task after the client is gone: so it is not the client's memory. */
+/* Threads may keep a reference to the task after the client is gone, so its memory must not come
+ * from the client. */
 static void destroy(struct hfi_task *task) {
     struct watchdog *watchdog = HFI_CONTAINER(task, struct watchdog, task);
     hfi_free(watchdog->mem, watchdog);

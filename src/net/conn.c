@@ -1,10 +1,11 @@
 /*
  * A connection: its life, submitting requests, completing them, losing it.
  *
- * Called by the engine's exchanges on any thread (submit, abandon, want) and by the holder of the seat (deliver,
- * lose). Invariants: requests in `fifo` are in the order in which their bytes were appended; a request is completed
- * exactly once, by a reply or by the loss of the connection; its event is posted under the connection's mutex, so
- * once hfi_req_abandon() has returned none will come.
+ * Called by the engine's exchanges on any thread (submit, abandon, want) and by the holder of the
+ * seat (deliver, lose). Invariants: requests in `fifo` are in the order in which their bytes were
+ * appended; a request is completed exactly once, by a reply or by the loss of the connection; its
+ * event is posted under the connection's mutex, so once hfi_req_abandon() has returned none will
+ * come.
  */
 #include "net/impl.h"
 
@@ -15,10 +16,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* So many commands in flight keep the server busy; more are gathered and written together. */
+/* This many commands in flight keep the server busy; further ones are gathered and written
+ * together. */
 #define HOLD_BACK 8
-/* So many are gathered at most by a seat that writes once per turn: the server can begin with them while we make
- * the next. */
+/* A seat that writes once per turn gathers at most this many: the server can start on them while we
+ * make the next. */
 #define GATHER_MAX 16
 #define PEEK_AFTER_IDLE_MS 50
 
@@ -26,14 +28,15 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
 }
 
-/* It is torn down by the holder of the seat. */
+/* The holder of the seat will tear it down. */
 static void break_locked(struct hfi_conn *conn) {
     atomic_store(&conn->broken, true);
     hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
 }
 
-/* Somebody has stopped waiting for an answer, perhaps long before it was overdue. When it is, and nothing at all has come,
- * the connection is given up though nobody waits: the next command is not to be lost in the same hole. */
+/* Somebody has stopped waiting for an answer, perhaps long before it was overdue. If it becomes
+ * overdue and nothing at all has arrived, the connection is given up although nobody waits for it,
+ * so that the next command does not vanish in the same hole. */
 static void doubt_locked(struct hfi_conn *conn) {
     if (conn->is_doubted || conn->state != CONN_READY || atomic_load(&conn->broken) ||
         hfi_list_empty(&conn->fifo))
@@ -190,12 +193,12 @@ static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task,
     return req;
 }
 
-/* Is an idle connection still there, as far as the kernel has heard? */
+/* Is an idle connection still open, as far as the kernel knows? */
 static bool peek_is_alive(struct hfi_conn *conn) {
     char byte;
     ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        /* with anything to read, it would be taken for the answer to the next command */
+        /* anything to read would be taken for the answer to the next command */
         return true;
     if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
         return true;
@@ -203,7 +206,7 @@ static bool peek_is_alive(struct hfi_conn *conn) {
     return false;
 }
 
-/* It may have been closed by the server long ago: find out before a command is lost in it. */
+/* The server may have closed it long ago: find out before a command is lost in it. */
 static bool is_alive_if_idle(struct hfi_conn *conn, int64_t now_ms) {
     if (conn->in_flight > 0 ||
         now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
@@ -211,14 +214,25 @@ static bool is_alive_if_idle(struct hfi_conn *conn, int64_t now_ms) {
     return peek_is_alive(conn);
 }
 
+/* The end of one that still owes answers; those that have come, if any, are in front of it. */
+static bool peek_has_ended(const struct hfi_conn *conn) {
+    char byte;
+    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 void hfi_conn_look(struct hfi_conn *conn) {
     pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && conn->in_flight == 0 && !atomic_load(&conn->broken))
-        peek_is_alive(conn);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken)) {
+        if (conn->in_flight == 0)
+            peek_is_alive(conn);
+        else if (peek_has_ended(conn))
+            break_locked(conn); /* before its driver has noticed */
+    }
     pthread_mutex_unlock(&conn->mtx);
 }
 
-int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
+static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
     if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
         return HF_ENOMEM;
     conn->unsent++;
@@ -227,7 +241,8 @@ int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len)
     return HF_OK;
 }
 
-/* The seat's own thread gathers and flushes once per turn; others write unless enough is on its way. */
+/* The seat's own thread gathers and flushes once per turn; others write unless enough is on its
+ * way. */
 static void flush_unless_gathering(struct hfi_conn *conn) {
     bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
                      (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
@@ -244,7 +259,7 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = hfi_conn_append_locked(conn, bytes, len);
+        err = append_locked(conn, bytes, len);
     if (err == HF_OK) {
         req->sent_ms = now_ms;
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
@@ -272,7 +287,7 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken))
-        err = hfi_conn_append_locked(conn, bytes, len);
+        err = append_locked(conn, bytes, len);
     if (err == HF_OK) {
         conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
         flush_unless_gathering(conn);
@@ -324,7 +339,7 @@ int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf
 void hfi_conn_close_socket(struct hfi_conn *conn) {
     if (conn->fd < 0)
         return;
-    /* Abortive: what the server has not read yet shall not be read any more. */
+    /* Abortive close: what the server has not read yet must not be read any more. */
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     if (conn->in_flight > 0)
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);

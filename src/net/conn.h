@@ -1,13 +1,14 @@
 /*
  * One connection to a server, driven by whoever waits on it.
  *
- * A request is submitted by appending its bytes; replies come in order, and complete requests by posting to their
- * task. Reading is the work of the one who sits in the driver's seat:
- *   HFI_SEAT_CALLERS  a synchronous caller that waits (hfi_conn_attend); the keeper only when nobody else would
+ * A request is submitted by appending its bytes; replies come in order, and complete requests by
+ * posting to their task. Reading is the work of the one who sits in the driver's seat:
+ *   HFI_SEAT_CALLERS  a synchronous caller that waits (hfi_conn_attend); the keeper only when
+ *                     nobody else would
  *   HFI_SEAT_KEEPER   always the keeper
  *   HFI_SEAT_DISPATCH the thread in hf_dispatch()
- * Connecting, the handshake, and connecting again are always the keeper's work, and happen only while somebody has
- * asked for it (hfi_conn_want).
+ * Connecting, the handshake, and connecting again are always the keeper's work, and happen only
+ * while somebody has asked for it (hfi_conn_want).
  */
 #ifndef HFI_NET_CONN_H
 #define HFI_NET_CONN_H
@@ -25,7 +26,8 @@ struct hfi_keeper;
 
 enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
 
-/* Where a connection leads and how it says hello. Shared by all connections of a node; outlives them. */
+/* Where a connection leads, and how it introduces itself. Shared by all connections of a node;
+ * outlives them. */
 struct hfi_target {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
@@ -79,8 +81,8 @@ struct hfi_req {
     hf_error error;
 };
 
-/* Is it ready for requests right now? If so, *ret_server_ms is the server's clock (ms since 1970) as of
- * *ret_received_ms on ours: a lower bound for computing `not-after`. */
+/* Is it ready for requests right now? If so, *ret_server_ms is the server's clock (ms since 1970)
+ * as of *ret_received_ms on ours: a lower bound for computing `not-after`. */
 bool hfi_conn_ready(struct hfi_conn *conn, int64_t *ret_server_ms, int64_t *ret_received_ms);
 
 /* A reply carried the server's clock: remember it. `received_ms` is our time when it arrived. */
@@ -89,31 +91,35 @@ void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_m
 /* How busy it is: requests in flight. For choosing one of several. */
 unsigned hfi_conn_load(struct hfi_conn *conn);
 
-/* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is abandoned first;
- * the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was sent. Takes no ownership of bytes. */
+/* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is
+ * abandoned first; the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was
+ * sent. Takes no ownership of bytes. */
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                     unsigned event, struct hfi_req **ret_req);
 
-/* Looks if an idle connection has been closed by the other side, so that the next submit does not lose its command in it. For
- * commands that must not be sent twice; a submit looks by itself after a while. */
+/* Checks whether the other side has closed an idle connection, so that the next submit does not
+ * lose its command in it. For commands that must not be sent twice; a submit checks by itself only
+ * after some idle time. */
 void hfi_conn_look(struct hfi_conn *conn);
 
 /* For pub/sub connections: sends bytes that have no reply of their own. */
 int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len);
 
-/* No event will be posted any more. The request stays to swallow its reply; if nothing comes until that is overdue, the
- * connection is closed. NULL is fine; drops the reference. */
+/* No event will be posted any more. The request stays in the queue to swallow its reply; if nothing
+ * has come when that is overdue, the connection is closed. Drops the reference. NULL is fine. */
 void hfi_req_abandon(struct hfi_req *req);
 void hfi_req_unref(struct hfi_req *req);
-/* Its caller leaves, but its task still wants to hear: somebody else will have to read. */
+/* Its caller leaves, but its task still wants the reply: somebody else will have to read. */
 void hfi_req_unattend(struct hfi_req *req);
 
-/* No answer in time: the connection is closed abortively unless something has arrived since `since_ms`. */
+/* No answer in time: the connection is closed abortively unless something has arrived since
+ * `since_ms`. */
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms);
 
 /* ---- Getting connected ---- */
 
-/* Somebody who waits for a connection. One task, one event: posted once, when it is ready or an attempt failed. */
+/* Somebody who waits for a connection. One task, one event: posted once, when it is ready or an
+ * attempt failed. */
 struct hfi_want {
     struct hfi_link link;
     struct hfi_task *task;
@@ -122,30 +128,32 @@ struct hfi_want {
     hf_error error;
 };
 
-/* Asks for the connection. If it is ready already the event is posted at once. The want must stay valid until its
- * event was posted or hfi_conn_unwant() has returned. */
+/* Asks for the connection. If it is already ready, the event is posted at once. The want must stay
+ * valid until its event was posted or hfi_conn_unwant() has returned. */
 void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task *task,
                    unsigned event);
 void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want);
 
-/* What is to be said when somebody stops waiting for a connection that is being made. NULL: nothing in particular. */
+/* A hint for the error message when somebody stops waiting for a connection that is being made.
+ * NULL: none. */
 const char *hfi_conn_hint(struct hfi_conn *conn);
 
-/* Keeps a keeper's connection up, without anybody waiting (pub/sub, control). Off: it may stay down. */
+/* Keeps one of the keeper's connections up even while nobody waits for it (pub/sub, control). Off:
+ * it may stay down. */
 void hfi_conn_keep_up(struct hfi_conn *conn, bool up);
 
 /* ---- Driving (synchronous callers) ---- */
 
-/* Waits until `exec` has work, driving the connection that exec->lane names if its seat is empty. Without a lane it
- * only sleeps. */
+/* Waits until `exec` has work, driving the connection that exec->lane names if its seat is empty.
+ * Without a lane it only sleeps. */
 void hfi_conn_attend(struct hfi_exec *exec);
 
 /* ---- Driving (keeper and dispatcher), see keeper.h and seat.c ---- */
 
 /* What the one in the seat polls; -1: nothing. */
 int hfi_conn_poll_fd(struct hfi_conn *conn, short *ret_events);
-/* Reads and completes what has arrived, writes what is waiting. For the holder of the seat. False: the connection is
- * lost, and the seat with it. */
+/* Reads and completes what has arrived, writes what is waiting. For the holder of the seat. False:
+ * the connection is lost, and the seat with it. */
 bool hfi_conn_service(struct hfi_conn *conn, short revents);
 /* For the dispatcher: the descriptor to poll, or -1 while the connection is not its to drive. */
 int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);

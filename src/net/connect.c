@@ -1,28 +1,23 @@
 /*
  * Getting connected, and noticing when a connection is dead.
  *
- * Everything here runs on the keeper's thread. A connection is made only while somebody wants it. Lookup, connect, TLS
- * and handshake together may take `cmd_timeout_ms`; after a failure the next attempt waits, 20 ms at first, doubling to a
- * second, with jitter so that a fleet does not come back in step. An idle connection is pinged every `ping_ms`; one
- * that has not said anything `cmd_timeout_ms` later is closed.
- *
- * The handshake goes out in one write: AUTH, SELECT, CLIENT SETNAME, INFO server (is it new enough?), TIME (the first
- * sample of the server's clock, for `not-after`).
+ * Everything here runs on the keeper's thread, but for hfi_conn_want() and its like, which any
+ * thread calls. A connection is made only while somebody wants it. Lookup, connect, TLS and Redis'
+ * own handshake (handshake.c) together may take `cmd_timeout_ms`. After a failure the next attempt
+ * waits: 20 ms at first, doubling up to a second, with jitter so that a fleet does not come back in
+ * step. An idle connection is pinged every `ping_ms`; one that is still silent `cmd_timeout_ms`
+ * later is closed.
  */
 #include "net/impl.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS 1000
-
-enum handshake_step { SAID_AUTH, SAID_SELECT, SAID_NAME, SAID_INFO, SAID_TIME };
 
 static int64_t backoff_ms(unsigned failures) {
     int64_t limit = BACKOFF_MAX_MS;
@@ -34,8 +29,7 @@ static int64_t backoff_ms(unsigned failures) {
     return limit / 2 + (int64_t)(dice % (uint32_t)(limit / 2 + 1));
 }
 
-static void tell_wants(struct hfi_conn *conn, int err, const hf_error *error) {
-    pthread_mutex_lock(&conn->mtx);
+static void tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *error) {
     struct hfi_link *link;
     while ((link = hfi_list_pop_front(&conn->wants)) != NULL) {
         struct hfi_want *want = HFI_CONTAINER(link, struct hfi_want, link);
@@ -48,12 +42,15 @@ static void tell_wants(struct hfi_conn *conn, int err, const hf_error *error) {
         hfi_task_post(task, want->event); /* after this the want may be gone */
         hfi_task_unref(task);
     }
-    pthread_mutex_unlock(&conn->mtx);
 }
 
+/* Being down and saying why is one step, so that nobody can find it down without a reason. */
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error) {
     hfi_lookup_drop(conn->lookup);
     conn->lookup = NULL;
+    conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
+    if (err != HF_ECLOSED)
+        hfi_log(conn->target->log, HF_LOG_WARN, "%s: %s", conn->target->node, error->text);
     pthread_mutex_lock(&conn->mtx);
     hfi_conn_close_socket(conn);
     hfi_conn_discard_output(conn);
@@ -62,11 +59,8 @@ void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *err
     atomic_store(&conn->broken, false);
     conn->state = err == HF_ECLOSED ? CONN_CLOSED : CONN_DOWN;
     conn->driver = NULL;
+    tell_wants_locked(conn, err, error);
     pthread_mutex_unlock(&conn->mtx);
-    conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
-    if (err != HF_ECLOSED)
-        hfi_log(conn->target->log, HF_LOG_WARN, "%s: %s", conn->target->node, error->text);
-    tell_wants(conn, err, error);
 }
 
 static void fail_errno(struct hfi_conn *conn, int err, int sys_errno, const char *what) {
@@ -76,81 +70,7 @@ static void fail_errno(struct hfi_conn *conn, int err, int sys_errno, const char
     hfi_conn_connect_failed(conn, err, &error);
 }
 
-/* ---- Handshake ---- */
-
-static bool say(struct hfi_conn *conn, enum handshake_step step, int argc, const char **argv) {
-    char *command = NULL;
-    int len = redisFormatCommandArgv(&command, argc, argv, NULL);
-    if (len < 0)
-        return false;
-    bool ok = hfi_buffer_append(conn->target->mem, &conn->out, command, (size_t)len);
-    explicit_bzero(command, (size_t)len); /* it may carry the password */
-    redisFreeCommand(command);
-    conn->handshake[conn->handshake_len++] = (int)step;
-    return ok;
-}
-
-static bool say_hello(struct hfi_conn *conn) {
-    const struct hfi_target *target = conn->target;
-    bool ok = true;
-    conn->handshake_step = conn->handshake_len = 0;
-    if (target->password != NULL) {
-        const char *auth[] = {"AUTH", target->user, target->password};
-        if (target->user == NULL || target->user[0] == '\0') {
-            auth[1] = target->password;
-            ok = say(conn, SAID_AUTH, 2, auth);
-        } else {
-            ok = say(conn, SAID_AUTH, 3, auth);
-        }
-    }
-    if (target->db != 0) {
-        char db[16];
-        snprintf(db, sizeof db, "%d", target->db);
-        const char *select[] = {"SELECT", db};
-        ok = ok && say(conn, SAID_SELECT, 2, select);
-    }
-    const char *name[] = {"CLIENT", "SETNAME", target->client_name};
-    const char *info[] = {"INFO", "server"};
-    const char *time[] = {"TIME"};
-    return ok && say(conn, SAID_NAME, 3, name) && say(conn, SAID_INFO, 2, info) &&
-           say(conn, SAID_TIME, 1, time);
-}
-
-static bool starts_with(const redisReply *reply, const char *word) {
-    return strncmp(reply->str, word, strlen(word)) == 0;
-}
-
-static int refused(const redisReply *reply, int err, hf_error *error) {
-    hfi_fail(error, err, "the server refused: ");
-    hfi_error_quote(error, reply->str, reply->len);
-    return err;
-}
-
-static int check_version(const redisReply *reply, hf_error *error) {
-    if (reply->type != REDIS_REPLY_STRING)
-        return hfi_fail(error, HF_EPROTO, "INFO was not answered with text");
-    const char *found = strstr(reply->str, "redis_version:");
-    int major = 0, minor = 0;
-    if (found == NULL || sscanf(found, "redis_version:%d.%d", &major, &minor) != 2)
-        return HF_OK; /* a server that hides its version is taken at its word */
-    if (major < 6 || (major == 6 && minor < 2))
-        return hfi_fail(error, HF_ENOTSUP,
-                        "needs Redis 6.2 or newer, or Valkey; this server is %d.%d", major, minor);
-    return HF_OK;
-}
-
-static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
-        return hfi_fail(error, HF_EPROTO, "TIME was not answered with a time");
-    long long seconds = strtoll(reply->element[0]->str, NULL, 10);
-    long long micros = strtoll(reply->element[1]->str, NULL, 10);
-    if (seconds <= 0 || seconds > INT64_MAX / 2000 || micros < 0 || micros > 999999)
-        return hfi_fail(error, HF_EPROTO, "TIME was not answered with a time");
-    hfi_conn_clock(conn, seconds * 1000 + micros / 1000, hfi_now_ms());
-    return HF_OK;
-}
+/* ---- Redis' handshake ---- */
 
 static void now_ready(struct hfi_conn *conn) {
     atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
@@ -169,33 +89,11 @@ static void now_ready(struct hfi_conn *conn) {
     conn->was_ready = true;
     hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm,
                   hfi_now_ms() + conn->target->ping_ms);
-    tell_wants(conn, HF_OK, NULL);
+    pthread_mutex_lock(&conn->mtx);
+    tell_wants_locked(conn, HF_OK, NULL);
+    pthread_mutex_unlock(&conn->mtx);
     if (conn->on_state != NULL)
         conn->on_state(conn->arg, true);
-}
-
-int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
-    if (conn->handshake_step == conn->handshake_len)
-        return hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
-    enum handshake_step step = (enum handshake_step)conn->handshake[conn->handshake_step++];
-    int err = HF_OK;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        bool auth = starts_with(reply, "NOAUTH") || starts_with(reply, "WRONGPASS") ||
-                    starts_with(reply, "NOPERM");
-        if (step == SAID_AUTH || starts_with(reply, "NOAUTH") || (step == SAID_SELECT && auth) ||
-            (step == SAID_TIME && auth))
-            return refused(reply, HF_EPERM, error);
-        if (step == SAID_SELECT)
-            return refused(reply, HF_EINVAL, error);
-        if (step == SAID_TIME)
-            return refused(reply, HF_EREFUSED, error);
-        return HF_OK; /* the name and the version are not worth a refusal */
-    }
-    if (step == SAID_INFO)
-        err = check_version(reply, error);
-    if (step == SAID_TIME)
-        err = read_time(conn, reply, error);
-    return err;
 }
 
 static void shake_hands(struct hfi_conn *conn) {
@@ -208,7 +106,7 @@ static void shake_hands(struct hfi_conn *conn) {
     }
     pthread_mutex_lock(&conn->mtx);
     conn->state = CONN_HANDSHAKE;
-    bool said = say_hello(conn);
+    bool said = hfi_conn_say_hello_locked(conn);
     if (said)
         hfi_conn_flush_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
@@ -220,7 +118,8 @@ static void shake_hands(struct hfi_conn *conn) {
 
 /* ---- TLS ---- */
 
-/* Goes on with what has been fed. Also when it fails something may be to be sent: why. */
+/* Continues the handshake with what has been fed. Even a failure may leave something to send: the
+ * alert that says why. */
 static void go_on_with_tls(struct hfi_conn *conn) {
     hf_error error;
     bool done = false;
@@ -380,7 +279,8 @@ static void look_at_lookup(struct hfi_conn *conn) {
         try_next_address(conn, 0);
 }
 
-/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of it. */
+/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of
+ * it. */
 const char *hfi_conn_hint(struct hfi_conn *conn) {
     pthread_mutex_lock(&conn->mtx);
     bool shaking_hands = conn->state == CONN_TLS, answered = conn->tls_answered;
@@ -406,7 +306,7 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
             next_ms = now_ms + target->cmd_timeout_ms;
         }
     } else if (now_ms >= next_ms && conn->seat == HFI_SEAT_DISPATCH) {
-        /* nobody may be there to read the answer; commands find out */
+        /* there may be nobody to read the answer; the next command will find out */
         next_ms = now_ms + target->ping_ms;
     } else if (now_ms >= next_ms) {
         static const char ping[] = "*1\r\n$4\r\nPING\r\n";
@@ -420,8 +320,8 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
     hfi_alarm_set(hfi_keeper_exec(target->keeper), &conn->alarm, next_ms);
 }
 
-/* The first attempt after a loss is made at once; but a server that lets us in only to close again is not to be
- * run at in a circle. */
+/* The first attempt after a loss is made at once, but we must not hammer a server that lets us in
+ * only to close again. */
 static int64_t after_loss_ms(struct hfi_conn *conn, int64_t now_ms) {
     if (now_ms - conn->ready_since_ms >= BACKOFF_MAX_MS)
         conn->short_lives = 0;

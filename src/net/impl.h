@@ -1,12 +1,13 @@
 /*
  * What the files of src/net share: the connection's insides. Nobody else includes this.
  *
- *   conn.c     life, submitting, completing, losing the connection
- *   seat.c     who reads: callers taking, offering and leaving the seat
- *   connect.c  getting connected: lookup, connect, TLS, handshake, back-off, pings (the keeper's thread)
- *   io.c       bytes: the output buffer, reading, the capped RESP reader
- *   tls.c      between the two buffers and the socket, for rediss://
- *   keeper.c   the keeper's thread
+ *   conn.c       life, submitting, completing, losing the connection
+ *   seat.c       who reads: callers taking, offering and leaving the seat
+ *   connect.c    getting connected: lookup, connect, TLS, back-off, pings (the keeper's thread)
+ *   handshake.c  what is said first on a new connection, and the answers
+ *   io.c         bytes: the output buffer, reading, the capped RESP reader
+ *   tls.c        between the two buffers and the socket, for rediss://
+ *   keeper.c     the keeper's thread
  *
  * Lock order: connection, then task, then executor.
  */
@@ -46,7 +47,7 @@ struct hfi_conn {
     int fd;                        /* closed only by the holder of the seat */
     unsigned generation;           /* counts connections made */
     atomic_bool broken;            /* to be torn down by the holder of the seat */
-    bool lost;                     /* was ready and is not any more: the keeper has yet to say so */
+    bool lost;                     /* was ready and no longer is: the keeper has yet to say so */
 
     /* The seat. */
     int kick_fd;             /* what a caller in the seat polls beside the socket */
@@ -98,11 +99,12 @@ bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const c
 void hfi_conn_flush_locked(struct hfi_conn *conn);
 void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
 bool hfi_conn_new_reader(struct hfi_conn *conn);
-/* Reads once. HF_OK: go on. Else the connection is no good any more, and `error` says why. */
+/* Reads once. HF_OK: go on. Otherwise the connection is no longer usable, and `error` says why. */
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
-/* The same during the handshake of TLS: feeds it. */
+/* The same during the TLS handshake, which it feeds. */
 int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error);
-/* Something has arrived on an idle connection whose seat is empty. Locked. Is it only TLS talking to itself? */
+/* Something has arrived on an idle connection whose seat is empty. Is it only TLS housekeeping?
+ * Locked. */
 bool hfi_conn_is_tls_talk(struct hfi_conn *conn);
 
 /* conn.c */
@@ -111,10 +113,9 @@ int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf
 /* holder of the seat; unlocked */
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
 void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
-int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len);
 
 /* seat.c */
-/* its reply is here: it waits for the seat no more */
+/* its reply is here: it no longer waits for the seat */
 void hfi_seat_excuse_locked(struct hfi_exec *exec);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 /* the keeper takes a seat that nobody else would */
@@ -124,7 +125,12 @@ bool hfi_seat_adopt_locked(struct hfi_conn *conn);
 void hfi_conn_tend(struct hfi_conn *conn);
 /* the socket of a connect is ready */
 void hfi_conn_progress(struct hfi_conn *conn);
-int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error);
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error);
+
+/* handshake.c: the keeper's thread */
+/* Appends the whole handshake to the output. False: out of memory. */
+bool hfi_conn_say_hello_locked(struct hfi_conn *conn);
+/* Checks the next reply. It is over when handshake_step has reached handshake_len. */
+int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error);
 
 #endif

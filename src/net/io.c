@@ -1,16 +1,18 @@
 /*
  * Bytes in and out of a connection.
  *
- * Output: submits append to `out` under the mutex; one thread at a time writes, without the mutex, from `writing`.
- * Whoever finds a writer at work leaves its bytes to it. So commands of many threads share a send(), and nobody waits
- * for the socket with the mutex held.
+ * Output: submits append to `out` under the mutex; one thread at a time writes, without the mutex,
+ * from `writing`. Whoever finds a writer at work leaves its bytes to it. So commands of many
+ * threads share a send(), and nobody waits for the socket with the mutex held.
  *
- * Input: only the holder of the seat reads. Replies are parsed by hiredis' reader, whose appetite is bounded here: a
- * server cannot make us hold more than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent.
+ * Input: only the holder of the seat reads. Replies are parsed by hiredis' reader, whose appetite
+ * is bounded here: a server cannot make us hold more than MAX_REPLY_BYTES for one reply, nor
+ * allocate for elements it has not sent.
  *
- * TLS: `out` is in clear and is encrypted into `writing` when a writer takes it; what was received is decrypted before
- * it is fed to the reader. Both happen under the mutex, sending and receiving do not. Reading goes on until TLS wants
- * more from the socket, so nothing that poll() cannot see is ever left inside.
+ * TLS: `out` is in clear and is encrypted into `writing` when a writer takes it; what was received
+ * is decrypted before it is fed to the reader. Both happen under the mutex, sending and receiving
+ * do not. Reading goes on until TLS wants more from the socket, so nothing that poll() cannot see
+ * is ever left inside.
  */
 #include "net/impl.h"
 
@@ -21,13 +23,13 @@
 
 #define MAX_REPLY_BYTES ((size_t)4 << 20)
 #define MAX_REPLY_ELEMENTS 65536
-#define MAX_REPLY_DEPTH 7 /* hiredis 1.x knows no limit, but frees a reply by recursion */
+#define MAX_REPLY_DEPTH 7 /* hiredis 1.x has no limit, but frees a reply by recursion */
 #define MAX_LINE_BYTES 65536
-#define MAX_TLS_ANSWERS 262144 /* what TLS has to say by itself is short, unless it is not read */
-#define MAX_TALK 4             /* chunks; more has nobody to say on an idle connection */
+#define MAX_TLS_ANSWERS 262144 /* TLS by itself says little, unless nobody reads it */
+#define MAX_TALK 4             /* chunks; nobody has more than that to say on an idle connection */
 #define READ_CHUNK 16384
 #define DELIVER_MAX 64
-#define TLS_ALERT 0x15 /* how the answer of a TLS server begins that was asked in clear */
+#define TLS_ALERT 0x15 /* how a TLS server begins its answer to a client that speaks in clear */
 
 static bool reserve(const struct hfi_mem *mem, struct buffer *buffer, size_t len) {
     if (len <= buffer->cap - buffer->len)
@@ -140,7 +142,8 @@ void hfi_conn_flush(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-/* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as it nests them. */
+/* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as it
+ * nests them. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
 #else
@@ -186,14 +189,16 @@ bool hfi_conn_new_reader(struct hfi_conn *conn) {
     return true;
 }
 
-/* A line that has no end is searched for it from the start whenever more arrives: better not for megabytes. */
+/* A line without an end is searched again from its start whenever more arrives: not for
+ * megabytes. */
 static bool is_endless_line(const redisReader *reader) {
     return reader->len - reader->pos > MAX_LINE_BYTES &&
            memchr(reader->buf + reader->pos, '\n', MAX_LINE_BYTES) == NULL;
 }
 
-/* Takes whole replies out of the reader and hands them on, many at a time: what came in one packet wakes its waiters
- * together. During the handshake a reply can change what the next one means, so they go one by one. */
+/* Takes whole replies out of the reader and hands them on, many at a time: what came in one packet
+ * wakes its waiters together. During the handshake a reply can change what the next one means, so
+ * they go one by one. */
 static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
     redisReply *replies[DELIVER_MAX];
     size_t len, max = conn->state == CONN_HANDSHAKE ? 1 : DELIVER_MAX;
@@ -221,7 +226,7 @@ static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
     return HF_OK;
 }
 
-/* HF_OK with *ret_len 0: there is nothing now. */
+/* HF_OK with *ret_len 0: there is nothing to read now. */
 static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_len,
                    hf_error *error) {
     ssize_t got;
@@ -247,8 +252,8 @@ static int feed_reader(struct hfi_conn *conn, const char *bytes, size_t len, hf_
     return HF_OK;
 }
 
-/* Decrypts what was received (into the same place) and feeds it to the reader. What came before an end is delivered
- * before the end is reported, as it would be without TLS. */
+/* Decrypts what was received (into the same place) and feeds it to the reader. What came before an
+ * end is delivered before the end is reported, as it would be without TLS. */
 static int read_encrypted(struct hfi_conn *conn, char *chunk, size_t size, size_t len,
                           hf_error *error) {
     hf_error end;

@@ -1,9 +1,10 @@
 /*
- * The keeper's thread: a poll loop over the connections whose seat it holds, its executor's tasks and timers.
+ * The keeper's thread: a poll loop over the connections whose seat it holds, its executor's tasks
+ * and timers.
  *
- * Timers are on CLOCK_BOOTTIME through a timerfd, because poll()'s own timeout stops while the machine sleeps and
- * leases do not. The list of connections is guarded by `mtx`; connections are freed only on this thread or after it
- * has ended, so a turn of the loop can use them without it.
+ * Timers are on CLOCK_BOOTTIME through a timerfd, because poll()'s own timeout stops while the
+ * machine sleeps and leases do not. The list of connections is guarded by `mtx`; connections are
+ * freed only on this thread or after it has ended, so a turn of the loop can use them without it.
  */
 #include "net/impl.h"
 
@@ -172,7 +173,8 @@ static void *keeper_main(void *arg) {
     struct hfi_keeper *keeper = arg;
     pthread_setname_np(pthread_self(), "holdfast-keeper");
     for (;;) {
-        /* Running uses the nudge up that tells us to stop, so this is looked at in between. */
+        /* Running the tasks consumes the nudge that tells us to stop, so this is checked in
+         * between. */
         hfi_exec_run(&keeper->exec);
         if (should_stop(keeper))
             break;

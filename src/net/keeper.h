@@ -1,6 +1,7 @@
 /*
- * The keeper: one background thread per client that does what nobody waits for: timers, connecting, the control
- * and pub/sub connections, command connections whose callers have all left. Its executor is `hfi_keeper_exec`.
+ * The keeper: one background thread per client for everything that no caller waits for: timers,
+ * connecting, the control and pub/sub connections, and command connections whose callers have all
+ * left. Its executor is `hfi_keeper_exec`.
  */
 #ifndef HFI_NET_KEEPER_H
 #define HFI_NET_KEEPER_H
@@ -22,7 +23,7 @@ void hfi_keeper_close_fds(struct hfi_keeper *keeper); /* in a forked child */
 struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper);
 bool hfi_keeper_is_self(struct hfi_keeper *keeper); /* is this the keeper's thread? */
 
-/* For connections: be polled when the keeper has the seat. */
+/* For connections: to be polled when the keeper has the seat. */
 void hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn);
 void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn);
 

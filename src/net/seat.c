@@ -1,10 +1,11 @@
 /*
  * The driver's seat of a command connection.
  *
- * A synchronous caller that waits for its reply reads for everybody if nobody else does; the others sleep, and are
- * told by their executor. Leaving the seat and naming a successor is one step under the connection's mutex; a
- * follower that has to go looks in that same step whether the seat was offered to it, and passes it on. When the last
- * caller has left and replies are still to come (to requests that were abandoned), the keeper takes the seat.
+ * A synchronous caller that waits for its reply reads for everybody if nobody else does; the others
+ * sleep, and are woken through their executors. Leaving the seat and naming a successor is one step
+ * under the connection's mutex. A follower that has to leave checks under the same mutex whether
+ * the seat was offered to it, and passes it on. When the last caller has left and replies are still
+ * to come (to requests that were abandoned), the keeper takes the seat.
  */
 #include "net/impl.h"
 
@@ -55,7 +56,8 @@ static int poll_timeout(int64_t at_ms) {
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
-/* In the seat: reads until this caller has something else to do, or the connection (and the seat) is lost. */
+/* In the seat: reads until this caller has something else to do, or the connection (and the seat)
+ * is lost. */
 static void drive(struct hfi_conn *conn, struct hfi_exec *exec) {
     while (!atomic_load(&conn->broken)) {
         int64_t at_ms;
@@ -74,8 +76,9 @@ static void drive(struct hfi_conn *conn, struct hfi_exec *exec) {
         hfi_conn_service(conn, 0);
 }
 
-/* Waits beside the seat. True: it was offered to us, and we have nothing else to do. One whose reply has come was
- * excused by the driver and does not need the mutex, which the driver may be about to need again. */
+/* Waits beside the seat. True: it was offered to us, and we have nothing else to do. One whose
+ * reply has come was excused by the driver and does not need the mutex, which the driver may be
+ * about to need again. */
 static bool follow(struct hfi_conn *conn, struct hfi_exec *exec) {
     hfi_exec_sleep(exec);
     if (!atomic_load_explicit(&exec->following, memory_order_acquire))

@@ -1,13 +1,14 @@
 /*
  * TLS, with OpenSSL over memory BIOs (what it is for is in tls.h).
  *
- * Called by connect.c (handshake) and io.c (reading, writing), always under the connection's mutex; contexts are made
- * and freed by the node. There is no state beside the two structs.
+ * Called by connect.c (handshake) and io.c (reading, writing), always under the connection's mutex;
+ * contexts are made and freed by the node. There is no state besides the two structs.
  *
- * Rules: a certificate is verified, chain and name, unless that was explicitly switched off. OpenSSL keeps errors in
- * a queue per thread, which may be a thread of the application: it is cleared before every call whose result is
- * looked at, and left empty. OpenSSL must not ask for a passphrase on the terminal. Renegotiation is refused: it
- * would let a read wait for a write. Sessions are not resumed, so tickets are read and forgotten.
+ * Rules: a certificate is verified, chain and name, unless that was explicitly switched off.
+ * OpenSSL keeps errors in a queue per thread, which may be a thread of the application: it is
+ * cleared before every call whose result is looked at, and left empty. OpenSSL must not ask for a
+ * passphrase on the terminal. Renegotiation is refused: it would let a read wait for a write.
+ * Sessions are not resumed, so tickets are read and forgotten.
  */
 #include "net/tls.h"
 
@@ -60,7 +61,7 @@ static bool is_memory(unsigned long code) {
     return ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
 }
 
-/* The first error is what is wrong with the file; those behind it tell who had asked for it. */
+/* The first error says what is wrong with the file; those after it only say who asked for it. */
 static int bad_file(hf_error *error, const char *what, const char *path) {
     char words[128];
     words_of(ERR_peek_error(), words, sizeof words);
@@ -85,7 +86,8 @@ static int trust(SSL_CTX *ctx, const struct hfi_tls_options *options, hf_error *
     ERR_clear_error();
     if (options->ca_file != NULL && SSL_CTX_load_verify_locations(ctx, options->ca_file, NULL) != 1)
         return bad_file(error, "the file of CA certificates", options->ca_file);
-    /* OpenSSL looks into a directory when it needs a certificate: too late to say that there is none. */
+    /* OpenSSL looks into the directory only when it needs a certificate: too late to say that there
+     * is none. */
     if (options->ca_dir != NULL && (stat(options->ca_dir, &dir) != 0 || !S_ISDIR(dir.st_mode)))
         return hfi_fail(error, HF_EINVAL,
                         "TLS: the directory of CA certificates is not there: %.80s",
@@ -125,8 +127,9 @@ static bool is_address(const char *text) {
     return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
-/* Keeps whom we expect: the zone of an address and the dot behind a full name are in no certificate. A dot in front
- * would let OpenSSL accept whatever ends like that, and no name at all would let it accept all. */
+/* Stores the name we expect. The zone of an address and the dot after a fully qualified name are
+ * not in any certificate. A leading dot would make OpenSSL accept any name with that ending, and an
+ * empty name would make it accept every certificate. */
 static int expect(struct hfi_tls_context *context, const char *name, hf_error *error) {
     context->name = hfi_strdup(context->mem, name);
     if (context->name == NULL)
@@ -156,7 +159,7 @@ static bool set_rules(SSL_CTX *ctx, const struct hfi_tls_options *options) {
     return true;
 }
 
-/* What OpenSSL is configured to be on this system may forbid it. */
+/* The system's OpenSSL configuration may forbid it. */
 static int make_ctx(struct hfi_tls_context *context, const struct hfi_tls_options *options,
                     hf_error *error) {
     char words[128];
@@ -172,7 +175,8 @@ static int make_ctx(struct hfi_tls_context *context, const struct hfi_tls_option
 
 int hfi_tls_context_new(const struct hfi_mem *mem, const struct hfi_tls_options *options,
                         const char *host, struct hfi_tls_context **ret, hf_error *error) {
-    /* The process may exit while a keeper still runs: OpenSSL's state must not be torn down under it. */
+    /* The process may exit while a keeper still runs: OpenSSL's state must not be torn down under
+     * it. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     struct hfi_tls_context *context = hfi_zalloc(mem, sizeof *context);
     if (context == NULL)
@@ -207,7 +211,7 @@ void hfi_tls_context_free(struct hfi_tls_context *context) {
 static bool set_expectations(struct hfi_tls *tls) {
     const struct hfi_tls_context *context = tls->context;
     X509_VERIFY_PARAM *param = SSL_get0_param(tls->ssl);
-    if (context->is_address) /* addresses are no server names: they go without SNI */
+    if (context->is_address) /* an address is not a server name, so there is no SNI */
         return X509_VERIFY_PARAM_set1_ip_asc(param, context->name) == 1;
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return SSL_set1_host(tls->ssl, context->name) == 1 &&
@@ -255,13 +259,14 @@ bool hfi_tls_feed(struct hfi_tls *tls, const char *bytes, size_t len) {
     return whole;
 }
 
-/* The other side's word. OpenSSL's own reasons that all its parts share are greater still. */
+/* An alert from the other side. The reasons that are common to all of OpenSSL have still larger
+ * numbers. */
 static bool is_alert(unsigned long code) {
     int why = ERR_GET_REASON(code);
     return why > SSL_AD_REASON_OFFSET && why <= SSL_AD_REASON_OFFSET + UINT8_MAX;
 }
 
-/* An alert by which the other side ends what might work the next time. */
+/* An alert that ends the connection for a reason that may be gone the next time. */
 static bool is_passing_alert(unsigned long code) {
     int why = ERR_GET_REASON(code);
     return why == SSL_AD_REASON_OFFSET + SSL_AD_INTERNAL_ERROR ||
@@ -286,8 +291,8 @@ static int explain_failure(struct hfi_tls *tls, hf_error *error) {
                     is_alert(code) ? "the server refused: " : "", words);
 }
 
-/* OpenSSL verifies the certificate that it gets. Where the system's configuration allows ciphers without any, it is
- * content with none. */
+/* OpenSSL verifies the certificate it gets. Where the system's configuration allows ciphers without
+ * certificates, it is content with none at all. */
 static int demand_certificate(struct hfi_tls *tls, hf_error *error) {
     X509 *cert = SSL_get_peer_certificate(tls->ssl);
     X509_free(cert);

@@ -1,11 +1,12 @@
 /* TLS between a connection's buffers and its socket, with OpenSSL over memory BIOs.
  *
- * Nothing here touches a socket. What arrived is fed in and read out in clear; what is to be sent is written in clear
- * and taken out encrypted. Reading can produce output (a KeyUpdate is answered, a failure sends an alert), so whoever
- * has read looks whether something is to be taken.
+ * Nothing here touches a socket. What arrived is fed in and read out in clear; what is to be sent
+ * is written in clear and taken out encrypted. Reading can produce output (a KeyUpdate is answered,
+ * a failure sends an alert), so whoever has read checks whether there is something to send.
  *
- * A context belongs to a node and is shared by its connections; once made it never changes. A filter belongs to one
- * connection, for one life of its socket, and is used under that connection's mutex only. */
+ * A context belongs to a node and is shared by its connections; once made it never changes. A
+ * filter belongs to one connection, for one life of its socket, and is used under that connection's
+ * mutex only. */
 #ifndef HFI_NET_TLS_H
 #define HFI_NET_TLS_H
 
@@ -25,8 +26,8 @@ struct hfi_tls_options {
     bool insecure;                    /* take any certificate */
 };
 
-/* Reads the files. Errors: HF_EINVAL names the file and what is wrong with it; HF_ENOMEM. `host` is whom the url
- * names: a host name or an address. Everything is copied. */
+/* Reads the files. Errors: HF_EINVAL names the file and what is wrong with it; HF_ENOMEM. `host` is
+ * the url's host name or address. Everything is copied. */
 int hfi_tls_context_new(const struct hfi_mem *mem, const struct hfi_tls_options *options,
                         const char *host, struct hfi_tls_context **ret, hf_error *error);
 void hfi_tls_context_free(struct hfi_tls_context *context); /* NULL is fine */
@@ -37,22 +38,23 @@ void hfi_tls_free(struct hfi_tls *tls); /* NULL is fine. Sends nothing */
 /* What came from the socket. False: out of memory. */
 bool hfi_tls_feed(struct hfi_tls *tls, const char *bytes, size_t len);
 
-/* Goes on with the handshake. HF_OK: *ret_done tells whether it is over, else feed more. HF_ETLS: it failed, and would
- * again. HF_EUNREACH: it failed for a reason that may pass. */
+/* Continues the handshake. HF_OK: *ret_done tells whether it is complete; if not, feed more.
+ * HF_ETLS: it failed, and would fail again. HF_EUNREACH: it failed for a reason that may be
+ * temporary. */
 int hfi_tls_shake_hands(struct hfi_tls *tls, bool *ret_done, hf_error *error);
 
-/* Decrypts. HF_OK with *ret_len 0: feed more. Otherwise no more will come, and `error` says why; HF_ETLS only while
- * `joining`, when it can still be the server's verdict on our certificate. */
+/* Decrypts. HF_OK with *ret_len 0: feed more. Otherwise no more will come, and `error` says why;
+ * HF_ETLS only while `joining`, when it can still be the server's verdict on our certificate. */
 int hfi_tls_read(struct hfi_tls *tls, bool joining, char *bytes, size_t size, size_t *ret_len,
                  hf_error *error);
 
-/* May there be more to read without feeding? False for sure, true perhaps. */
+/* Might there be more to read without feeding? False is certain, true is not. */
 bool hfi_tls_has_more(const struct hfi_tls *tls);
 
 /* Encrypts. False: it cannot go on. */
 bool hfi_tls_write(struct hfi_tls *tls, const char *bytes, size_t len);
 
-/* Encrypted bytes that wait to be sent: how many, and taking them. */
+/* Encrypted bytes that wait to be sent: how many there are, and how to take them. */
 size_t hfi_tls_pending(struct hfi_tls *tls);
 size_t hfi_tls_take(struct hfi_tls *tls, char *bytes, size_t size);
 

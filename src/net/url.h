@@ -1,21 +1,22 @@
 /* Connection urls, taken apart.
  *
- *   redis://[USERINFO@][HOST][:PORT][/DB][?OPTION=VALUE[&...]]   or valkey://; with TLS rediss://, valkeys://
+ *   redis://[USERINFO@][HOST][:PORT][/DB][?OPTION=VALUE[&...]]   or valkey://; with TLS rediss://,
+ *                                                                valkeys://
  *   unix://[USERINFO@]/abs/path[?OPTION=VALUE[&...]]             or redis+unix://, redis+uds://,
  *                                                                valkey+uds://, redis-socket://
  *   local:[/abs/dir][?OPTION=VALUE[&...]]                        a private server of this user
  *
  * USERINFO is `user:password`, `:password` (the default user) or `password` (no colon: a password,
  * never a user). Userinfo, host, path and option values are percent-decoded; a bad escape or %00 is
- * refused. `+` is a plus, not a space. Without a host it is localhost, without a port 6379, without
- * a database 0.
+ * refused. `+` is a plus, not a space. The host defaults to localhost, the port to 6379, the
+ * database to 0.
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, ping_ms, fair_wait_ms. With TLS also tls_ca_file, tls_ca_dir, tls_cert_file, tls_key_file,
- * tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full or none); without TLS these are refused, since
- * whoever wrote them believes in it. An unknown option is refused by name. Whatever is given
- * twice (also the database as /DB and ?db=, or a user in front of the host and as an option) is
- * refused: a url that says two things is a mistake. */
+ * connect_timeout_ms, watchdog_ms, ping_ms, fair_wait_ms. With TLS also tls_ca_file, tls_ca_dir,
+ * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
+ * or none); without TLS these are refused, since whoever wrote them expects TLS. An unknown option
+ * is refused by name. Whatever is given twice (including the database as /DB and ?db=, or a user
+ * before the host and as an option) is refused: a url that contradicts itself is a mistake. */
 #ifndef HFI_NET_URL_H
 #define HFI_NET_URL_H
 
@@ -50,7 +51,7 @@ struct hfi_url {
 
 /* Takes `text` apart. On success the caller owns `ret` and clears it with hfi_url_clear(); on
  * failure `ret` is untouched. Errors: HF_EINVAL with a sentence that names the bad part; HF_ENOTSUP
- * for what a later version will do (Sentinel, Cluster, several hosts); HF_ENOMEM. No message
+ * for what this version does not support (Sentinel, Cluster, several hosts); HF_ENOMEM. No message
  * ever contains a password, nor any text that could be a piece of one. `error` may be NULL. */
 int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *ret,
                   hf_error *error);

@@ -7,10 +7,10 @@
  * What it guarantees: a script is never sent again while an earlier copy can still act. Every copy
  * carries `not-after`, the server's time at which we stop waiting for it (`stop_ms` on our clock,
  * at most a slice from now). When a connection is lost with a copy unanswered, nothing is sent
- * before its stop_ms has passed. A copy that came too late did nothing and says so: then the slice
- * is doubled, since the server is slower than we thought.
+ * before its stop_ms has passed. A copy that arrives too late does nothing and says so; then the
+ * slice is doubled, since the server is slower than we thought.
  *
- * The clock of the server is taken from every script's answer, which closes with it.
+ * The server's clock is taken from the answers of the scripts, which end with it.
  */
 #include "redis/exchange.h"
 
@@ -88,7 +88,7 @@ static void drop_want(struct hfi_exchange *x) {
         hfi_conn_unwant(x->conn, x->want);
 }
 
-/* A copy is out, and we shall not hear of it. */
+/* A copy is out, and we will not hear what became of it. */
 static void mark_unanswered(struct hfi_exchange *x) {
     if (x->script == NULL)
         return;
@@ -162,10 +162,22 @@ static const char *why_silent(struct hfi_exchange *x) {
     return hint != NULL ? hint : "the server did not answer in time";
 }
 
+/* The connection may have failed in the same moment, and has the better words for it. */
+static void note_failure(struct hfi_exchange *x) {
+    if (x->phase != HFI_PHASE_CONNECTING || is_stopped(x))
+        return;
+    drop_want(x); /* takes the connection's mutex, so that `err` is settled */
+    if (x->want->err == HF_OK)
+        return;
+    *x->error = x->want->error;
+    x->trouble = x->want->err == HF_EREFUSED ? HF_EREFUSED : HF_EUNREACH;
+}
+
 /* The limit has passed, in whichever phase, or nothing has answered for too long. */
 static enum hfi_progress give_up(struct hfi_exchange *x) {
     bool in_flight = x->phase == HFI_PHASE_ASKED;
     const char *why = why_silent(x);
+    note_failure(x);
     if (in_flight) {
         if (hfi_now_ms() - x->sent_ms >= x->redis->cmd_timeout_ms)
             hfi_conn_suspect(x->conn, x->sent_ms);
@@ -287,7 +299,7 @@ static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn
     return HFI_PENDING;
 }
 
-/* Makes the next try: a copy if there is a connection, else a wish for one. */
+/* Makes the next try: sends a copy if there is a connection, else asks for one. */
 static enum hfi_progress try_now(struct hfi_exchange *x) {
     int64_t now_ms = hfi_now_ms(), server_ms, received_ms;
     if (is_stopped(x))
@@ -324,7 +336,7 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
 
 /* ---- What comes back ---- */
 
-/* The connection is lost, or we stopped believing in it, with a copy unanswered. The request is
+/* The connection is lost, or we no longer trust it, with a copy unanswered. The request is
  * dropped. */
 static enum hfi_progress lost(struct hfi_exchange *x, int err) {
     x->phase = HFI_PHASE_PAUSED;

@@ -1,0 +1,230 @@
+/*
+ * The verb acquire: what happens to the hold before and after the engine is called.
+ *
+ * Runs on the operation's executor, as every verb does: acquire_go() when it is the operation's
+ * turn on the hold, acquire_after() when the engine has answered. The hold is touched under its
+ * shard, the engine is called without it.
+ *
+ * Before: nothing is sent while a copy of this owner's former command may still act; a loss that
+ * nobody has been told of is reported; an owner that would wait for itself is refused; and the
+ * operations of this process line up at the gate, so that only one waits at the server. After: a
+ * hold begins or grows, with a deadline that counts from when the command was sent.
+ */
+#include "core/op.h"
+
+/* However long the wait, this owner would wait for itself. */
+static void refuse_deadlock(struct hf_op *op, const char *why) {
+    hf_error error;
+    hfi_error_clear(&error);
+    hfi_fail(&error, HF_EDEADLK, "%s", why);
+    hfi_op_complete(op, HF_EDEADLK, &error);
+}
+
+/* The owner holds something that it would have to give up first: it reads and wants to write. (One
+ * that already writes just nests.) */
+static bool waits_for_itself_locked(struct hf_op *op) {
+    const struct hfi_kind *other = op->call.kind->never_beside;
+    if (other == NULL || op->hold->count > 0)
+        return false;
+    const struct hfi_hold *hold =
+        hfi_hold_find_locked(op->core, op->shard, other, op->name, op->name_len, op->owner);
+    return hold != NULL && hold->count > hold->leaving && !hfi_hold_expired_locked(hold);
+}
+
+/* Of all operations in this process that wait for one lock, only one waits at the server. A single
+ * attempt, or a nested acquire, does not wait for the others. */
+static bool must_line_up_locked(struct hf_op *op) {
+    if (op->hold->leftover) /* those in line may be waiting for what this very owner left behind */
+        return false;
+    if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive || op->gate != NULL)
+        return false;
+    return !hfi_gate_enter_locked(op->shard, op);
+}
+
+/* The wait ended before this owner's former command could be settled. */
+static void fail_unsettled(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    pthread_mutex_lock(&op->shard->mtx);
+    bool silent = op->hold->silent;
+    pthread_mutex_unlock(&op->shard->mtx);
+    int64_t until_ms = hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms;
+    if (silent) {
+        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
+        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, until_ms);
+    } else {
+        hfi_count(&op->core->counters.timed_out);
+        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, until_ms);
+    }
+}
+
+/* A copy of this owner's former command may still act: nothing is sent before that is over. */
+static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
+    int64_t now_ms = hfi_now_ms();
+    if (now_ms >= until_ms)
+        return false;
+    if (now_ms >= op->deadline_ms) {
+        fail_unsettled(op);
+        return true;
+    }
+    op->state = HFI_OP_QUEUED;
+    hfi_alarm_set(op->task.exec, &op->alarm,
+                  until_ms < op->deadline_ms ? until_ms : op->deadline_ms);
+    return true;
+}
+
+/* The time before which nothing may be sent. A renewal of the previous possession that is still
+ * under way would lengthen a fixed lease of the next one; its answer wakes us. */
+static int64_t quiet_until_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    bool renewal_matters = hold->count == 0 && op->lease_ms != HF_WATCHDOG;
+    hold->renewal_awaited = renewal_matters && hold->renewal_until_ms > hold->quiet_until_ms;
+    return hold->renewal_awaited ? hold->renewal_until_ms : hold->quiet_until_ms;
+}
+
+static void acquire_go(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    bool news;
+    pthread_mutex_lock(&op->shard->mtx);
+    int64_t quiet_until_ms = quiet_until_locked(op);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (keep_quiet(op, quiet_until_ms))
+        return;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool lost = hfi_hold_take_loss_locked(hold, &news);
+    bool again = !lost && hold->count > 0 && !op->call.kind->reentrant;
+    bool deadlock = !lost && waits_for_itself_locked(op);
+    bool line_up = !lost && !deadlock && must_line_up_locked(op);
+    int64_t count = hold->count;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(hold, HFI_LOST);
+    if (lost) {
+        hfi_op_fail_lost(op);
+    } else if (again) {
+        refuse_deadlock(op, "this owner holds the lock already, and it is not reentrant");
+    } else if (deadlock) {
+        refuse_deadlock(op, "this owner reads, and would have to stop before it can write");
+    } else if (line_up) {
+        op->lined_up = true;
+        hfi_op_wait_in_line(op, HFI_OP_GATED);
+    } else {
+        op->call.count = count;
+        op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
+        op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
+        hfi_op_call(op, op->core->engine->ops->acquire);
+    }
+}
+
+static void begin_possession_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    hold->generation++;
+    hold->since_us = hfi_now_us();
+    hold->lease_ms = 0;
+    hold->deadline_ms = 0;
+    hold->watchdog = hold->warned = hold->orphaned = hold->lost = false;
+    hold->reason = NULL;
+    hold->token = 0;
+    hfi_self_unref(hold->self);
+    hold->self = op->self;
+    op->self = NULL;
+    atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
+}
+
+/* A provisional grant is renewed when a third of its time is over. Any other grant already has its
+ * lease; but if it is nested and ends before the end that was promised to a provisional one, that
+ * one still has to be renewed. */
+static void note_provisional_locked(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    if (!op->call.provisional) {
+        if (hold->deadline_ms >= hold->promised_until_ms)
+            hold->provisional_ms = 0;
+        return;
+    }
+    int64_t now_ms = hfi_now_ms();
+    hold->provisional_ms = op->call.valid_until_ms - now_ms;
+    hold->promised_until_ms = hfi_after_ms(now_ms, op->call.lease_ms);
+    hold->renew_at_ms = now_ms + hold->provisional_ms / 3;
+}
+
+static void acquired(struct hf_op *op) {
+    struct hfi_hold *hold = op->hold;
+    const struct hfi_call *call = &op->call;
+    struct hfi_self *watch = NULL;
+    pthread_mutex_lock(&op->shard->mtx);
+    if (hold->count == 0)
+        begin_possession_locked(op);
+    hold->leftover = false;
+    hold->count = call->value;
+    if (call->token != 0) /* a nested acquire of a kind without tokens leaves the last one valid */
+        hold->token = call->token;
+    if (call->valid_until_ms > hold->deadline_ms)
+        hold->deadline_ms = call->valid_until_ms;
+    if (call->lease_ms > hold->lease_ms)
+        hold->lease_ms = call->lease_ms;
+    hold->watchdog |= op->lease_ms == HF_WATCHDOG;
+    hold->kept_fresh = call->kind->keeps_fresh;
+    if (op->lease_ms == HF_WATCHDOG || (hold->kept_fresh && !hold->watchdog)) {
+        int64_t sent_ms = call->valid_until_ms - call->lease_ms;
+        hold->renew_at_ms = sent_ms + op->core->watchdog_ms / 3;
+    }
+    note_provisional_locked(op);
+    hold->warned = false;
+    hfi_watchdog_arm_locked(hold);
+    watch = hold->self;
+    op->result.count = hold->count;
+    op->result.token = call->token;
+    int64_t deadline_ms = hold->deadline_ms;
+    pthread_mutex_unlock(&op->shard->mtx);
+
+    if (watch != NULL)
+        hfi_self_watch(watch, op->core->watchdog); /* without memory: the lease still ends it */
+    hfi_count(&op->core->counters.acquired);
+    if (call->contended || op->lined_up)
+        hfi_count(&op->core->counters.contended);
+    int64_t now_us = hfi_now_us();
+    hfi_times_add(&op->core->wait, now_us - op->start_us);
+    op->result.remaining_ms = deadline_ms - now_us / 1000;
+    hfi_op_complete(op, HF_OK, NULL);
+}
+
+/* The lease was over before the grant arrived, so a first acquire has got nothing. */
+static bool came_too_late(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    if (call->count > 0 || call->valid_until_ms > hfi_now_ms())
+        return false;
+    hfi_count(&op->core->counters.timed_out);
+    hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");
+    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error,
+                              hfi_now_ms() + op->core->cmd_timeout_ms);
+    return true;
+}
+
+static void acquire_after(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    if (call->err == HF_OK) {
+        if (hfi_op_ended_meanwhile(op) || came_too_late(op))
+            return;
+        acquired(op);
+        return;
+    }
+    if (call->err == HF_ELOST) {
+        hfi_op_found_lost(op, "the lock was gone when it was acquired again");
+        return;
+    }
+    int err = call->err;
+    hfi_count_failure(op, err);
+    pthread_mutex_lock(&op->shard->mtx);
+    if (err == HF_EBUSY && !call->kind->queues) /* another's, so nothing of ours is there */
+        op->hold->leftover = false;
+    bool leftover = op->hold->leftover;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (call->unsettled || leftover)
+        hfi_op_complete_unsettled(op, err, &call->error,
+                                  hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+    else
+        hfi_op_complete(op, err, &call->error);
+}
+
+const struct hfi_verb hfi_verb_acquire = {
+    .name = "acquire", .takes_turn = true, .waits = true, .go = acquire_go, .after = acquire_after};

@@ -1,0 +1,55 @@
+/*
+ * What an operation does when its hold turns out to be lost.
+ *
+ * The verbs of locks (acquire.c, verbs.c) call these on the operation's executor. A loss is
+ * reported in two ways: to the listeners at once, by hfi_hold_report(), and to the owner by the
+ * next call on the hold, which fails with HF_ELOST. `lost` in struct hfi_hold says that the second
+ * is still to come; like everything about a hold, it is guarded by the shard.
+ */
+#include "core/op.h"
+
+bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news) {
+    *ret_news = false;
+    if (hfi_hold_expired_locked(hold))
+        *ret_news = hfi_hold_lose_locked(hold, "the lease ran out");
+    bool lost = hold->lost;
+    hold->lost = false;
+    return lost;
+}
+
+void hfi_op_fail_lost(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    pthread_mutex_lock(&op->shard->mtx);
+    const char *reason = op->hold->reason;
+    pthread_mutex_unlock(&op->shard->mtx);
+    hfi_fail(&error, HF_ELOST, "%s", reason != NULL ? reason : hf_strerror(HF_ELOST));
+    hfi_op_complete(op, HF_ELOST, &error);
+}
+
+void hfi_op_found_lost(struct hf_op *op, const char *reason) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool news = hfi_hold_lose_locked(op->hold, reason);
+    op->hold->lost = false;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(op->hold, HFI_LOST);
+    hfi_op_complete(op, HF_ELOST, &op->call.error);
+}
+
+bool hfi_op_ended_meanwhile(struct hf_op *op) {
+    struct hfi_call *call = &op->call;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool ended = call->count > 0 && op->hold->count == 0;
+    if (ended)
+        op->hold->lost = false;
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (!ended)
+        return false;
+    hfi_fail(&call->error, HF_ELOST, "the lease ran out before the server answered");
+    call->count = 1;
+    call->settle_release = true;
+    hfi_op_complete_unsettled(op, HF_ELOST, &call->error,
+                              hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+    return true;
+}
