@@ -40,6 +40,7 @@ struct actors {
 /* ---- Making them ------------------------------------------------------------------------------- */
 
 static const char *const side_names[SIDES] = {"read", "write"};
+static const char *const java_clients[ACTORS] = {"j1", "j2"};
 
 static bool has_sides(const struct actors *actors) {
     return strcmp(actors->kind, "readwrite") == 0;
@@ -50,7 +51,7 @@ static int side_index(const struct command *command) {
 }
 
 static void open_java(struct actors *actors, int i) {
-    const char *client = i == 0 ? "j1" : "j2";
+    const char *client = java_clients[i];
     char handle[16];
     actors->all[i].thread = java_thread();
     for (int side = 0; side < (has_sides(actors) ? SIDES : 1); side++) {
@@ -164,6 +165,14 @@ static void read_command(const struct actors *actors, const char *text, struct c
     }
 }
 
+/* What an actor's attempts have in them: its client's uuid for a lock, where the other's renewals
+ * would have the name as well; else that is all there is. */
+static const char *needle_of(const struct actors *actors, char actor) {
+    bool owned = strcmp(actors->kind, "semaphore") != 0 && strcmp(actors->kind, "permits") != 0 &&
+                 strcmp(actors->kind, "latch") != 0;
+    return owned ? actors->aliases[actor - 'A'].text : actors->name;
+}
+
 static void file_permit(struct actors *actors, const char *hex) {
     struct alias *alias = &actors->aliases[ACTORS + actors->permits];
     if (actors->permits == ACTORS_PERMITS)
@@ -256,9 +265,10 @@ static void java_act(struct actors *actors, struct actor *actor, const char *tex
         java_answer_into(actors, command->verb, java_call(suite.java, "%s", line));
         return;
     }
-    struct monitor *monitor = monitor_start(suite.server);
+    struct watched_wait *wait =
+        java_watch(java_clients[command->actor - 'A'], needle_of(actors, command->actor));
     actor->waiting = java_send(suite.java, "%s", line);
-    wait_until_asleep(monitor, actors->name);
+    wait_until_asleep(wait);
     snprintf(actors->answer, sizeof actors->answer, "ok");
 }
 
@@ -302,16 +312,17 @@ static void c_act(struct actors *actors, struct actor *actor, const struct comma
     struct c_object *object = &actor->objects[side];
     bool waits = strcmp(command->verb, "wait") == 0;
     bool woken = strcmp(command->verb, "woken") == 0;
-    struct monitor *monitor = waits ? monitor_start(suite.server) : NULL;
+    struct watched_wait *wait =
+        waits ? c_watch(object->client, needle_of(actors, command->actor)) : NULL;
     strcpy(actors->answer, acquires(command->verb) ? "held" : "ok");
     int err = woken ? c_woken(object)
                     : verb_of(actor->kinds[side], command->verb)(object, command, actors->answer);
     if (err != HF_OK)
         snprintf(actors->answer, sizeof actors->answer, "%s", word_of_error(command->verb, err));
     if (waits && !actor->has_waited)
-        wait_until_asleep(monitor, actors->name);
+        wait_until_asleep(wait);
     else if (waits)
-        wait_until_tried(monitor, actors->name);
+        wait_until_tried(wait);
     actor->has_waited = actor->has_waited || waits;
     if (!waits && err == HF_OK) {
         for (size_t i = 0; i < object->ids_len; i++)

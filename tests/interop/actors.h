@@ -1,5 +1,6 @@
-/* Two actors, A and B, who act on one name; each is Java or C, with a client of its own. Both understand
- * the same commands, which are those of the Java program with the actor in place of the handle:
+/* Two actors, A and B, who act on one name; each is Java or C, with a client of its own. Both
+ * understand the same commands, which are those of the Java program with the actor in place of
+ * the handle:
  *
  *     struct actors *actors = actors_new("JC", "fair", NAME);      // A is Java, B is C
  *     assert_string_equal(act(actors, "lock A lease=20000"), "held");
@@ -7,10 +8,11 @@
  *     act(actors, "unlock A");
  *     assert_string_equal(act(actors, "woken B"), "held");
  *
- * Answers are the same whoever acts: "held" and "busy" for what acquires, "ok" for what has no answer,
- * "true", "false", numbers; "not owner", "deadlock" (a lock its owner cannot have once more), "refused"
- * (a bad argument), and "lost", which only C says. A read/write lock's sides are "A.read" and "A.write".
- * Permits are written P1, P2, ... in the order in which they were acquired. */
+ * Answers are the same whoever acts: "held" and "busy" for what acquires, "ok" for what has no
+ * answer, "true", "false", numbers; "not owner", "deadlock" (a lock its owner cannot have once
+ * more), "refused" (a bad argument), and "lost", which only C says. A read/write lock's sides
+ * are "A.read" and "A.write". Permits are written P1, P2, ... in the order in which they were
+ * acquired. */
 #ifndef HF_TEST_INTEROP_ACTORS_H
 #define HF_TEST_INTEROP_ACTORS_H
 
@@ -32,7 +34,7 @@ const char *act(struct actors *actors, const char *text);
 /* What the actors' uuids and permits are written as. */
 const struct alias *actors_aliases(const struct actors *actors, size_t *ret_count);
 
-/* ---- For those who teach C a kind -------------------------------------------------------------- */
+/* ---- For those who teach C a kind ------------------------------------------------------------ */
 
 struct command {
     char verb[24];

@@ -1,8 +1,8 @@
 /*
  * What an actor that is C does with a lock of any kind: Java's verbs, by the public calls.
  *
- * Called by actors.c on the test's one thread. All holds have the owner C_OWNER, so that an operation in
- * the background and a call afterwards are the same owner.
+ * Called by actors.c on the test's one thread. All holds have the owner C_OWNER, so that an
+ * operation in the background and a call afterwards are the same owner.
  */
 #include "actors.h"
 

@@ -1,9 +1,9 @@
 /*
- * What an actor that is C does with a semaphore, with permits that have leases, or with a latch: Java's
- * verbs, by the public calls.
+ * What an actor that is C does with a semaphore, with permits that have leases, or with a latch:
+ * Java's verbs, by the public calls.
  *
- * Called by actors.c on the test's one thread. Java's acquire without a lease gives a permit for ever, and
- * so does ours here.
+ * Called by actors.c on the test's one thread. Java's acquire without a lease gives a permit for
+ * ever, and so does ours here.
  */
 #include "actors.h"
 
@@ -33,7 +33,7 @@ static hf_wait_options wait_of(const struct command *command, int64_t wait_ms) {
 #define VERB(name)                                                                                 \
     static int name(struct c_object *object, const struct command *command, char *answer)
 
-/* ---- Semaphores -------------------------------------------------------------------------------- */
+/* ---- Semaphores ------------------------------------------------------------------------------ */
 
 VERB(sem_set) {
     bool set = false;
@@ -106,7 +106,7 @@ static void sem_close_named(struct c_object *object) {
     hf_sem_free(object->sem);
 }
 
-/* ---- Permits with leases ----------------------------------------------------------------------- */
+/* ---- Permits with leases --------------------------------------------------------------------- */
 
 static hf_permits_options permits_of(struct c_object *object, const struct command *command,
                                      int64_t wait_ms) {
@@ -208,7 +208,7 @@ static void permits_close_named(struct c_object *object) {
     hf_permits_free(object->permits);
 }
 
-/* ---- Latches ----------------------------------------------------------------------------------- */
+/* ---- Latches --------------------------------------------------------------------------------- */
 
 VERB(latch_set) {
     bool set = false;
@@ -258,7 +258,7 @@ static void latch_close_named(struct c_object *object) {
     hf_latch_free(object->latch);
 }
 
-/* ---- The tables -------------------------------------------------------------------------------- */
+/* ---- The tables ------------------------------------------------------------------------------ */
 
 static const struct c_verb_entry sem_verbs[] = {
     {"setPermits", sem_set},

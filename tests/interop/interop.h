@@ -49,12 +49,18 @@ hf_lock *c_lock(hf_client *client, const char *name);
 /* "uuid:number" of an owner, 0 for this thread. Valid until the next call. */
 const char *c_owner(hf_client *client, hf_owner owner);
 
-/* Waits until somebody sleeps: a SUBSCRIBE was seen, and then an attempt with the needle (an owner, or the
- * name) in it. Ends the monitor, which was started before the wait. */
-void wait_until_asleep(struct monitor *monitor, const char *needle);
+/* Watches for a wait by a client that is about to begin. Its attempts have the needle in them: an
+ * owner, or the name. */
+struct watched_wait;
+struct watched_wait *java_watch(const char *client, const char *needle);
+struct watched_wait *c_watch(const hf_client *client, const char *needle);
 
-/* The same for somebody who has been listening all the time: an attempt was seen. */
-void wait_until_tried(struct monitor *monitor, const char *needle);
+/* Each waits for what it says, and ends the watch: that it sleeps, having listened and then tried
+ * in vain; that it has tried, for one that is heard already when it comes; that it has tried
+ * again, for one that never listens. */
+void wait_until_asleep(struct watched_wait *wait);
+void wait_until_tried(struct watched_wait *wait);
+void wait_until_trying(struct watched_wait *wait);
 
 /* Start a wait for ever and return when its owner sleeps: it has listened and then tried once
  * more in vain, so that from then on only a message or the TTL wakes it. The first returns the

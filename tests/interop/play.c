@@ -1,9 +1,9 @@
 /*
  * Plays scenarios and compares what they leave (see play.h). Runs on the test's one thread.
  *
- * Ends are compared as (end - SLACK_MS, end] with the table for the key itself, and with Java's for all
- * others. The one difference that needs no step: Java leaves a latch key for a moment after each unlock; a
- * dump of Java's state waits until it is gone, a dump of ours must never show one.
+ * Ends are compared as (end - SLACK_MS, end] with the table for the key itself, and with Java's for
+ * all others. The one difference that needs no step: Java leaves a latch key for a moment after
+ * each unlock; a dump of Java's state waits until it is gone, a dump of ours must never show one.
  */
 #include "play.h"
 
@@ -35,7 +35,7 @@ struct run {
     struct outcome outcomes[PLAY_STEPS];
 };
 
-/* ---- What the server does ------------------------------------------------------------------------ */
+/* ---- What the server does -------------------------------------------------------------------- */
 
 static bool key_is_gone(void *arg) {
     (void)arg;
@@ -64,7 +64,7 @@ static void server_step(const char *command) {
         assert_true(wait_until(key_is_renewed, NULL, JAVA_LIMIT_MS));
 }
 
-/* ---- Playing ------------------------------------------------------------------------------------- */
+/* ---- Playing --------------------------------------------------------------------------------- */
 
 /* Takes lines that begin with `prefix` out of the text. */
 static void drop_lines(char *text, const char *prefix) {
@@ -169,7 +169,7 @@ static void free_outcomes(struct run *run) {
     memset(run->outcomes, 0, sizeof run->outcomes);
 }
 
-/* ---- Comparing ----------------------------------------------------------------------------------- */
+/* ---- Comparing ------------------------------------------------------------------------------- */
 
 static bool equal(const char *what, const char *expected, const char *actual) {
     if (strcmp(expected, actual) == 0)
@@ -189,8 +189,8 @@ static bool ttl_within(long long ttl_ms, int started_ms) {
     return false;
 }
 
-/* The same lines, with numbers at their ends that are not far apart. The key itself is left out: its
- * TTL is in the table. */
+/* The same lines, with numbers at their ends that are not far apart. The key itself is left out:
+ * its TTL is in the table. */
 static bool ends_alike(const char *expected, const char *actual) {
     const char *e = expected;
     const char *a = actual;

@@ -1,10 +1,10 @@
 /* State equality: the same commands, whoever does them, leave the same on the server.
  *
- * A scenario is a list of steps by two actors. It is played by Java alone, which is the measure, by C alone,
- * and by one of each, both ways round. After every step its answer, all keys with types, fields and
- * values, the messages it published and the ends of everything have to be equal, except where a step
- * names a difference on purpose; a scenario with such a difference is not played by one of each, since
- * its later steps depend on who made it. */
+ * A scenario is a list of steps by two actors. It is played by Java alone, which is the measure, by
+ * C alone, and by one of each, both ways round. After every step its answer, all keys with types,
+ * fields and values, the messages it published and the ends of everything have to be equal, except
+ * where a step names a difference on purpose; a scenario with such a difference is not played by
+ * one of each, since its later steps depend on who made it. */
 #ifndef HF_TEST_INTEROP_PLAY_H
 #define HF_TEST_INTEROP_PLAY_H
 
@@ -51,8 +51,8 @@ struct play_kind {
     const char *c_message_when_free;
     /* A key that is there before, with this value; NULL: none. */
     const char *seed_key, *seed_value;
-    /* The fair lock's: our waiters have one key more, their scores are others, and what they are told
-     * is the time of the grant. */
+    /* The fair lock's: our waiters have one key more, their scores are others, and what they are
+     * told is the time of the grant. */
     bool fair;
 };
 

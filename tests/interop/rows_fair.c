@@ -1,11 +1,11 @@
 /*
- * The fair lock between C and Java: one queue for both, first come, first served, whoever gives up or
- * dies in it. Played for the fair lock and for its non-reentrant form.
+ * The fair lock between C and Java: one queue for both, first come, first served, whoever gives up
+ * or dies in it. Played for the fair lock and for its non-reentrant form.
  *
  * Waiters queue one after the other: the next starts when the one before it is in the queue on the
- * server. Hand-overs are bounded by HANDED_MS, less than our shortest poll and than the holder's lease;
- * where somebody was killed, only by a hang limit. Leases and the times after which a waiter counts as
- * dead are short there: fairwait of Java, fair_wait_ms and twice watchdog_ms of C.
+ * server. Hand-overs are bounded by HANDED_MS, less than our shortest poll and than the holder's
+ * lease; where somebody was killed, only by a hang limit. Leases and the times after which a waiter
+ * counts as dead are short there: fairwait of Java, fair_wait_ms and twice watchdog_ms of C.
  */
 #include "interop.h"
 
@@ -61,7 +61,7 @@ static void line_free(struct line *line) {
     hf_close(line->client);
 }
 
-/* ---- Queueing ------------------------------------------------------------------------------------ */
+/* ---- Queueing -------------------------------------------------------------------------------- */
 
 static bool is_queued(void *arg) {
     const struct waiter *waiter = arg;
@@ -140,7 +140,7 @@ static void assert_served(struct waiter *const *order, int count, int64_t limit_
     assert_server_empty();
 }
 
-/* ---- Order --------------------------------------------------------------------------------------- */
+/* ---- Order ----------------------------------------------------------------------------------- */
 
 static void serve_sides(const struct interop_kind *kind, char holder, const char *sides) {
     struct line line = line_new(kind, "j1", 0);
@@ -173,7 +173,8 @@ void fair_mixed_queue_is_first_come(void **state) {
     serve_sides(*state, 'J', "JJCCJJ");
 }
 
-/* Who gives up, by time or by being cancelled, is gone from the queue; the others keep their order. */
+/* Who gives up, by time or by being cancelled, is gone from the queue; the others keep their
+ * order. */
 void fair_give_ups_keep_the_order(void **state) {
     struct line line = line_new(*state, "j1", 0);
     assert_hf(HF_OK, hf_lock_acquire(line.lock));
@@ -224,7 +225,7 @@ void fair_forced_serves_the_first(void **state) {
     line_free(&line);
 }
 
-/* ---- Kills --------------------------------------------------------------------------------------- */
+/* ---- Kills ----------------------------------------------------------------------------------- */
 
 struct victim {
     const struct interop_kind *kind;

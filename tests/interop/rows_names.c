@@ -1,9 +1,10 @@
 /*
- * Names between C and Java, for the kinds that make more keys and channels than one from them: braces of
- * every sort, which the two sides have to treat alike. And names that are something else already.
+ * Names between C and Java, for the kinds that make more keys and channels than one from them:
+ * braces of every sort, which the two sides have to treat alike. And names that are something else
+ * already.
  *
- * A name works if one side holds, the other waits, and is woken by a message: then keys and channels are
- * the same. Nothing may be left afterwards.
+ * A name works if one side holds, the other waits, and is woken by a message: then keys and
+ * channels are the same. Nothing may be left afterwards.
  */
 #include "actors.h"
 #include "interop.h"
@@ -80,7 +81,7 @@ void others_every_sort_of_name(void **state) {
     }
 }
 
-/* ---- One name, two kinds ------------------------------------------------------------------------- */
+/* ---- One name, two kinds --------------------------------------------------------------------- */
 
 #define NAME "kinds"
 
@@ -88,6 +89,7 @@ void others_every_sort_of_name(void **state) {
 static const struct {
     const char *java_kind, *java_command;
     const char *refused[7];
+    const char *java_then; /* may be NULL */
 } clashes[] = {
     {"plain", "lock H", {"read", "write", "semaphore", "permits", "latch"}},
     {"fair", "lock H", {"read", "write", "semaphore", "permits", "latch"}},
@@ -96,7 +98,8 @@ static const struct {
      {"plain", "nonreentrant", "spin", "fenced", "fair", "nonreentrantfair", "semaphore"}},
     {"write", "lock H", {"plain", "fair", "permits", "latch"}},
     {"semaphore", "setPermits H permits=1", {"plain", "fair", "read", "write"}},
-    {"permits", "setPermits H permits=1", {"plain", "fair", "read", "write"}},
+    {"permits", "setPermits H permits=1", {"plain", "fair", "read", "write"}, NULL},
+    {"permits", "setPermits H permits=2", {"plain", "semaphore"}, "try H lease=60000"},
     {"latch", "setCount H count=1", {"plain", "fair", "read", "write"}},
 };
 
@@ -125,6 +128,9 @@ void others_refuse_what_java_made_of_another_kind(void **state) {
         java_open("j1", clashes[i].java_kind, NAME, "H");
         const char *made = java_call(suite.java, "%s thread=%d", clashes[i].java_command, thread);
         assert_memory_equal(made, "ok", 2);
+        if (clashes[i].java_then != NULL)
+            made = java_call(suite.java, "%s thread=%d", clashes[i].java_then, thread);
+        assert_memory_equal(made, "ok", 2);
         char *before = state_dump(suite.server, NULL, 0);
         for (size_t j = 0; j < 7 && clashes[i].refused[j] != NULL; j++)
             assert_refused(clashes[i].refused[j]);
@@ -136,7 +142,7 @@ void others_refuse_what_java_made_of_another_kind(void **state) {
     }
 }
 
-/* ---- Who is on it -------------------------------------------------------------------------------- */
+/* ---- Who is on it ---------------------------------------------------------------------------- */
 
 static hf_lock_info *inspect(hf_kind kind) {
     hf_client *client = c_client(0);

@@ -1,6 +1,6 @@
 /*
- * State equality of the locks that are one hash: plain, non-reentrant, spin, fenced and the two fair ones.
- * The scenarios, each with the kinds it is for; play.c plays them.
+ * State equality of the locks that are one hash: plain, non-reentrant, spin, fenced and the two
+ * fair ones. The scenarios, each with the kinds it is for; play.c plays them.
  */
 #include "interop.h"
 #include "play.h"

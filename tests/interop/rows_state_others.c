@@ -1,6 +1,6 @@
 /*
- * State equality of the read/write lock, of the semaphores and of the latch. The scenarios; play.c plays
- * them.
+ * State equality of the read/write lock, of the semaphores and of the latch. The scenarios; play.c
+ * plays them.
  */
 #include "interop.h"
 #include "play.h"
@@ -10,7 +10,7 @@
 #define FULL PLAY_WATCHDOG_MS
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* ---- Read/write lock ----------------------------------------------------------------------------- */
+/* ---- Read/write lock ------------------------------------------------------------------------- */
 
 #define RW_SAYS_ALL "redisson_rwlock:{" PLAY_NAME "} 1\n"
 
@@ -170,7 +170,7 @@ static const struct scenario readwrite[] = {
      }},
 };
 
-/* ---- Semaphore ----------------------------------------------------------------------------------- */
+/* ---- Semaphore ------------------------------------------------------------------------------- */
 
 static const struct scenario semaphore[] = {
     {"set, take, give back",
@@ -250,7 +250,7 @@ static const struct scenario semaphore[] = {
      }},
 };
 
-/* ---- Permits ------------------------------------------------------------------------------------- */
+/* ---- Permits --------------------------------------------------------------------------------- */
 
 static const struct scenario permits[] = {
     {"taken by either, given back by the other",
@@ -333,7 +333,7 @@ static const struct scenario permits[] = {
      }},
 };
 
-/* ---- Latch --------------------------------------------------------------------------------------- */
+/* ---- Latch ----------------------------------------------------------------------------------- */
 
 #define LATCH_OPENS "redisson_countdownlatch__channel__{" PLAY_NAME "} 0\n"
 
@@ -383,7 +383,7 @@ static const struct scenario latch[] = {
      }},
 };
 
-/* ---- The rows ------------------------------------------------------------------------------------ */
+/* ---- The rows -------------------------------------------------------------------------------- */
 
 static const struct {
     struct play_kind kind;

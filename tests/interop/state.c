@@ -75,7 +75,8 @@ static void add_aliased(struct text *text, const char *bytes, size_t len,
     }
 }
 
-/* The same for a value of the server's: 16 bytes that are no text are a permit. The caller frees. */
+/* The same for a value of the server's: 16 bytes that are no text are a permit. The caller
+ * frees. */
 static char *word_of(const redisReply *value, const struct alias *aliases, size_t count) {
     struct text text = {0};
     bool printable = true;
@@ -139,7 +140,8 @@ static const struct reader *reader_of(const char *type) {
     support_die("a key of type %s", type);
 }
 
-/* Adds the entries of a value, each as " field..."; by their words where the server has no order. */
+/* Adds the entries of a value, each as " field..."; by their words where the server has no
+ * order. */
 static void add_entries(struct text *text, const struct reader *reader, const redisReply *value,
                         const struct alias *aliases, size_t count) {
     size_t entries = value->elements / reader->fields;

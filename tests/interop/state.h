@@ -14,8 +14,8 @@ struct alias {
     char word[8];
 };
 
-/* All keys in order, each as "key type content\n", with aliases replaced. Members of sets are in the
- * order of their words. The caller frees it. */
+/* All keys in order, each as "key type content\n", with aliases replaced. Members of sets are in
+ * the order of their words. The caller frees it. */
 char *state_dump(struct server *server, const struct alias *aliases, size_t count);
 
 /* When everything ends, as "key ms\n" in the same order, and "key member ms\n" for the scores of

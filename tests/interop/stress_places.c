@@ -1,6 +1,7 @@
 /*
  * The ways in and out of the places of the mixed stress tests, one table per kind: every form of
- * acquire that the library has, at random, with nested holds and downgrades where the kind has them.
+ * acquire that the library has, at random, with nested holds and downgrades where the kind has
+ * them.
  *
  * Called by the threads of stress_worker.c, in forked children: nothing here may use cmocka. A door
  * belongs to one thread. Java's half is Places.java; what is random there is so here.
@@ -14,7 +15,7 @@ static unsigned pick(struct stress_door *door, unsigned below) {
     return (unsigned)rand_r(door->random) % below;
 }
 
-/* ---- Locks ------------------------------------------------------------------------------------- */
+/* ---- Locks ----------------------------------------------------------------------------------- */
 
 /* An asynchronous acquire by a fresh owner, half of them cancelled before they can be over. */
 static int acquire_async(struct stress_door *door, hf_lock *lock, hf_owner *ret_owner) {
@@ -89,7 +90,7 @@ static void close_lock(struct stress_door *door) {
     hf_lock_free(door->lock);
 }
 
-/* ---- Read/write locks -------------------------------------------------------------------------- */
+/* ---- Read/write locks ------------------------------------------------------------------------ */
 
 static int open_sides(struct stress_door *door, hf_client *client, const char *name) {
     int err = open_lock(door, client, name);
@@ -129,7 +130,7 @@ static void close_sides(struct stress_door *door) {
     hf_lock_free(door->read);
 }
 
-/* ---- Semaphores -------------------------------------------------------------------------------- */
+/* ---- Semaphores ------------------------------------------------------------------------------ */
 
 static int open_sem(struct stress_door *door, hf_client *client, const char *name) {
     return hf_sem_new(client, name, strlen(name), &door->sem);
@@ -174,7 +175,7 @@ static void close_sem(struct stress_door *door) {
     hf_sem_free(door->sem);
 }
 
-/* ---- Permits ----------------------------------------------------------------------------------- */
+/* ---- Permits --------------------------------------------------------------------------------- */
 
 static int open_permits(struct stress_door *door, hf_client *client, const char *name) {
     return hf_permits_new(client, name, strlen(name), &door->permits);
@@ -217,7 +218,7 @@ static void close_permits(struct stress_door *door) {
     hf_permits_free(door->permits);
 }
 
-/* ---- The table --------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 #define LOCK_WAY .open = open_lock, .enter = enter_lock, .leave = leave_lock, .close = close_lock
 

@@ -1,12 +1,12 @@
 /*
- * A process of the latch's mixed stress test. Two latches take turns, so that each is closed anew again and
- * again. In each round every worker of every process closes the round's latch if nobody has yet, notes that
- * it came, counts down and waits for the others; whoever gets out before all have come has found a
- * violation, and whoever is trapped by the next round's latch never gets out. Rounds.java is the same in
- * Java.
+ * A process of the latch's mixed stress test. Two latches take turns, so that each is closed anew
+ * again and again. In each round every worker of every process closes the round's latch if nobody
+ * has yet, notes that it came, counts down and waits for the others; whoever gets out before all
+ * have come has found a violation, and whoever is trapped by the next round's latch never gets out.
+ * Rounds.java is the same in Java.
  *
- * Runs in a forked child, so nothing here may use cmocka. Each thread has a connection of its own for the
- * books; they share the client.
+ * Runs in a forked child, so nothing here may use cmocka. Each thread has a connection of its own
+ * for the books; they share the client.
  */
 #include "stress_rounds.h"
 

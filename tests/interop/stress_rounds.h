@@ -1,5 +1,5 @@
-/* The C half of the latch's mixed stress test: one process whose threads go through rounds together with
- * all others. */
+/* The C half of the latch's mixed stress test: one process whose threads go through rounds together
+ * with all others. */
 #ifndef HF_TEST_INTEROP_STRESS_ROUNDS_H
 #define HF_TEST_INTEROP_STRESS_ROUNDS_H
 

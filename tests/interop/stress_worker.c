@@ -81,9 +81,18 @@ static void stay(struct worker *worker, struct stress_door *door, const char *na
         note(worker, "a release failed", err);
 }
 
+static bool is_over(struct worker *worker) {
+    redisReply *over = redisCommand(worker->server, "EXISTS stress:over");
+    if (over == NULL)
+        note(worker, "the books cannot be reached", 0);
+    bool yes = over == NULL || over->integer != 0 || now_ms() >= worker->stress->end_ms;
+    freeReplyObject(over);
+    return yes;
+}
+
 static void *run(void *arg) {
     struct worker *worker = arg;
-    while (worker->trouble == NULL && now_ms() < worker->stress->end_ms) {
+    while (worker->trouble == NULL && !is_over(worker)) {
         unsigned i = pick(worker, STRESS_PLACES);
         struct stress_visit visit = {0};
         int64_t start_ms = now_ms();

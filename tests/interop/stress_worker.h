@@ -28,7 +28,8 @@ struct stress {
     const struct stress_place *places; /* STRESS_PLACES */
     const char *process;               /* its name in the books */
     unsigned seed;
-    int64_t end_ms; /* on now_ms()'s clock */
+    int64_t
+        end_ms; /* the latest, on now_ms()'s clock; it is over when there is a key stress:over */
     int64_t watchdog_ms;
     int64_t lease_ms;
     int64_t fair_wait_ms;

@@ -11,8 +11,11 @@ final class Clients {
     private Clients() {
     }
 
-    /** {@code unix:///path} is put into Redisson's spelling; other urls are Redisson's already. */
-    static RedissonClient open(String url, Request request) {
+    /**
+     * Its connections have the name at the server. {@code unix:///path} is put into Redisson's
+     * spelling; other urls are Redisson's already.
+     */
+    static RedissonClient open(String name, String url, Request request) {
         Config config = new Config();
         String address = url;
         if (url.startsWith("unix://")) {
@@ -26,6 +29,7 @@ final class Clients {
         config.setFairLockWaitTimeout(request.number("fairwait", config.getFairLockWaitTimeout()));
 
         SingleServerConfig server = config.useSingleServer().setAddress(address);
+        server.setClientName(name);
         server.setConnectionMinimumIdleSize(1);
         server.setConnectionPoolSize((int) request.number("pool", 16));
         server.setTimeout((int) request.number("timeout", server.getTimeout()));

@@ -69,7 +69,7 @@ public final class Main {
     }
 
     private Object openClient(Request request) {
-        RedissonClient client = Clients.open(request.word(1), request);
+        RedissonClient client = Clients.open(request.word(0), request.word(1), request);
         clients.put(request.word(0), client);
         return client.getId();
     }

@@ -19,8 +19,8 @@ import org.redisson.client.codec.StringCodec;
  * ones.
  *
  * <p>Options: places=kind:name,... (see Places), process=P (this client's name in the books),
- * workers=n, seed=n, ms=n (how long), lease=ms (fixed leases), enter=sha1, leave=sha1. Answers
- * "sections=n missed=n".
+ * workers=n, seed=n, ms=n (how long at most; it is over when there is a key stress:over), lease=ms
+ * (fixed leases), enter=sha1, leave=sha1. Answers "sections=n missed=n".
  */
 final class Stress {
     private static final int LONGEST_WORK_MS = 4;
@@ -85,11 +85,16 @@ final class Stress {
         return "sections=" + sections + " missed=" + missed;
     }
 
+    private boolean isOver() {
+        return System.nanoTime() - end >= 0
+                || client.getBucket("stress:over", StringCodec.INSTANCE).isExists();
+    }
+
     private long[] work(String me, Random random) throws InterruptedException {
         long sections = 0;
         long missed = 0;
         long longest = 0;
-        while (System.nanoTime() < end) {
+        while (!isOver()) {
             Places.Place place = places.get(random.nextInt(places.size()));
             long start = System.nanoTime();
             Places.Visit visit = place.enter(random);

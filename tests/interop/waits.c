@@ -1,0 +1,174 @@
+/*
+ * Waits, as the wire shows them: when somebody really sleeps, so that from then on only a message
+ * or the end of the other's lease wakes it.
+ *
+ * Used by the rows, on the test's one thread. A wait is watched by a MONITOR that starts before it.
+ * Whoever waits makes an attempt, subscribes and makes another. If its client hears the channel
+ * already, for another who waits there, it does not subscribe again, and it is two attempts.
+ *
+ * A client that listens to nothing has to subscribe. For one that does listen when the wait begins,
+ * both are right, and cannot be told apart beforehand: Redisson and holdfast give a subscription
+ * back in the background, some time after the wait has ended, and only they know whether this one
+ * is still to be used.
+ */
+#include "interop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watched_wait {
+    struct monitor *monitor;
+    char needle[128]; /* what its attempts have in them */
+    bool listened;    /* its client did, before */
+};
+
+/* ---- Lines of a monitor ---------------------------------------------------------------------- */
+
+static bool has(const char *line, const char *text) {
+    const char *end = strchrnul(line, '\n');
+    return memmem(line, (size_t)(end - line), text, strlen(text)) != NULL;
+}
+
+static const char *next_line(const char *line) {
+    const char *end = strchrnul(line, '\n');
+    return *end == '\n' ? end + 1 : end;
+}
+
+static bool is_command(const char *line, const char *command) {
+    const char *name = strstr(line, "] \"");
+    return name != NULL && strncasecmp(name + 3, command, strlen(command)) == 0;
+}
+
+static bool is_of_a_script(const char *line) {
+    return has(line, " lua] ");
+}
+
+/* An attempt that looked at something. A script that the server does not know yet shows no
+ * commands, and one that came too late asks for the time alone: both are sent again. */
+static bool was_run(const char *line) {
+    if (!is_command(line, "EVAL"))
+        return true;
+    for (line = next_line(line); *line != '\0' && is_of_a_script(line); line = next_line(line)) {
+        if (!is_command(line, "TIME\""))
+            return true;
+    }
+    return false;
+}
+
+struct seen {
+    int attempts;       /* before the subscription, or all if there is none */
+    bool subscribed;    /* a SUBSCRIBE was sent */
+    int attempts_since; /* that */
+};
+
+static struct seen look(const struct watched_wait *wait) {
+    struct seen seen = {0};
+    char *text = monitor_text(wait->monitor);
+    for (const char *line = text; *line != '\0'; line = next_line(line)) {
+        if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\""))
+            continue;
+        if (is_command(line, "SUBSCRIBE\""))
+            seen.subscribed = true;
+        else if (has(line, wait->needle) && was_run(line))
+            *(seen.subscribed ? &seen.attempts_since : &seen.attempts) += 1;
+    }
+    free(text);
+    return seen;
+}
+
+/* ---- Watching -------------------------------------------------------------------------------- */
+
+/* Whether one of its connections is subscribed to anything. Connections are called after their
+ * client. */
+static bool listens(const char *connection_name) {
+    char *list = cmd_str(suite.server, "CLIENT LIST");
+    char name[128];
+    bool any = false;
+    snprintf(name, sizeof name, " name=%s", connection_name);
+    for (const char *line = list; *line != '\0' && !any; line = next_line(line))
+        any = has(line, name) && !has(line, " sub=0 ");
+    free(list);
+    return any;
+}
+
+static struct watched_wait *watch(const char *connection_name, const char *needle) {
+    struct watched_wait *wait = calloc(1, sizeof *wait);
+    if (wait == NULL)
+        support_die("out of memory");
+    snprintf(wait->needle, sizeof wait->needle, "%s", needle);
+    wait->monitor = monitor_start(suite.server);
+    wait->listened = listens(connection_name);
+    return wait;
+}
+
+struct watched_wait *java_watch(const char *client, const char *needle) {
+    char name[128];
+    snprintf(name, sizeof name, "%s ", client);
+    return watch(name, needle);
+}
+
+struct watched_wait *c_watch(const hf_client *client, const char *needle) {
+    char name[128];
+    snprintf(name, sizeof name, "holdfast:%s:", hf_client_id(client));
+    return watch(name, needle);
+}
+
+static bool is_asleep(void *arg) {
+    const struct watched_wait *wait = arg;
+    struct seen seen = look(wait);
+    if (seen.subscribed)
+        return seen.attempts >= 1 && seen.attempts_since >= 1;
+    return wait->listened && seen.attempts >= 2;
+}
+
+static bool has_tried(void *arg) {
+    return look(arg).attempts >= 1;
+}
+
+static bool has_tried_twice(void *arg) {
+    return look(arg).attempts >= 2;
+}
+
+static void wait_for(wait_condition *condition, struct watched_wait *wait, const char *complaint) {
+    bool met = wait_until(condition, wait, JAVA_LIMIT_MS);
+    char *text = met ? NULL : monitor_text(wait->monitor);
+    if (!met)
+        print_error("%s: %s (its client %s)\n%s\n", wait->needle, complaint,
+                    wait->listened ? "listened before" : "listened to nothing", text);
+    free(text);
+    monitor_stop(wait->monitor);
+    free(wait);
+    assert_true(met);
+}
+
+void wait_until_asleep(struct watched_wait *wait) {
+    wait_for(is_asleep, wait, "does not fall asleep");
+}
+
+void wait_until_tried(struct watched_wait *wait) {
+    wait_for(has_tried, wait, "does not try");
+}
+
+void wait_until_trying(struct watched_wait *wait) {
+    wait_for(has_tried_twice, wait, "does not try again");
+}
+
+/* ---- Waits for ever -------------------------------------------------------------------------- */
+
+int java_wait_start(const char *client, const char *handle, int thread) {
+    struct watched_wait *wait = java_watch(client, java_owner(client, thread));
+    int command = java_send(suite.java, "lock %s thread=%d", handle, thread);
+    wait_until_asleep(wait);
+    return command;
+}
+
+hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_op *op;
+    struct watched_wait *wait = c_watch(client, c_owner(client, owner));
+    options.owner = owner;
+    assert_hf(HF_OK, hf_lock_acquire_start(lock, &options, NULL, NULL, &op));
+    wait_until_asleep(wait);
+    return op;
+}
