@@ -192,6 +192,19 @@ test_wrong_type_65() {
         expect 65 hf latch h $verb
     done
     same "$(redis hget h somebody)" 1 "untouched"
+    redis set slots 3 >/dev/null
+    redis zadd '{slots}:timeout' 922337203685477 id >/dev/null
+    for verb in "sem slots acquire" "latch slots down"; do
+        # shellcheck disable=SC2086
+        expect 65 hf $verb
+        says "'slots' is a set of slots: see 'holdfast show'"
+    done
+    same "$(redis get slots)" 3 "untouched"
+    redis del slots >/dev/null
+    expect 65 hf sem slots set 1
+    says "'slots' is not there, but slots may be left over from it: then delete '{NAME}:timeout'"
+    expect 65 hf -v sem slots set 1
+    says "permits with leases are left over under this name: delete them first ({name}:timeout)"
     redis set text text >/dev/null
     expect 65 hf sem text count
     says "'text' is no semaphore, but a string that is no number"

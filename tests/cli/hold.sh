@@ -53,9 +53,9 @@ test_hold_without_input() {
 }
 
 test_hold_renews() {
-    start hf hold --no-stdin --ttl 2s r >"$dir/renew.out"
+    start hf hold --no-stdin --ttl 4s r >"$dir/renew.out"
     wait_until file_filled "$dir/renew.out"
-    sleep 3 # longer than the lease
+    sleep 5 # longer than the lease
     locked r || fail "not renewed"
     kill -HUP "$pid"
     finish "$pid"

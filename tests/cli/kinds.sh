@@ -250,10 +250,10 @@ test_every_kind_without_both() {
 test_every_kind_renewed() {
     local option pids=()
     for option in "${kinds[@]}"; do
-        guarded "renew$option" --ttl 2s "$option"
+        guarded "renew$option" --ttl 4s "$option"
         pids+=("$pid")
     done
-    sleep 3 # longer than the lease
+    sleep 5 # longer than the lease
     for option in "${kinds[@]}"; do
         ! had "$option" "renew$option" || fail "not renewed: $option"
     done

@@ -1,6 +1,8 @@
-/* What the C++ tests share: cmocka and the fixtures of tests/support, which are C, and a server for a scope.
+/* What the C++ tests share: cmocka and the fixtures of tests/support, which are C, and a server for
+ * a scope.
  *
- * cmocka leaves a failed test by longjmp, past destructors. That leaks, in a test that has failed anyway. */
+ * cmocka leaves a failed test by longjmp, past destructors. That leaks, in a test that has failed
+ * anyway. */
 #ifndef HF_TEST_CXX_HPP
 #define HF_TEST_CXX_HPP
 

@@ -1,6 +1,6 @@
 /*
- * The initialisers of the public header as a C compiler understands them. C++ has forms of its own, at the end of the
- * header; test_header.cpp compares the two.
+ * The initialisers of the public header as a C compiler understands them. C++ has forms of its own,
+ * at the end of the header; test_header.cpp compares the two.
  */
 #include "cxx/defaults.h"
 

@@ -1,6 +1,7 @@
 /*
- * What a compiler can tell of <holdfast/holdfast.hpp>: the named requirements of the standard for its types, what may and
- * what may not throw, and that the initialisers of the C header say the same in both languages. Needs no server.
+ * What a compiler can tell of <holdfast/holdfast.hpp>: the named requirements of the standard for
+ * its types, what may and what may not throw, and that the initialisers of the C header say the
+ * same in both languages. Needs no server.
  */
 #include "cxx/cxx.hpp"
 #include "cxx/defaults.h"

@@ -1,7 +1,8 @@
 /*
- * The C++ types of what is no plain lock: read/write lock with std::shared_lock, fair lock, semaphore, permits and latch,
- * against a real server. What they do on the wire is tested in C; this is about the types: which handle a call reaches,
- * what is thrown and what is answered, and who gives back what at the end of a scope.
+ * The C++ types of what is no plain lock: read/write lock with std::shared_lock, fair lock,
+ * semaphore, permits and latch, against a real server. What they do on the wire is tested in C;
+ * this is about the types: which handle a call reaches, what is thrown and what is answered, and
+ * who gives back what at the end of a scope.
  */
 #include "cxx/cxx.hpp"
 

@@ -1,8 +1,8 @@
 /*
  * holdfast::mutex with the guards of the standard library, against a real server.
  *
- * Who holds what is asked of the server, not of the objects under test. `rival` is another client, as in another process;
- * threads of one client are rivals as well, since each thread is an owner.
+ * Who holds what is asked of the server, not of the objects under test. `rival` is another client,
+ * as in another process; threads of one client are rivals as well, since each thread is an owner.
  */
 #include "cxx/cxx.hpp"
 

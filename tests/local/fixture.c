@@ -128,6 +128,23 @@ bool local_wait_count(const char *dir, enum local_part part, size_t count) {
     return wait_until(has_count, &(struct awaited_count){dir, part, count}, HANG_MS);
 }
 
+pid_t process_parent(pid_t pid) {
+    char stat[512];
+    int parent = 0;
+    read_proc(pid, "stat", stat, sizeof stat);
+    const char *after_name = strrchr(stat, ')');
+    if (after_name != NULL)
+        sscanf(after_name, ") %*c %d", &parent);
+    return parent;
+}
+
+static bool is_one_of(pid_t pid, const pid_t *pids, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (pids[i] == pid)
+            return true;
+    return false;
+}
+
 static bool has_monitor(void *arg) {
     return local_count(arg, LOCAL_SHELL) > 0;
 }
@@ -136,12 +153,12 @@ pid_t local_monitor_pid(const char *dir) {
     char copy[128];
     snprintf(copy, sizeof copy, "%s", dir);
     assert_true(wait_until(has_monitor, copy, HANG_MS));
-    pid_t pids[8], oldest = 0;
+    pid_t pids[8];
     size_t count = local_processes(dir, LOCAL_SHELL, pids, 8);
     for (size_t i = 0; i < count; i++) /* the others are its own subshells */
-        if (oldest == 0 || pids[i] < oldest)
-            oldest = pids[i];
-    return oldest;
+        if (!is_one_of(process_parent(pids[i]), pids, count))
+            return pids[i];
+    support_die("all shells of %s are subshells", dir);
 }
 
 /* Kills until nothing is left; a starter may just be at work. */

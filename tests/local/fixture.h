@@ -37,6 +37,7 @@ pid_t local_server_pid(const char *dir);  /* fails the test unless there is exac
 pid_t local_monitor_pid(const char *dir); /* the same for its monitor; waits until there is one */
 bool local_wait_count(const char *dir, enum local_part part, size_t count);
 bool process_has_env(pid_t pid, const char *entry);
+pid_t process_parent(pid_t pid); /* 0: it is gone */
 
 /* True if nobody holds the lock on the directory. Does not need cmocka, so children may ask. */
 bool local_lock_free(const char *dir);

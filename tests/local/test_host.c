@@ -237,20 +237,10 @@ static void host_may_ignore_children(void **state) {
     local_server_pid(dir);
 }
 
-static pid_t parent_of(pid_t pid) {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    size_t len = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[len] = '\0';
-    int parent = -1;
-    char *name_end = strrchr(text, ')');
-    if (name_end != NULL)
-        sscanf(name_end + 1, " %*c %d", &parent);
-    return parent;
+/* One that was only passing may have ended since it was seen. */
+static bool has_mark_or_ended(void *arg) {
+    const pid_t *pid = arg;
+    return process_has_env(*pid, HFI_LOCAL_MARK) || !process_alive(*pid);
 }
 
 /* What `holdfast run` relies on: to a subreaper the server is a child, and can be told by its mark.
@@ -261,11 +251,11 @@ static int start_as_subreaper(void *arg) {
     if (local_try(dir, LONG_MS, NULL) != HF_OK)
         return 2;
     pid_t pids[8];
-    if (local_processes(dir, LOCAL_SERVER, pids, 8) != 1 || parent_of(pids[0]) != getpid())
+    if (local_processes(dir, LOCAL_SERVER, pids, 8) != 1 || process_parent(pids[0]) != getpid())
         return 3;
     size_t count = local_processes(dir, LOCAL_ANY, pids, 8);
     for (size_t i = 0; i < count; i++)
-        if (!process_has_env(pids[i], HFI_LOCAL_MARK))
+        if (!wait_until(has_mark_or_ended, &pids[i], HANG_MS))
             return 4;
     return count >= 2 && !process_has_env(getpid(), HFI_LOCAL_MARK) ? 0 : 5;
 }

@@ -155,6 +155,7 @@ static void lock_is_free_once_the_server_is_dead(void **state) {
     char *dir = local_dir();
     local_ensure(dir, LONG_MS);
     pid_t monitor = local_monitor_pid(dir);
+    stop_process(monitor); /* or it might see the end of the server, and end too */
     assert_false(local_lock_free(dir));
     kill(local_server_pid(dir), SIGKILL);
     assert_true(wait_until(lock_is_free, dir, HANG_MS));

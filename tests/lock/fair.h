@@ -46,8 +46,9 @@ static inline bool wait_queue(struct server *server, long long len) {
 static inline void fair_begin_on(struct world *w, struct server *server,
                                  const hf_options *options) {
     hf_acquire_options brief = world_wait_for(1, HF_WATCHDOG);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000);
     kind_begin_on(w, server, HF_FAIR, options);
-    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(w->rival_lock, &leased, NULL), HF_OK);
     brief.owner = 77;
     assert_int_equal(hf_lock_acquire_with(w->lock, &brief, NULL), HF_ETIMEDOUT);
     assert_true(wait_queue(server, 0)); /* it has given up its place */

@@ -49,7 +49,8 @@ static inline void kind_begin_on(struct world *w, struct server *server, hf_kind
     hf_lock_free(w->rival_lock);
     w->lock = new_handle(w->client, kind);
     w->rival_lock = new_handle(w->rival, kind);
-    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000); /* no watchdog of the test's */
+    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     cmd_ok(server, "FLUSHALL");
 }

@@ -30,7 +30,7 @@ static inline hf_lock *rw_handle(hf_client *client, hf_kind kind) {
 /* The server and both lanes of the client know all scripts afterwards. */
 static inline void rw_warm(hf_lock *lock) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(hf_lock_extend(lock, 1000), HF_OK);
+    assert_int_equal(hf_lock_extend(lock, 60000), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(world_acquire_async(lock, A, HANG_MS, NULL), HF_OK);
     assert_int_equal(world_release_async(lock, A, NULL), HF_OK);
@@ -149,8 +149,8 @@ static inline bool rw_no_keys(void *arg) {
     return world_keys(rw->w.server) == 0;
 }
 
-/* Nothing is left: no lock, no key of a reader, no hold that the client believes in. The server may still count keys
- * that have expired, for a moment. */
+/* Nothing is left: no lock, no key of a reader, no hold that the client believes in. The server may
+ * still count keys that have expired, for a moment. */
 static inline void rw_assert_clean(struct rw *rw) {
     assert_true(wait_until(rw_no_keys, rw, 10000));
     assert_int_equal(world_stats(rw->w.client).holds, 0);

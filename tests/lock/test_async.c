@@ -355,9 +355,9 @@ static bool nothing_left(void *server) {
     return world_keys(server) == 0;
 }
 
-/* At once, when it may be anywhere between start and answer: acquired or cancelled, and then nothing
- * is left. On names of their own, since a lock that may have been taken is only given back when the
- * command can act no more. */
+/* At once, when it may be anywhere between start and answer: acquired or cancelled, and then
+ * nothing is left. On names of their own, since a lock that may have been taken is only given back
+ * when the command can act no more. */
 static void cancelled_at_once(void **state) {
     (void)state;
     struct world w;
@@ -395,8 +395,9 @@ static void cancelled_at_once(void **state) {
     world_end(&w);
 }
 
-/* A cancelled acquire was granted, unheard. Its owner comes again while another of this process waits
- * at the server for just that ghost: it takes it over, and does not line up behind the other. */
+/* A cancelled acquire was granted, unheard. Its owner comes again while another of this process
+ * waits at the server for just that ghost: it takes it over, and does not line up behind the
+ * other. */
 static void an_owner_that_returns_takes_its_ghost_over(void **state) {
     (void)state;
     struct world w;

@@ -399,7 +399,7 @@ static bool renewed(void *client) {
 static void renewals_do_not_need_a_dispatch(void **state) {
     (void)state;
     struct bench b;
-    bench_begin(&b, false, 600);
+    bench_begin(&b, false, ENDURING_MS);
     hf_result result = acquire(&b, 0, 0);
     assert_int_equal(result.code, HF_OK);
     assert_true(wait_until(renewed, b.client, HANG_MS));
@@ -421,7 +421,9 @@ static void losses_are_told_in_a_dispatch(void **state) {
         struct pollfd lost = {.fd = fd, .events = POLLIN};
         assert_int_equal(poll(&lost, 1, HANG_MS), 1); /* this needs no dispatch */
         assert_int_equal(atomic_load(&events.losses), 0);
-        assert_int_equal(turn(&b, HANG_MS), 1);
+        while (atomic_load(&events.losses) ==
+               0) /* a warning may have come before, if the renewal was late */
+            assert_int_equal(turn(&b, HANG_MS), 1);
         assert_int_equal(atomic_load(&events.losses), 1);
         assert_int_equal(release(&b, result.owner), HF_ELOST);
         assert_int_equal(release(&b, result.owner), HF_ENOTOWNER);

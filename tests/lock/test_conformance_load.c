@@ -2,8 +2,9 @@
  * The rows with many at once: C022, C024, C025, C027, C028 and the herd of U82.
  *
  * What a lock guards here is an ordinary number, so two inside at a time lose an increment (and a
- * thread sanitizer would say so). The sizes are small unless HF_SOAK is set; the rows' own sizes are
- * beside them. Nothing is said about speed, only that everybody gets there and that nothing is left.
+ * thread sanitizer would say so). The sizes are small unless HF_SOAK is set; the rows' own sizes
+ * are beside them. Nothing is said about speed, only that everybody gets there and that nothing is
+ * left.
  */
 #include "lock/world.h"
 

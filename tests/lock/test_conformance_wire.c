@@ -304,14 +304,14 @@ static void U74_watchdog_then_lease_through_two_handles(void **state) {
     for (int watchdog_first = 0; watchdog_first <= 1; watchdog_first++) {
         struct world w;
         hf_options options = world_options();
-        options.watchdog_ms = 900;
+        options.watchdog_ms = ENDURING_MS;
         world_begin(&w, &options);
         hf_lock *again;
         assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &again), HF_OK);
-        acquire_lease(w.lock, watchdog_first ? HF_WATCHDOG : 700);
-        acquire_lease(again, watchdog_first ? 700 : HF_WATCHDOG);
+        acquire_lease(w.lock, watchdog_first ? HF_WATCHDOG : ENDURING_MS);
+        acquire_lease(again, watchdog_first ? ENDURING_MS : HF_WATCHDOG);
         assert_int_equal(hf_lock_release(w.lock), HF_OK); /* the inner one, by whichever handle */
-        sleep_ms(1500);                                   /* longer than both leases */
+        sleep_ms(ENDURING_MS + 1000);                     /* longer than both leases */
         assert_int_equal(world_count(&w, w.owner), 1);
         assert_true(hf_lock_remaining_ms(w.lock, 0) > 0);
         assert_true(renewed(w.client));
@@ -326,13 +326,13 @@ static void U74_fixed_leases_are_never_renewed(void **state) {
     (void)state;
     struct world w;
     hf_options options = world_options();
-    options.watchdog_ms = 300;
+    options.watchdog_ms = 900;
     world_begin(&w, &options);
     int64_t start_ms = now_ms();
-    acquire_lease(w.lock, 700);
+    acquire_lease(w.lock, 3000); /* not over before the other is asked for */
     acquire_lease(w.lock, 100);
     assert_true(world_wait_free(&w, HANG_MS));
-    assert_true(now_ms() - start_ms >= 700);
+    assert_true(now_ms() - start_ms >= 3000);
     assert_int_equal(world_stats(w.client).renewals, 0);
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     world_end(&w);

@@ -1,12 +1,14 @@
 /*
  * What Redisson's own tests ask of a fair lock, by the ids of the conformance list, with times and
- * crowds scaled down (full crowds with HF_SOAK). Rows that drive Redisson's scripts by hand (C056 to
- * C059) are tests/scripts' and the interop's; of C064 the late release reports the loss, on purpose.
+ * crowds scaled down (full crowds with HF_SOAK). Of the rows that drive Redisson's scripts by hand
+ * (C056 to C059), all but C057 are in tests/scripts and in the interop suite; in C064 the late
+ * release reports the loss, on purpose.
  */
 #include "lock/fair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #define FIRST 100
 
@@ -34,28 +36,27 @@ static void assert_no_drift(struct world *w, int64_t lease_ms) {
 /* Every hand-over is by a lease that ran out. */
 static void C052_lease_timeout_keeps_order(void **state) {
     (void)state;
-    enum { COMERS = 8 };
+    enum { COMERS = 8, LEASE_MS = 1500 }; /* time enough to note that one has come in */
     struct world w;
     struct comer comers[COMERS];
     static struct arrivals arrivals;
     fair_begin(&w, NULL);
+    struct monitor *monitor = monitor_start(w.server);
     atomic_store(&arrivals.next, 0);
     for (int i = 0; i < COMERS; i++) {
         comers[i] = (struct comer){.lock = w.lock,
-                                   .options = as((hf_owner)(FIRST + i), HANG_MS, 200),
+                                   .options = as((hf_owner)(FIRST + i), HANG_MS, LEASE_MS),
                                    .arrivals = &arrivals,
                                    .index = i,
                                    .keeps = true};
         comer_start(&comers[i]);
         if (i == 0)
             assert_int_equal(comer_join(&comers[0]), HF_OK);
-        else
-            assert_true(proxy_wait_seen(w.proxy, FAIR_ACQUIRE, 1, HANG_MS));
         char owner[64];
         world_owner_text(w.client, (hf_owner)(FIRST + i), owner);
-        assert_true(proxy_wait_seen(w.proxy, owner, 1, HANG_MS));
-        sleep_ms(10); /* the order in which they come is what this is about */
+        assert_true(monitor_wait(monitor, owner, 1, HANG_MS)); /* the server has seen it come */
     }
+    monitor_stop(monitor);
     for (int i = 1; i < COMERS; i++)
         assert_int_equal(comer_join(&comers[i]), HF_OK);
     for (int i = 0; i < COMERS; i++)
@@ -148,6 +149,7 @@ static void drift(int rounds, int64_t wait_ms, int64_t hold_ms) {
     assert_no_drift(&w, LEASE_MS);
     hf_cancel_fire(cancel);
     assert_int_equal(world_join(&last), HF_ECANCELED);
+    assert_true(wait_queue(w.server, 0)); /* or the break would hand it to one that is leaving */
     bool broken;
     assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
     assert_true(broken);
@@ -166,6 +168,101 @@ static void C054_C060_waits_that_fail_do_not_drift(void **state) {
 static void C055_waits_that_succeed_do_not_drift(void **state) {
     (void)state;
     drift(10, HANG_MS, 5);
+}
+
+/* ---- One attempt ---- */
+
+/* What Redisson does without a wait, by its wire contract: drops the heads whose time is over,
+ * takes the lock if it is free and nobody else is first in line, or once more; else refuses. */
+static const char java_try_once[] =
+    "local lock, line, ends = KEYS[1], KEYS[2], KEYS[3] "
+    "local me, lease_ms, wait_ms, now_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]) "
+    "local first = redis.call('lindex', line, 0) "
+    "while first do "
+    "local score = redis.call('zscore', ends, first) "
+    "if not score or tonumber(score) > now_ms then break end "
+    "redis.call('zrem', ends, first) redis.call('lpop', line) "
+    "first = redis.call('lindex', line, 0) end "
+    "local mine = redis.call('hexists', lock, me) == 1 "
+    "local free = redis.call('exists', lock) == 0 and (not first or first == me) "
+    "if not mine and not free then return 1 end "
+    "if free then redis.call('lpop', line) redis.call('zrem', ends, me) "
+    "for _, other in ipairs(redis.call('zrange', ends, 0, -1)) do "
+    "redis.call('zincrby', ends, -wait_ms, other) end end "
+    "redis.call('hincrby', lock, me, 1) redis.call('pexpire', lock, lease_ms) return 0";
+
+/* One who tries, ours or Redisson's. */
+struct taker {
+    struct world *w;
+    bool java;
+    hf_owner number;
+    int64_t lease_ms;
+};
+
+static bool try_once(const struct taker *taker) {
+    if (taker->java)
+        return cmd_int(taker->w->server,
+                       "EVAL %s 3 " WORLD_NAME " " FAIR_QUEUE " " FAIR_DEADLINES
+                       " java:%lld %lld 5000 %lld",
+                       java_try_once, (long long)taker->number, (long long)taker->lease_ms,
+                       (long long)time(NULL) * 1000) == 0;
+    hf_acquire_options options = as(taker->number, 0, taker->lease_ms);
+    int err = hf_lock_acquire_with(taker->w->lock, &options, NULL);
+    assert_true(err == HF_OK || err == HF_EBUSY);
+    return err == HF_OK;
+}
+
+static void let_go(const struct taker *taker) {
+    if (taker->java)
+        cmd_ok(taker->w->server, "DEL " WORLD_NAME); /* nobody is in line to be told */
+    else
+        assert_int_equal(hf_lock_release_as(taker->w->lock, taker->number), HF_OK);
+}
+
+static bool tries_again(void *arg) {
+    return try_once(arg);
+}
+
+/* The lock is all there is: nobody has lined up. */
+static void assert_refused(const struct taker *taker) {
+    assert_false(try_once(taker));
+    assert_int_equal(world_keys(taker->w->server), 1);
+}
+
+/* Bit i of `javas` says whether the i-th is Redisson's. */
+static void one_attempt_each(unsigned javas) {
+    enum { TAKERS = 4, LEASE_MS = 1500 }; /* longer than a call takes on a busy machine */
+    struct world w;
+    struct taker takers[TAKERS];
+    fair_begin(&w, NULL);
+    for (int i = 0; i < TAKERS; i++)
+        takers[i] = (struct taker){&w, (javas >> i & 1) != 0, (hf_owner)(FIRST + i), 60000};
+    assert_true(try_once(&takers[0]));
+    assert_refused(&takers[1]);
+    assert_refused(&takers[2]);
+    let_go(&takers[0]);
+    assert_int_equal(world_keys(w.server), 0);
+
+    takers[1].lease_ms = LEASE_MS;
+    int64_t start_ms = now_ms();
+    assert_true(try_once(&takers[1]));
+    assert_true(wait_until(tries_again, &takers[2], HANG_MS));
+    assert_true(now_ms() - start_ms >= LEASE_MS);
+    assert_refused(&takers[3]);
+    assert_refused(&takers[0]);
+    if (!takers[1].java) /* and it is told that its time was over */
+        assert_int_equal(hf_lock_release_as(w.lock, takers[1].number), HF_ELOST);
+    let_go(&takers[2]);
+    assert_int_equal(world_keys(w.server), 0);
+    world_end(&w);
+}
+
+static void C057_one_attempt_never_lines_up(void **state) {
+    (void)state;
+    one_attempt_each(0);
+    one_attempt_each(5);
+    one_attempt_each(10);
+    one_attempt_each(15);
 }
 
 /* ---- One owner ---- */
@@ -410,6 +507,7 @@ int main(void) {
         cmocka_unit_test(C077_order_of_grants_is_order_of_arrival),
         cmocka_unit_test(C054_C060_waits_that_fail_do_not_drift),
         cmocka_unit_test(C055_waits_that_succeed_do_not_drift),
+        cmocka_unit_test(C057_one_attempt_never_lines_up),
         cmocka_unit_test(C063_C068_C070_force_and_questions),
         cmocka_unit_test(C063_break_hands_over),
         cmocka_unit_test(C064_waiter_comes_in_on_expiry_and_the_late_release_tells),

@@ -52,11 +52,11 @@ static void assert_in_order(struct world *w, struct world_caller *waiters, int l
     assert_true(wait_no_keys(w->server));
 }
 
-/* What is left of a lease, times a place in line, need not be a number: whoever waits goes on to say
- * that it lives. */
+/* What is left of a lease, times a place in line, need not be a number: whoever waits goes on to
+ * say that it lives. */
 static void an_endless_lease_silences_nobody(void **state) {
     (void)state;
-    enum { WAITERS = 3, WATCHDOG_MS = 300 };
+    enum { WAITERS = 3, WATCHDOG_MS = 1500 };
     struct world w;
     struct world_caller waiters[WAITERS];
     bool broken;
@@ -65,7 +65,7 @@ static void an_endless_lease_silences_nobody(void **state) {
     cmd_ok(w.server, "HSET %s java:1 1", WORLD_NAME);
     cmd_ok(w.server, "PEXPIRE %s 4000000000000000000", WORLD_NAME);
     queue_up_all(&w, waiters, WAITERS);
-    sleep_ms(3 * 2 * WATCHDOG_MS); /* dead is who says nothing for two of these */
+    sleep_ms(2 * 2 * WATCHDOG_MS); /* dead is who says nothing for two of these */
     assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
     assert_in_order(&w, waiters, WAITERS);
     world_end(&w);
@@ -84,11 +84,11 @@ static bool wait_mended(struct server *server, long long len) {
     return wait_until(is_mended, &wanted, HANG_MS);
 }
 
-/* Each of the three keys of the line goes while many wait. With a short watchdog all of them say within a moment that they
- * live, and find their places. */
+/* Each of the three keys of the line goes while many wait. With a short watchdog all of them say
+ * within a moment that they live, and find their places. */
 static void edited_keys_are_mended(void **state) {
     (void)state;
-    enum { WAITERS = 5, WATCHDOG_MS = 600 };
+    enum { WAITERS = 5, WATCHDOG_MS = 1500 };
     static const char *const edits[] = {"DEL " FAIR_QUEUE, "DEL " FAIR_DEADLINES,
                                         "DEL " FAIR_RECORDS,
                                         "DEL " FAIR_QUEUE " " FAIR_DEADLINES " " FAIR_RECORDS};
@@ -152,15 +152,16 @@ static void nonsense_in_records_is_replaced(void **state) {
     world_end(&w);
 }
 
-/* The renewal that gives a grant its lease has run, but we do not know; and then the server cannot be reached until after
- * what we know of. The release is repeated all the same: there may be a lease to end. */
+/* The renewal that gives a grant its lease has run, but we do not know; and then the server cannot
+ * be reached until after what we know of. The release is repeated all the same: there may be a
+ * lease to end. */
 static void release_after_an_unknown_confirmation(void **state) {
     (void)state;
-    enum { CONFIRM_MS = 900, LEASE_MS = 60000 };
+    enum { CONFIRM_MS = 2400, LEASE_MS = 60000 };
     struct world w;
     struct world_caller waiter;
     hf_options options = fair_options(CONFIRM_MS);
-    options.cmd_timeout_ms = 600;
+    options.cmd_timeout_ms = 1200;
     fair_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     queue_up(&waiter, w.server, w.client, w.lock, FIRST, world_wait_for(HF_FOREVER, LEASE_MS));

@@ -412,6 +412,45 @@ static void close_leaves_no_entry(void **state) {
     world_end(&w);
 }
 
+/* It gives up because of `err`, and its place in the line goes as soon as the server can be told. */
+static void assert_error_leaves_no_entry(struct world *w, struct world_caller *waiter, int err) {
+    assert_int_equal(world_join(waiter), err);
+    proxy_heal(w->proxy);
+    assert_true(wait_queue(w->server, 0));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_true(wait_no_keys(w->server));
+    world_end(w);
+}
+
+static void begin_waiting(struct world *w, struct world_caller *waiter, const hf_options *options) {
+    fair_begin(w, options);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    queue_up(waiter, w->server, w->client, w->lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+}
+
+static void unreachable_leaves_no_entry(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    hf_options options = world_options();
+    options.connect_timeout_ms = 2000;
+    begin_waiting(&w, &waiter, &options);
+    proxy_refuse(w.proxy, true);
+    assert_true(proxy_cut_all(w.proxy) >= 2);
+    assert_error_leaves_no_entry(&w, &waiter, HF_EUNREACH);
+}
+
+static void refusal_leaves_no_entry(void **state) {
+    (void)state;
+    static const char refusal[] = "-NOPERM not any more\r\n";
+    struct world w;
+    struct world_caller waiter;
+    begin_waiting(&w, &waiter, NULL);
+    proxy_answer_instead(w.proxy, FAIR_ACQUIRE, refusal, sizeof refusal - 1);
+    assert_int_equal(proxy_cut_connections(w.proxy, WORLD_SUBSCRIBE), 1); /* then it asks again */
+    assert_error_leaves_no_entry(&w, &waiter, HF_EPERM);
+}
+
 /* It comes back with nothing: no lock, no line. Those who wait get in, one after the other. */
 static void server_restarts_empty(void **state) {
     (void)state;
@@ -461,6 +500,8 @@ int main(void) {
         cmocka_unit_test(a_forged_grant_does_not_last),
         cmocka_unit_test(after_a_step_of_the_clock_it_asks_first),
         cmocka_unit_test(close_leaves_no_entry),
+        cmocka_unit_test(unreachable_leaves_no_entry),
+        cmocka_unit_test(refusal_leaves_no_entry),
         cmocka_unit_test(server_restarts_empty),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);

@@ -166,11 +166,11 @@ static void C328_killed_crowd_costs_one_lease(void **state) {
 }
 
 /* The first in line is stopped: it still has its subscription, so it is granted the lock and does
- * not take it. Its confirm is over soon, and the next comes in. When it goes on, the message is old:
- * it must not enter by it, but is the first in line again. */
+ * not take it. Its confirm is over soon, and the next comes in. When it goes on, the message is
+ * old: it must not enter by it, but is the first in line again. */
 static void stopped_grantee_delays_by_its_confirm(void **state) {
     (void)state;
-    enum { WATCHDOG_MS = 900 };
+    enum { WATCHDOG_MS = 1800 };
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
     struct world_caller second, third;
@@ -211,7 +211,7 @@ static bool is_free(void *server) {
  * than the message, and that is too old. */
 static void a_message_can_come_too_late(void **state) {
     (void)state;
-    enum { WATCHDOG_MS = 15000, LEASE_MS = 300 }; /* polls after ten seconds */
+    enum { WATCHDOG_MS = 15000, LEASE_MS = 1500 }; /* polls after ten seconds */
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
     hf_client *client;

@@ -268,8 +268,8 @@ static void tokens_of_mixed_handles(void **state) {
     world_end(&w);
 }
 
-/* The next possession of the same owner is on its way before the last one has ended, so both use one
- * record. */
+/* The next possession of the same owner is on its way before the last one has ended, so both use
+ * one record. */
 static void token_ends_with_its_hold(void **state) {
     (void)state;
     struct world w;
@@ -331,8 +331,8 @@ static void counter_is_named_as_redisson_names_it(void **state) {
 
 /* ---- Rights ---- */
 
-/* The rights that docs/redisson.md names are enough; those of a plain lock are not, and then no lock
- * is taken. */
+/* The rights that docs/redisson.md names are enough; those of a plain lock are not, and then no
+ * lock is taken. */
 static void U45_rights_to_the_counter(void **state) {
     (void)state;
     static const char *const extra[] = {"~redisson_lock_token:{app:* +get +incrby", "+get +incrby",

@@ -212,7 +212,7 @@ static void U54_holds_of_an_ended_thread_are_not_renewed(void **state) {
     struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
-    options.watchdog_ms = 600;
+    options.watchdog_ms = ENDURING_MS; /* the thread has ended long before the first renewal */
     world_begin(&w, &options);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     struct monitor *monitor = monitor_start(w.server);
@@ -220,7 +220,7 @@ static void U54_holds_of_an_ended_thread_are_not_renewed(void **state) {
     assert_int_equal(elsewhere(w.lock, 0, false), HF_OK);
     assert_true(world_wait_atomic(&events.orphans, 1, HANG_MS));
     assert_true(world_wait_free(&w, HANG_MS));
-    assert_true(now_ms() - start_ms >= 600);
+    assert_true(now_ms() - start_ms >= ENDURING_MS);
     assert_int_equal(monitor_count(monitor, WORLD_RENEW), 0);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_int_equal(atomic_load(&events.orphans), 1);
@@ -235,11 +235,11 @@ static void U54_explicit_owners_outlive_threads(void **state) {
     struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
-    options.watchdog_ms = 600;
+    options.watchdog_ms = ENDURING_MS;
     world_begin(&w, &options);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     assert_int_equal(elsewhere(w.lock, 5, false), HF_OK);
-    sleep_ms(1200); /* two leases */
+    sleep_ms(ENDURING_MS + 1000); /* longer than a lease */
     assert_true(held_by(w.lock, 5));
     assert_int_equal(atomic_load(&events.orphans), 0);
     assert_int_equal(hf_lock_release_as(w.lock, 5), HF_OK);

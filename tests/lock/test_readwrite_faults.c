@@ -241,7 +241,7 @@ struct doomed {
 
 static int hold_until_killed(void *arg) {
     struct doomed *doomed = arg;
-    hf_options options = rw_watchdog(900);
+    hf_options options = rw_watchdog(ENDURING_MS);
     hf_client *client;
     hf_lock *lock;
     if (!world_wait_atomic(&doomed->go, 1, HANG_MS))
@@ -269,7 +269,7 @@ static void killed_holders_run_out(void **state) {
         atomic_store(&doomed->go, 1);
         assert_true(world_wait_atomic(&doomed->ready, 1, HANG_MS));
         wait_as(&writer, rw.write, A, HF_FOREVER);
-        sleep_ms(1500); /* it is renewed */
+        sleep_ms(ENDURING_MS + 1000); /* it is renewed */
         assert_false(atomic_load(&writer.done));
         kill_child(pid);
         assert_int_equal(world_join(&writer), HF_OK);
@@ -329,8 +329,8 @@ static void renewals_survive(void **state) {
     }
 }
 
-/* The release of a reader stands behind another command of its own, and its time runs out there: for its caller it has
- * stopped reading, so it may wait to write. */
+/* The release of a reader stands behind another command of its own, and its time runs out there:
+ * for its caller it has stopped reading, so it may wait to write. */
 static void write_after_a_release_that_had_to_wait(void **state) {
     (void)state;
     struct rw rw;

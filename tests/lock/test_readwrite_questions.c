@@ -6,11 +6,57 @@
 
 /* ---- Questions ---- */
 
-static void C101_C104_questions(void **state) {
+/* Asks from a thread of its own. */
+struct asker {
+    hf_lock *lock;
+    bool locked, mine;
+    int err;
+};
+
+static void *ask(void *arg) {
+    struct asker *asker = arg;
+    asker->err = hf_lock_is_locked(asker->lock, &asker->locked);
+    if (asker->err == HF_OK)
+        asker->err = hf_lock_is_mine(asker->lock, &asker->mine);
+    return NULL;
+}
+
+static void assert_another_thread_sees(hf_lock *lock, bool locked) {
+    struct asker asker = {.lock = lock, .locked = !locked, .mine = true};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(asker.err, HF_OK);
+    assert_int_equal(asker.locked, locked);
+    assert_false(asker.mine);
+}
+
+static void C101_C102_C103_threads_ask(void **state) {
+    (void)state;
+    struct rw rw;
+    bool mine;
+    rw_begin(&rw, NULL);
+    assert_int_equal(hf_lock_is_mine(rw.read, &mine), HF_OK);
+    assert_false(mine);
+    assert_int_equal(hf_lock_acquire(rw.read), HF_OK);
+    assert_int_equal(hf_lock_is_mine(rw.read, &mine), HF_OK);
+    assert_true(mine);
+    assert_another_thread_sees(rw.read, true);
+    assert_another_thread_sees(rw.rival_read, true);
+    assert_int_equal(hf_lock_release(rw.read), HF_OK);
+    assert_int_equal(hf_lock_is_mine(rw.read, &mine), HF_OK);
+    assert_false(mine);
+    assert_another_thread_sees(rw.read, false);
+    assert_another_thread_sees(rw.rival_read, false);
+    rw_assert_clean(&rw);
+    rw_end(&rw);
+}
+
+static void C101_C102_C103_C104_C106_owners_ask(void **state) {
     (void)state;
     struct rw rw;
     rw_begin(&rw, NULL);
-    for (int round = 0; round < 2; round++) { /* and C106: two cycles */
+    for (int round = 0; round < 2; round++) {
         assert_false(rw_held(rw.read, A));
         assert_false(rw_locked(rw.read));
         assert_int_equal(try_as(rw.read, A), HF_OK);
@@ -154,7 +200,8 @@ static void U68_other_kinds_are_refused_both_ways(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C101_C104_questions),
+        cmocka_unit_test(C101_C102_C103_threads_ask),
+        cmocka_unit_test(C101_C102_C103_C104_C106_owners_ask),
         cmocka_unit_test(C105_release_by_one_who_does_not_read),
         cmocka_unit_test(C107_reentrancy),
         cmocka_unit_test(inspect_shows_readers_and_the_writer),

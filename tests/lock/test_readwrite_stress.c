@@ -1,9 +1,10 @@
 /*
- * Rows C108 to C110, and everything at once for the thread sanitizer: threads of several clients that read, write, nest,
- * downgrade, wait and give up, with numbers guarded by the lock.
+ * Rows C108 to C110, and everything at once for the thread sanitizer: threads of several clients
+ * that read, write, nest, downgrade, wait and give up, with numbers guarded by the lock.
  *
- * The numbers are ordinary integers: a writer beside anybody else loses an increment or shows a reader two that differ, and a
- * sanitizer sees the race. Choices come from a seed, which is printed; HF_SEED repeats one. HF_SOAK makes it a minute.
+ * The numbers are ordinary integers: a writer beside anybody else loses an increment or shows a
+ * reader two that differ, and a sanitizer sees the race. Choices come from a seed, which is
+ * printed; HF_SEED repeats one. HF_SOAK makes it a minute.
  */
 #include "lock/readwrite.h"
 

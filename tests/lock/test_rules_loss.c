@@ -82,7 +82,7 @@ static void rule6_renewal_finds_the_loss(void **state) {
         struct world w;
         struct listener listener;
         hf_options options = world_options();
-        options.watchdog_ms = 600;
+        options.watchdog_ms = ENDURING_MS; /* else the lease might be what ends it */
         world_begin(&w, &options);
         listen_to(&listener, w.lock);
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -126,15 +126,15 @@ static void rule6_deadline_of_a_fixed_lease(void **state) {
     struct listener listener;
     world_begin(&w, NULL);
     listen_to(&listener, w.lock);
-    hf_acquire_options fixed = world_wait_for(0, 800);
+    hf_acquire_options fixed = world_wait_for(0, 4000); /* warned a second before */
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire_with(w.lock, &fixed, NULL), HF_OK);
     assert_true(world_wait_atomic(&listener.events.warnings, 1, HANG_MS));
-    assert_int_equal(atomic_load(&listener.events.losses), 0); /* the warning comes before */
+    assert_int_equal(atomic_load(&listener.events.lost_when_warned), 0); /* it comes before */
     int64_t left_ms = atomic_load(&listener.events.warned_with_ms);
-    assert_true(left_ms > 0 && left_ms <= 200);
+    assert_true(left_ms > 0 && left_ms <= 1000);
     assert_true(world_wait_atomic(&listener.events.losses, 1, HANG_MS));
-    assert_true(now_ms() - start_ms >= 800);
+    assert_true(now_ms() - start_ms >= 4000);
     assert_told_once(&w, &listener, 1);
     world_end(&w);
 }
@@ -145,15 +145,15 @@ static void rule6_warned_before_the_deadline(void **state) {
     struct world w;
     struct listener listener;
     hf_options options = world_options();
-    options.watchdog_ms = 1500;
+    options.watchdog_ms = ENDURING_MS;
     world_begin(&w, &options);
     listen_to(&listener, w.lock);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     proxy_blackhole(w.proxy, true, true);
     assert_true(world_wait_atomic(&listener.events.warnings, 1, HANG_MS));
-    assert_int_equal(atomic_load(&listener.events.losses), 0);
+    assert_int_equal(atomic_load(&listener.events.lost_when_warned), 0);
     int64_t left_ms = atomic_load(&listener.events.warned_with_ms);
-    assert_true(left_ms > 0 && left_ms <= 750);
+    assert_true(left_ms > 0 && left_ms <= ENDURING_MS / 2);
     assert_true(hf_lock_remaining_ms(w.lock, 0) > 0);
     assert_true(world_wait_atomic(&listener.events.losses, 1, HANG_MS));
     assert_true(hf_lock_remaining_ms(w.lock, 0) == 0);
@@ -167,7 +167,8 @@ static void U37_evicted(void **state) {
     (void)state;
     struct world w;
     struct listener listener;
-    static const char *const config[] = {"maxmemory 4mb", "maxmemory-policy allkeys-lru", NULL};
+    /* Of all keys only the lock has a lease, so it is the first to go. */
+    static const char *const config[] = {"maxmemory 4mb", "maxmemory-policy volatile-ttl", NULL};
     struct server *server = server_start(&(struct server_options){.config = config});
     hf_options options = world_options();
     options.watchdog_ms = 900;
@@ -175,7 +176,7 @@ static void U37_evicted(void **state) {
     listen_to(&listener, w.lock);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     for (int i = 0; i < 20000 && !world_free(&w); i++)
-        cmd_ok(server, "SET filler-%d %1024d", i, i);
+        freeReplyObject(cmd(server, "SET filler-%d %1024d", i, i)); /* the last may be refused */
     assert_true(world_free(&w));
     cmd_ok(server, "CONFIG SET maxmemory 0");
     assert_told_once(&w, &listener, 1);

@@ -62,7 +62,7 @@ static void rule7_renewal_survives_errors(void **state) {
         "*1\r\n$1\r\nx\r\n"};
     struct world w;
     struct world_events events = {0};
-    begin(&w, 900);
+    begin(&w, 2400);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(wait_renewals(&w, 1));
@@ -83,7 +83,7 @@ static void rule7_renewal_survives_errors(void **state) {
 static void rule7_renewal_reply_lost(void **state) {
     (void)state;
     struct world w;
-    begin(&w, 1800);
+    begin(&w, ENDURING_MS);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(wait_renewals(&w, 1));
     proxy_drop_replies_after(w.proxy, WORLD_RENEW);
@@ -157,12 +157,12 @@ static void rule7_one_bad_key_does_not_stop_the_others(void **state) {
     struct world w;
     hf_lock *locks[5];
     struct world_events events = {0};
-    begin(&w, 900);
+    begin(&w, 2400);
     acquire_many(&w, locks, 5);
     assert_int_equal(hf_lock_on_lost(locks[2], world_on_event, &events), HF_OK);
     cmd_ok(w.server, "SET many-2 text");
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    sleep_ms(2000); /* two leases */
+    sleep_ms(2800); /* more than a lease */
     assert_int_equal(world_keys(w.server), 5);
     assert_int_equal(world_stats(w.client).losses, 1);
     for (int i = 0; i < 5; i++) {

@@ -55,14 +55,14 @@ static void rule7_caught_renewal_spares_our_next_hold(void **state) {
     catch_renewal(&w);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     struct world_caller again;
-    hf_acquire_options fixed = world_wait_for(5000, 700);
+    hf_acquire_options fixed = world_wait_for(HANG_MS, 2000);
     fixed.owner = hf_owner_self(); /* the same field of the same hash */
     world_call_acquire(&again, w.lock, fixed);
     sleep_ms(100); /* so that it would be there before the renewal, if nothing kept it back */
     assert_true(proxy_release_held(w.proxy) >= 1);
     assert_int_equal(world_join(&again), HF_OK);
     assert_int_equal(world_count(&w, w.owner), 1);
-    assert_true(pttl(w.server, WORLD_NAME) <= 700);
+    assert_true(pttl(w.server, WORLD_NAME) <= 2000);
     world_end(&w);
 }
 
@@ -98,15 +98,14 @@ static void rule7_max_hold_ends_renewal(void **state) {
     (void)state;
     struct world w;
     struct world_events events = {0};
-    hf_options options = with_watchdog(600);
-    options.max_hold_ms = 1500;
+    hf_options options = with_watchdog(ENDURING_MS);
+    options.max_hold_ms = 2000;
     world_begin(&w, &options);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_true(now_ms() - start_ms >= 1500);
-    assert_true(now_ms() - start_ms < 1500 + 600 + 6000);
+    assert_true(now_ms() - start_ms >= 2000);
     assert_true(atomic_load(&events.warnings) >= 1); /* more if a renewal was late */
     assert_true(world_wait_free(&w, HANG_MS));
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);

@@ -48,8 +48,9 @@ static void open_client(const char *url, const hf_options *options, hf_client **
     assert_int_equal(hf_open(url, options, ret_client), HF_OK);
     assert_int_equal(hf_lock_new(*ret_client, WORLD_NAME, ret_lock), HF_OK);
     world_owner_text(*ret_client, hf_owner_self(), owner);
-    assert_int_equal(hf_lock_acquire(*ret_lock), HF_OK);
-    assert_int_equal(hf_lock_extend(*ret_lock, 1000), HF_OK);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000); /* no watchdog of the test's */
+    assert_int_equal(hf_lock_acquire_with(*ret_lock, &leased, NULL), HF_OK);
+    assert_int_equal(hf_lock_extend(*ret_lock, 60000), HF_OK);
     assert_int_equal(hf_lock_release(*ret_lock), HF_OK);
 }
 
@@ -205,6 +206,7 @@ void world_on_event(hf_lock *lock, const hf_event *event, void *arg) {
     (void)lock;
     if (event->kind == HF_EVENT_WARNING) {
         atomic_store(&events->warned_with_ms, event->remaining_ms);
+        atomic_store(&events->lost_when_warned, atomic_load(&events->losses));
         atomic_fetch_add(&events->warnings, 1);
     } else if (event->kind == HF_EVENT_LOST) {
         atomic_fetch_add(&events->losses, 1);

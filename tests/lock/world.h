@@ -104,6 +104,7 @@ int world_join(struct world_caller *caller);
 /* Counts what a lock's callback is told. It is the `arg` of world_on_event. */
 struct world_events {
     atomic_int warnings, losses, orphans;
+    atomic_int lost_when_warned;    /* losses that came before the last warning */
     _Atomic int64_t warned_with_ms; /* what was left at the last warning */
 };
 void world_on_event(hf_lock *lock, const hf_event *event, void *arg);

@@ -86,6 +86,13 @@ size_t scene_fds(void);
 size_t scene_threads(void);
 size_t scene_rss(void); /* bytes */
 
+/* By so much the process may grow, whatever a server sends. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SCENE_GROWTH_LIMIT ((size_t)1 << 30) /* shadows and quarantines grow on their own account */
+#else
+#define SCENE_GROWTH_LIMIT ((size_t)96 << 20)
+#endif
+
 /* A small generator for tests with a printed seed. */
 uint64_t scene_seed(const char *test); /* HF_SEED, or from the clock; prints it */
 uint64_t scene_random(uint64_t *state);

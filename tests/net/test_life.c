@@ -74,10 +74,12 @@ static void close_with_callers_inside(unsigned flags) {
     for (size_t i = 0; i < WAITERS; i++)
         scene_acquire(&waiters[i], lock, HF_FOREVER, NULL);
     /* One of them asks for all: an attempt, a subscription, an attempt. Close would wait for an
-     * attempt that is on its way, so let the answer of the last arrive. */
+     * attempt that is on its way. The ping is answered after the last of them, since callers share
+     * one connection as long as no second one can be made. */
     assert_true(proxy_wait_seen(proxy, "closing", 3, HANG_MS));
+    proxy_refuse(proxy, true);
     assert_int_equal(hf_ping(client), HF_OK);
-    sleep_ms(50);
+    proxy_refuse(proxy, false);
     struct counted counted[OPS];
     memset(counted, 0, sizeof counted);
     proxy_blackhole(proxy, false, true);
@@ -372,7 +374,7 @@ static bool has_renewed_twice(void *arg) {
 static void U53_the_parents_renewals_go_on(void **state) {
     (void)state;
     hf_options options = scene_options();
-    options.watchdog_ms = 600;
+    options.watchdog_ms = ENDURING_MS;
     struct family family = {.client = scene_open(server_url(scene_server()), &options)};
     family.lock = scene_lock(family.client, "family");
     assert_int_equal(hf_lock_acquire(family.lock), HF_OK);

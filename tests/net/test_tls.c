@@ -5,6 +5,7 @@
  * same the next time) and names the reason; nothing of ours has been sent to the server by then.
  */
 #include "net/scene.h"
+#include "support/front.h"
 #include "support/hostile.h"
 #include "support/tls.h"
 
@@ -151,6 +152,31 @@ static void names_that_are_none(void **state) {
     }
 }
 
+/* A server of many names has to know which one is wanted (SNI). An address is no name, and is not sent. */
+static void the_name_is_asked_for(void **state) {
+    (void)state;
+    static const struct {
+        const char *host, *query, *asked_for;
+    } rows[] = {{"localhost", "", "localhost"},
+                {"127.0.0.1", "", ""},
+                {"127.0.0.1", "?tls_server_name=db.example.test", "db.example.test"},
+                {"localhost", "?tls_server_name=127.0.0.1", ""}};
+    static const bool old[] = {false, true};
+    hf_options options = trusting_options();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] * 2; i++) {
+        char url[256], name[256];
+        struct front *front = front_start(good, server_socket(server), old[i % 2]);
+        snprintf(url, sizeof url, "rediss://%s:%d%s", rows[i / 2].host, front_port(front),
+                 rows[i / 2].query);
+        hf_client *client = scene_open(url, &options);
+        assert_int_equal(hf_ping(client), HF_OK);
+        front_asked_for(front, name);
+        assert_string_equal(name, rows[i / 2].asked_for);
+        hf_close(client);
+        front_free(front);
+    }
+}
+
 /* ---- Chains and times ---- */
 
 static void untrusted_authority(void **state) {
@@ -171,6 +197,20 @@ static void authorities_in_a_directory(void **state) {
     assert_refused(server, "localhost", "", &options, "not accepted");
     options.tls_ca_file = authority_file(ca); /* both count */
     assert_accepted(server, "localhost", "", &options);
+}
+
+/* Those of the system count if nothing else is said, and only then. (OpenSSL finds them by this variable, too.) */
+static void authorities_of_the_system(void **state) {
+    (void)state;
+    hf_options options = scene_options();
+    assert_int_equal(setenv("SSL_CERT_FILE", authority_file(ca), 1), 0);
+    assert_accepted(server, "localhost", "", &options);
+    options.tls_ca_file = authority_file(stranger);
+    assert_refused(server, "localhost", "", &options, "not accepted");
+    options.tls_ca_file = NULL;
+    options.tls_ca_dir = authority_dir(stranger);
+    assert_refused(server, "localhost", "", &options, "not accepted");
+    assert_int_equal(unsetenv("SSL_CERT_FILE"), 0);
 }
 
 /* A url that says whom to trust is not widened by the program's options. */
@@ -298,15 +338,16 @@ static void lowest_version(void **state) {
 static void server_without_tls(void **state) {
     (void)state;
     hf_options options = trusting_options();
-    options.connect_timeout_ms = 900;
+    /* Longer than the machine may pause: before our greeting is out there is nothing to be said about TLS. */
+    options.cmd_timeout_ms = 1000;
+    options.connect_timeout_ms = 3000;
     struct server *clear = server_start(&(struct server_options){.tcp = true});
     char url[256];
     format_url(url, clear, "127.0.0.1", "");
+    /* one attempt; one that is longer than the whole wait; several attempts */
     static const int64_t waits_ms[] = {0, 200, HF_FOREVER};
     for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i++) {
         hf_client *client = NULL;
-        /* longer than the whole wait, or so short that there are several attempts */
-        options.cmd_timeout_ms = i == 1 ? 600 : 300;
         assert_int_equal(hf_open(url, &options, &client), HF_OK);
         hf_lock *lock = scene_lock(client, "clear");
         int err = hf_lock_acquire_for(lock, waits_ms[i]);
@@ -455,8 +496,10 @@ int main(void) {
         cmocka_unit_test(wrong_name),
         cmocka_unit_test(address_is_no_name),
         cmocka_unit_test(names_that_are_none),
+        cmocka_unit_test(the_name_is_asked_for),
         cmocka_unit_test(untrusted_authority),
         cmocka_unit_test(authorities_in_a_directory),
+        cmocka_unit_test(authorities_of_the_system),
         cmocka_unit_test(authorities_of_the_url),
         cmocka_unit_test(expired_certificate),
         cmocka_unit_test(refused_server_learns_nothing),

@@ -1,9 +1,10 @@
 /*
- * TLS talks to itself: new keys, tickets, requests for another handshake, goodbyes. None of it is an answer to a
- * command, and none may make us wait; also not on a connection that nobody reads at that moment.
+ * TLS talks to itself: new keys, tickets, requests for another handshake, goodbyes. None of it is
+ * an answer to a command, and none may make us wait; also not on a connection that nobody reads at
+ * that moment.
  *
- * Redis does none of this, but what stands in front of it may (stunnel, a load balancer). So the TLS end is our own
- * (support/front.h), with a real server behind it.
+ * Redis does none of this, but what stands in front of it may (stunnel, a load balancer). So the
+ * TLS end is our own (support/front.h), with a real server behind it.
  */
 #include "net/scene.h"
 #include "support/front.h"
@@ -174,7 +175,8 @@ static void goodbye_while_idle(void **state) {
     stop(&talk);
 }
 
-/* Talk does not hide the end behind it: what must not be sent twice is not sent into a dead connection. */
+/* Talk does not hide the end behind it: what must not be sent twice is not sent into a dead
+ * connection. */
 static void end_behind_talk(void **state) {
     (void)state;
     struct talk talk;
@@ -191,7 +193,8 @@ static void end_behind_talk(void **state) {
     stop(&talk);
 }
 
-/* Every request for new keys is answered. A server that asks and asks and reads no answer does not get our memory. */
+/* Every request for new keys is answered. A server that asks and asks and reads no answer does not
+ * get our memory. */
 static void endless_new_keys(void **state) {
     (void)state;
     struct talk talk;

@@ -1,5 +1,5 @@
-/* Redisson's clients in the fair lock's model: the scripts of its wire contract, always answered, but
- * for clients that die.
+/* Redisson's clients in the fair lock's model: the scripts of its wire contract, always answered,
+ * but for clients that die.
  *
  * Used by fair_model.c, on the one thread of its test. */
 #include "fair_world.h"

@@ -1,7 +1,8 @@
 /* The fair lock's scripts, row by row: the decision tables of docs/scripts.md.
  *
- * Data only, played by test_fair_scripts.c. `me` calls; `a`, `b` and `c` are waiters of ours, `java`
- * and `j2` of a Java client, `you` is a holder. Horizon 60 s, Java's wait 300 s, confirm 3 s. */
+ * Data only, played by test_fair_scripts.c. `me` calls; `a`, `b` and `c` are waiters of ours,
+ * `java` and `j2` of a Java client, `you` is a holder. Horizon 60 s, Java's wait 300 s, confirm 3
+ * s. */
 #include "fair_rows.h"
 
 #define ACQUIRE "acquire"

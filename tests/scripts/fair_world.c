@@ -129,7 +129,8 @@ static void compare_line(struct fair_model *m, const redisReply *line, const red
         violated(&m->play, "%zu in line, %lld deadlines of theirs", line->elements, deadlines);
 }
 
-/* The lock, the line, the records, and how many of the line have a deadline; -1: others have, too. */
+/* The lock, the line, the records, and how many of the line have a deadline; -1: others have,
+ * too. */
 static const char look_lua[] =
     "local line, n = redis.call('lrange', KEYS[2], 0, -1), 0\n"
     "for _, w in ipairs(line) do if redis.call('zscore', KEYS[3], w) then n = n + 1 end end\n"

@@ -1,7 +1,7 @@
 /* The scripts of permits with leases, row by row.
  *
- * Data only, played by test_permits_scripts.c. Every row is played twice: the second copy must leave
- * what the first one left, but where the row says otherwise. */
+ * Data only, played by test_permits_scripts.c. Every row is played twice: the second copy must
+ * leave what the first one left, but where the row says otherwise. */
 #include "permits_rows.h"
 
 #define KEYS PERMITS " " TAKEN " , 0 "

@@ -1,7 +1,7 @@
 /* One row of a table of the permits' scripts: what is there, what is called, what must come of it.
  *
- * As row.h, but about two keys whose values are times: a permit is written as a letter, which stands
- * for an id of sixteen such letters, and when its lease ends. */
+ * As row.h, but about two keys whose values are times: a permit is written as a letter, which
+ * stands for an id of sixteen such letters, and when its lease ends. */
 #ifndef HF_TEST_PERMITS_ROWS_H
 #define HF_TEST_PERMITS_ROWS_H
 
@@ -16,9 +16,9 @@
 #define PERMIT_C "cccccccccccccccc"
 #define PERMIT_D "dddddddddddddddd"
 
-/* What is there: how many are free, or "absent"; then, if any are taken, " : " and these, in the order of
- * their ends. "2 : b-10 a+5000 c*": two are free; b's lease ended 10 ms before the row began, a's ends 5 s
- * after, c's never. A TTL follows after a slash: "2/40000 : a+5000 /40000". */
+/* What is there: how many are free, or "absent"; then, if any are taken, " : " and these, in the
+ * order of their ends. "2 : b-10 a+5000 c*": two are free; b's lease ended 10 ms before the row
+ * began, a's ends 5 s after, c's never. A TTL follows after a slash: "2/40000 : a+5000 /40000". */
 struct permits_row {
     const char *name;
     const char *before;

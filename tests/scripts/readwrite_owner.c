@@ -4,8 +4,8 @@
  * Part of the read/write lock's model (readwrite_model.c), on its one thread. Each side of an owner
  * has at most one operation, acquire or release, and repeats it until it is answered. Before the
  * first copy goes out, the server's clock has passed the not-after of all copies of earlier ones
- * that were not answered. Whoever ends up with nothing while such copies may still act releases once
- * they cannot. */
+ * that were not answered. Whoever ends up with nothing while such copies may still act releases
+ * once they cannot. */
 #include "readwrite_world.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* The read/write lock's decision tables, row by row: both sides' acquire and release, the break, and
- * the readers' renewal.
+/* The read/write lock's decision tables, row by row: both sides' acquire and release, the break,
+ * and the readers' renewal.
  *
  * Data only, played by test_readwrite_scripts.c. Rows are grouped by script, and within it by what
  * is there before the call. "me" is the caller, "you" and "they" are others. TTLs differ from each

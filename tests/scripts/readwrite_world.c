@@ -6,8 +6,8 @@
  * - who writes is alone, but for its own reads;
  * - the server's count is what the believer knows, give or take the operation it waits for, and a
  *   reader that believes has a key;
- * - nobody is on the lock without knowing of it, unless its deadline has passed; no key is left of a
- *   reader that has released; nothing but `mode` and holders is in the hash. */
+ * - nobody is on the lock without knowing of it, unless its deadline has passed; no key is left of
+ *   a reader that has released; nothing but `mode` and holders is in the hash. */
 #include "readwrite_world.h"
 
 #include "support/wait.h"

@@ -17,8 +17,8 @@ char *script_text(const char *name);
 /* SCRIPT LOAD; the SHA-1 is the caller's to free. */
 char *script_load(struct server *server, const char *text);
 
-/* Loads a script by its name, with a Lua expression in place of the one question it asks for the time.
- * The SHA-1 is the caller's to free. */
+/* Loads a script by its name, with a Lua expression in place of the one question it asks for the
+ * time. The SHA-1 is the caller's to free. */
 char *script_load_timed(struct server *server, const char *name, const char *time);
 
 /* A connection of its own, as the given ACL user, or as the default one when `user` is NULL. */

@@ -1,10 +1,10 @@
 /* The scripts of semaphore and latch, each alone, on a real server.
  *
- * Every row is a test of its own: what is there, what is called, what comes of it. It is played as an ACL
- * user that may touch one key and one channel and run the few commands that the script needs. The tests
- * after the rows show that these rights are not more than needed, what a right to publish that is missing
- * does, and what happens when the server is out of memory. None of these scripts may run twice, so there
- * is nothing to show about that.
+ * Every row is a test of its own: what is there, what is called, what comes of it. It is played as
+ * an ACL user that may touch two keys (the number, and `thetaken`, where permits with leases of that
+ * name would be) and one channel, and run the few commands that the script needs. The tests after the rows show that these rights are not more than needed, what a right to
+ * publish that is missing does, and what happens when the server is out of memory. None of these
+ * scripts may run twice, so there is nothing to show about that.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */
 #include <setjmp.h>
@@ -22,12 +22,16 @@
 #include <string.h>
 
 #define TELL " publish thechannel"
+#define NUMBER "thekey"
+#define TAKEN "thetaken"
+#define PERMITS "SET thekey 3; ZADD " TAKEN " 922337203685477 id" /* one is taken, three are free */
+#define LEFT_OVER "ZADD " TAKEN " 922337203685477 id"
 
 struct counter_row {
     const char *name;
     const char *before; /* one or two commands with "; " between; may be NULL */
     const char *script;
-    const char *call;  /* as for script_call() */
+    const char *call;  /* as for script_call(); the second key is added */
     const char *reply; /* two integers, or "!CODE" for an error that starts with it */
     const char *after; /* the value of the key; its type if it is no string; NULL: no key */
     int64_t ttl_ms;    /* NO_TTL, or what it was set to */
@@ -56,10 +60,14 @@ static const struct counter_row rows[] = {
     {"set_too_late", NULL, "semaphore_set", "thekey , @-1 10 0" TELL, "-3 0", NULL, 0, NULL},
     {"U67_set_hash", "HSET thekey me 1", "semaphore_set", "thekey , 0 1 0" TELL, "!WRONGTYPE",
      "hash", NO_TTL, NULL},
-    {"U67_set_text", "SET thekey many", "semaphore_set", "thekey , 0 1 0" TELL, "!WRONGTYPE the",
+    {"U67_set_text", "SET thekey many", "semaphore_set", "thekey , 0 1 0" TELL, "!WRONGTYPE what",
      "many", NO_TTL, NULL},
     {"U02_set_ttl_too_long", NULL, "semaphore_set", "thekey , 0 1 9223372036854775807" TELL,
      "!ERR invalid expire", NULL, 0, NULL},
+    {"U67_set_permits", PERMITS, "semaphore_set", "thekey , 0 1 0" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_set_left_over_permits", LEFT_OVER, "semaphore_set", "thekey , 0 1 0" TELL,
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 
     /* ---- semaphore_acquire ---- */
     {"acquire_without_a_semaphore", NULL, "semaphore_acquire", "thekey , 0 1", "0 0", NULL, 0,
@@ -81,10 +89,18 @@ static const struct counter_row rows[] = {
      NO_TTL, NULL},
     {"U67_acquire_list", "RPUSH thekey 1", "semaphore_acquire", "thekey , 0 1", "!WRONGTYPE",
      "list", NO_TTL, NULL},
-    {"U67_acquire_text", "SET thekey many", "semaphore_acquire", "thekey , 0 1", "!WRONGTYPE the",
+    {"U67_acquire_text", "SET thekey many", "semaphore_acquire", "thekey , 0 1", "!WRONGTYPE what",
      "many", NO_TTL, NULL},
     {"U67_acquire_fraction", "SET thekey 1.5", "semaphore_acquire", "thekey , 0 1",
-     "!WRONGTYPE the", "1.5", NO_TTL, NULL},
+     "!WRONGTYPE what", "1.5", NO_TTL, NULL},
+    {"U67_acquire_permits", PERMITS, "semaphore_acquire", "thekey , 0 1",
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_acquire_left_over_permits", LEFT_OVER, "semaphore_acquire", "thekey , 0 1",
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
+    {"acquire_too_late_of_permits", PERMITS, "semaphore_acquire", "thekey , @-1 1", "-3 0", "3",
+     NO_TTL, NULL},
+    {"acquire_beside_another_key", "SET thekey 3; SET " TAKEN " text", "semaphore_acquire",
+     "thekey , 0 1", "1 2", "2", NO_TTL, NULL},
 
     /* ---- semaphore_change: release, add ---- */
     {"C150_release_without_a_semaphore", NULL, "semaphore_change", "thekey , 0 1 0" TELL, "1 1",
@@ -116,7 +132,15 @@ static const struct counter_row rows[] = {
     {"U67_release_hash", "HSET thekey me 1", "semaphore_change", "thekey , 0 1 0" TELL,
      "!WRONGTYPE", "hash", NO_TTL, NULL},
     {"U67_release_text", "SET thekey many", "semaphore_change", "thekey , 0 1 1" TELL,
-     "!WRONGTYPE the", "many", NO_TTL, NULL},
+     "!WRONGTYPE what", "many", NO_TTL, NULL},
+    {"U67_release_permits", PERMITS, "semaphore_change", "thekey , 0 1 0" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_release_left_over_permits", LEFT_OVER, "semaphore_change", "thekey , 0 1 0" TELL,
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
+    {"U67_release_if_exists_permits", PERMITS, "semaphore_change", "thekey , 0 1 1" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_release_if_exists_left_over_permits", LEFT_OVER, "semaphore_change",
+     "thekey , 0 1 1" TELL, "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 
     /* ---- semaphore_drain ---- */
     {"C151_drain_without_a_semaphore", NULL, "semaphore_drain", "thekey , 0", "0 0", NULL, 0, NULL},
@@ -129,8 +153,12 @@ static const struct counter_row rows[] = {
      NULL},
     {"U67_drain_set", "SADD thekey 7", "semaphore_drain", "thekey , 0", "!WRONGTYPE", "set", NO_TTL,
      NULL},
-    {"U67_drain_text", "SET thekey many", "semaphore_drain", "thekey , 0", "!WRONGTYPE the", "many",
-     NO_TTL, NULL},
+    {"U67_drain_text", "SET thekey many", "semaphore_drain", "thekey , 0", "!WRONGTYPE what",
+     "many", NO_TTL, NULL},
+    {"U67_drain_permits", PERMITS, "semaphore_drain", "thekey , 0",
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_drain_left_over_permits", LEFT_OVER, "semaphore_drain", "thekey , 0",
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 
     /* ---- counter_delete ---- */
     {"delete_a_semaphore", "SET thekey 7", "counter_delete", "thekey , 0 - -", "1 0", NULL, 0,
@@ -149,6 +177,10 @@ static const struct counter_row rows[] = {
      "hash", NO_TTL, NULL},
     {"U67_delete_text", "SET thekey many", "counter_delete", "thekey , 0" TELL, "!WRONGTYPE what",
      "many", NO_TTL, NULL},
+    {"U67_delete_permits", PERMITS, "counter_delete", "thekey , 0" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_delete_left_over_permits", LEFT_OVER, "counter_delete", "thekey , 0" TELL,
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 
     /* ---- latch_set ---- */
     {"C194_latch_set", NULL, "latch_set", "thekey , 0 3" TELL, "1 3", "3", NO_TTL, "publish 1"},
@@ -166,8 +198,12 @@ static const struct counter_row rows[] = {
     {"latch_set_too_late", NULL, "latch_set", "thekey , @-1 3" TELL, "-3 0", NULL, 0, NULL},
     {"U67_latch_set_hash", "HSET thekey me 1", "latch_set", "thekey , 0 1" TELL, "!WRONGTYPE",
      "hash", NO_TTL, NULL},
-    {"U67_latch_set_text", "SET thekey many", "latch_set", "thekey , 0 1" TELL, "!WRONGTYPE the",
+    {"U67_latch_set_text", "SET thekey many", "latch_set", "thekey , 0 1" TELL, "!WRONGTYPE what",
      "many", NO_TTL, NULL},
+    {"U67_latch_set_permits", PERMITS, "latch_set", "thekey , 0 1" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_latch_set_left_over_permits", LEFT_OVER, "latch_set", "thekey , 0 1" TELL,
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 
     /* ---- latch_count_down ---- */
     {"C191_count_down_what_was_never_set", NULL, "latch_count_down", "thekey , 0" TELL, "0 0", NULL,
@@ -190,20 +226,26 @@ static const struct counter_row rows[] = {
     {"U67_count_down_list", "RPUSH thekey 1", "latch_count_down", "thekey , 0" TELL, "!WRONGTYPE",
      "list", NO_TTL, NULL},
     {"U67_count_down_text", "SET thekey many", "latch_count_down", "thekey , 0" TELL,
-     "!WRONGTYPE the", "many", NO_TTL, NULL},
+     "!WRONGTYPE what", "many", NO_TTL, NULL},
+    {"U67_count_down_permits", PERMITS, "latch_count_down", "thekey , 0" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"U67_count_down_left_over_permits", LEFT_OVER, "latch_count_down", "thekey , 0" TELL,
+     "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
 /* ---- Users ---------------------------------------------------------------------------------- */
 
 static const struct grant grants[] = {
-    {"semaphore_set", "~thekey", "&thechannel", "time get set publish spublish"},
-    {"semaphore_acquire", "~thekey", "", "time get decrby"},
-    {"semaphore_change", "~thekey", "&thechannel", "time get incrby publish spublish"},
-    {"semaphore_drain", "~thekey", "", "time get set"},
-    {"counter_delete", "~thekey", "&thechannel", "time get del publish spublish"},
-    {"latch_set", "~thekey", "&thechannel", "time get set publish spublish"},
-    {"latch_count_down", "~thekey", "&thechannel", "time get decr del publish spublish"},
+    {"semaphore_set", "~thekey ~thetaken", "&thechannel", "time get type set publish spublish"},
+    {"semaphore_acquire", "~thekey ~thetaken", "", "time get type decrby"},
+    {"semaphore_change", "~thekey ~thetaken", "&thechannel",
+     "time get type incrby publish spublish"},
+    {"semaphore_drain", "~thekey ~thetaken", "", "time get type set"},
+    {"counter_delete", "~thekey ~thetaken", "&thechannel", "time get type del publish spublish"},
+    {"latch_set", "~thekey ~thetaken", "&thechannel", "time get type set publish spublish"},
+    {"latch_count_down", "~thekey ~thetaken", "&thechannel",
+     "time get type decr del publish spublish"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -222,10 +264,24 @@ static void prepare(const char *commands) {
 static redisReply *call_script(redisContext *user, const struct counter_row *row,
                                int64_t begin_ms) {
     const char *sha = stage_sha(stage, row->script);
-    if (strstr(row->call, " - -") == NULL)
-        return script_call(user, sha, row->call, begin_ms);
+    if (strstr(row->call, " - -") == NULL) {
+        char call[256];
+        snprintf(call, sizeof call, NUMBER " " TAKEN "%s", row->call + strlen(NUMBER));
+        return script_call(user, sha, call, begin_ms);
+    }
     int64_t not_after = strstr(row->call, "@+60000") != NULL ? begin_ms + 60000 : 0;
-    return redisCommand(user, "EVALSHA %s 1 thekey %lld %s %s", sha, (long long)not_after, "", "");
+    return redisCommand(user, "EVALSHA %s 2 " NUMBER " " TAKEN " %lld %s %s", sha,
+                        (long long)not_after, "", "");
+}
+
+/* What permits with leases need is as it was before, and there is nothing else. */
+static bool others_fit(const struct counter_row *row, char why[WHY]) {
+    const char *before = row->before != NULL ? row->before : "";
+    bool beside = strstr(before, TAKEN) != NULL;
+    if (strstr(before, "ZADD") != NULL && cmd_int(stage->server, "ZCARD " TAKEN) != 1)
+        return differs(why, "the permit that was taken is gone");
+    return cmd_int(stage->server, "DBSIZE") == (row->after != NULL) + beside ||
+           differs(why, "there are other keys, or fewer");
 }
 
 /* The time on the server when the row began is all that a TTL can have lost since. */
@@ -241,8 +297,7 @@ static bool key_fits(const struct counter_row *row, struct span span, char why[W
         fits = differs(why, "a TTL of %" PRId64, ttl_ms);
     if (fits && row->after != NULL && row->ttl_ms > 0 && !ttl_fits(ttl_ms, row->ttl_ms, span))
         fits = differs(why, "a TTL of %" PRId64 " instead of %" PRId64, ttl_ms, row->ttl_ms);
-    if (fits && cmd_int(stage->server, "DBSIZE") != (row->after != NULL))
-        fits = differs(why, "there are other keys");
+    fits = fits && others_fit(row, why);
     free(type);
     free(value);
     return fits;
@@ -300,7 +355,8 @@ static void U46_done_but_nobody_told(void **state) {
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
-/* Nothing is written, and the answer is a definite no; but what only deletes works: the last count down, and delete. */
+/* Nothing is written, and the answer is a definite no; but what only deletes works: the last count
+ * down, and delete. */
 static void U39_out_of_memory(void **state) {
     (void)state;
     static const struct counter_row full[] = {
@@ -330,12 +386,28 @@ static void U39_out_of_memory(void **state) {
     redisFree(user);
 }
 
+/* ---- Without the second key ----------------------------------------------------------------- */
+
+/* It is left out where it would be in another slot; then nothing is looked at but the number. */
+static void one_key_alone(void **state) {
+    (void)state;
+    struct grant one = *grant_of("semaphore_acquire");
+    one.keys = "~" NUMBER;
+    redisContext *user = connect_new_user(stage, "one", &one, NULL);
+    prepare(PERMITS);
+    assert_code(user, "semaphore_acquire", NUMBER " , 0 1", "1");
+    assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " , 0 1", "NOP");
+    assert_int_equal(cmd_int(stage->server, "DECR " NUMBER), 1);
+    redisFree(user);
+}
+
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(U46_done_but_nobody_told),
         cmocka_unit_test(U39_out_of_memory),
+        cmocka_unit_test(one_key_alone),
     };
     static const struct table table = {.name = "counter_scripts",
                                        .channel = "thechannel",

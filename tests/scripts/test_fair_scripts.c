@@ -2,9 +2,9 @@
  * expire, long lines of dead waiters, publishing that is refused, what Redisson's own scripts make
  * of our entries.
  *
- * The scripts get a fixed time instead of asking for it, so that deadlines, tickets and messages are
- * exact; TTLs run on the server's clock, and lose what passed during a row. One thread, one private
- * server. */
+ * The scripts get a fixed time instead of asking for it, so that deadlines, tickets and messages
+ * are exact; TTLs run on the server's clock, and lose what passed during a row. One thread, one
+ * private server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -385,7 +385,8 @@ static void records_of_the_dead_go(void **state) {
     redisFree(connection);
 }
 
-/* In the words of a command that is refused itself, of Redis up to 7.0 for one inside a script, and of later servers. */
+/* In the words of a command that is refused itself, of Redis up to 7.0 for one inside a script, and
+ * of later servers. */
 static bool is_refused(redisReply *reply) {
     static const char *const words[] = {"NOPERM", "can't run", "ACL failure in script:"};
     bool refused = false;

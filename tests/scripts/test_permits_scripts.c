@@ -1,12 +1,13 @@
 /* The scripts of permits with leases, each alone, on a real server.
  *
- * Every row of permits_rows.c is a test of its own, played as an ACL user that may touch the keys and
- * the channel of one object and run the few commands that the script needs. The tests after the rows
- * show that these rights are not more than needed, what the scripts do with more permits than Lua could
- * pass around, and when the server is out of memory.
+ * Every row of permits_rows.c is a test of its own, played as an ACL user that may touch the
+ * keys and the channel of one object and run the few commands that the script needs. The tests
+ * after the rows show that these rights are not more than needed, what the scripts do with more
+ * permits than Lua could pass around, and when the server is out of memory.
  *
- * A lease that the script has written ends between the row's begin and its last look, plus the lease; one
- * that was there before, to the millisecond. One thread, one server for the whole group. */
+ * A lease that the script has written ends between the row's begin and its last look, plus the
+ * lease; one that was there before, to the millisecond. One thread, one server for the whole
+ * group. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -291,8 +292,8 @@ static void assert_reclaimed(int number, int of) {
     assert_int_equal(cmd_int(stage->server, "GET " PERMITS), number);
 }
 
-/* Ten thousand permits have ended: every script works, takes back no more than 500 (or what it needs),
- * and counts right all the same. */
+/* Ten thousand permits have ended: every script works, takes back no more than 500 (or what it
+ * needs), and counts right all the same. */
 static void U50_ten_thousand_ended(void **state) {
     (void)state;
     enum { MANY = 10000, BOUND = 500 };

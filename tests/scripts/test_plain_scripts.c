@@ -1,10 +1,10 @@
 /* The scripts of the plain lock and its kin, each alone, on a real server.
  *
- * Every row of plain_rows.c and fenced_rows.c is a test of its own, played as an ACL user that may touch one key and
- * one channel and run the few commands that the script needs; so a script that reaches for
- * anything else fails here. The tests after the rows show that these rights are not more than
- * needed, what a right that is missing does, and what the scripts do when the server is out of
- * memory.
+ * Every row of plain_rows.c and fenced_rows.c is a test of its own, played as an ACL user that may
+ * touch one key and one channel and run the few commands that the script needs; so a script that
+ * reaches for anything else fails here. The tests after the rows show that these rights are not
+ * more than needed, what a right that is missing does, and what the scripts do when the server is
+ * out of memory.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */
 #include <setjmp.h>

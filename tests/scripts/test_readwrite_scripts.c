@@ -1,8 +1,8 @@
 /* The scripts of the read/write lock, each alone, on a real server.
  *
- * Every row of readwrite_rows.c is a test of its own, played as an ACL user that may touch the lock,
- * the keys of its readers and one channel, and run the few commands that the script needs. The
- * tests after the rows show that these rights are not more than needed, what a right that is
+ * Every row of readwrite_rows.c is a test of its own, played as an ACL user that may touch the
+ * lock, the keys of its readers and one channel, and run the few commands that the script needs.
+ * The tests after the rows show that these rights are not more than needed, what a right that is
  * missing does, what happens when the server is out of memory, and names with braces of their own.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */

@@ -18,6 +18,7 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -53,6 +54,7 @@ struct front {
     pthread_t thread;
     struct front_link *links[MAX_LINKS];
     size_t links_len, shaken;
+    char asked_for[256];
     unsigned orders;
     enum order order;
     const char *text;
@@ -172,8 +174,10 @@ static void *link_main(void *arg) {
     SSL *ssl = SSL_new(front->ctx);
     SSL_set_fd(ssl, link->client);
     if (SSL_accept(ssl) == 1) {
+        const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
         sync_lock(&front->sync);
         front->shaken++;
+        snprintf(front->asked_for, sizeof front->asked_for, "%s", name != NULL ? name : "");
         link->acted = front->orders;
         link->joined = true;
         sync_unlock(&front->sync);
@@ -341,4 +345,10 @@ size_t front_connections(struct front *front) {
     size_t shaken = front->shaken;
     sync_unlock(&front->sync);
     return shaken;
+}
+
+void front_asked_for(struct front *front, char name[256]) {
+    sync_lock(&front->sync);
+    memcpy(name, front->asked_for, sizeof front->asked_for);
+    sync_unlock(&front->sync);
 }

@@ -30,5 +30,7 @@ void front_flood(struct front *front);
 void front_cut(struct front *front); /* one more ticket (1.3), and then the end without a goodbye */
 
 size_t front_connections(struct front *front); /* whose handshake was completed, since the start */
+/* Which name (SNI) the last of them asked for; "" for none. */
+void front_asked_for(struct front *front, char name[256]);
 
 #endif

@@ -105,7 +105,7 @@ size_t proxy_freeze_connections(struct proxy *proxy, const char *matcher);
 void proxy_delay(struct proxy *proxy, const char *matcher, int64_t delay_ms);
 
 /* The server's bytes reach clients at most `bytes` at a time, and no more before the client has
- * taken those (looked at every millisecond). 0 ends it. */
+ * taken those, or with TCP its kernel (looked at every millisecond). 0 ends it. */
 void proxy_trickle(struct proxy *proxy, size_t bytes);
 
 /* New connections are refused (ECONNREFUSED); present ones stay. */

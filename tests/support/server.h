@@ -9,8 +9,8 @@
  *
  * Include as "support/server.h". Each server has its own temporary directory and listens on a Unix
  * socket there, and on a free loopback port if asked to. Debug commands (DEBUG SLEEP) are allowed.
- * Environment: HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the tests
- * of the tool and of local: read it, too.
+ * Environment: HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the
+ * tests of the tool and of local: read it, too.
  *
  * Servers are started, reaped and cleaned up after by a small process beside the test (warden.c),
  * so none survives the test program, whatever kills it, and no thread's end takes one along. Only

@@ -1,8 +1,8 @@
 /*
  * Certificates for tests, made with libcrypto; see tls.h, the manual.
  *
- * Called by tests, on their main thread. An authority owns its directory and what it has issued; nothing here is
- * shared between threads.
+ * Called by tests, on their main thread. An authority owns its directory and what it has issued;
+ * nothing here is shared between threads.
  */
 #include "support/tls.h"
 

@@ -5,8 +5,8 @@
  *     struct server *s = tls_server_start(ca, cert, NULL);
  *     hf_open(server_tcp_url(s), &options_with_ca_file, &client);    // rediss://127.0.0.1:port
  *
- * Include as "support/tls.h". Keys are P-256: made in a moment. Files lie in a private directory of the authority and
- * go with it. A fixture that breaks prints why and aborts. */
+ * Include as "support/tls.h". Keys are P-256: made in a moment. Files lie in a private directory of
+ * the authority and go with it. A fixture that breaks prints why and aborts. */
 #ifndef HF_TEST_TLS_H
 #define HF_TEST_TLS_H
 
@@ -32,8 +32,9 @@ const char *certificate_file(const struct certificate *certificate);
 const char *certificate_key(const struct certificate *certificate);
 const char *certificate_both(const struct certificate *certificate); /* in one file */
 
-/* A server whose port speaks TLS; its Unix socket, for the helpers of server.h, does not. `trusts`: whose clients it
- * lets in, NULL: it does not ask them for certificates. `options` may be NULL; its `config` is kept. */
+/* A server whose port speaks TLS; its Unix socket, for the helpers of server.h, does not. `trusts`:
+ * whose clients it lets in, NULL: it does not ask them for certificates. `options` may be NULL; its
+ * `config` is kept. */
 struct server *tls_server_start(const struct authority *trusts,
                                 const struct certificate *certificate,
                                 const struct server_options *options);

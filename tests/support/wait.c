@@ -102,6 +102,13 @@ pid_t run_child(child_body *body, void *arg) {
     _exit(status);
 }
 
+int child_waits_for_ever(void *unused) {
+    (void)unused;
+    while (pause() < 0)
+        continue;
+    return 0;
+}
+
 struct awaited_child {
     pid_t pid;
     int status;

@@ -27,6 +27,10 @@ int64_t now_ms(void);
  * lease run out); to wait for something to happen there is wait_until(). */
 void sleep_ms(int64_t duration_ms);
 
+/* A watchdog for holds that must not be lost: a renewal may be two thirds of it late, and no pause of a busy machine is that
+ * long. What has a shorter lease may be lost by right, so only what is meant to be lost has one. */
+#define ENDURING_MS 4500
+
 /* Asks `condition` every millisecond. True as soon as it is; false when `limit_ms` passed without
  * it. */
 typedef bool wait_condition(void *arg);
@@ -40,6 +44,8 @@ bool wait_until(wait_condition *condition, void *arg, int64_t limit_ms);
  * jump into the parent's copy of the test runner): return a number that says what was wrong. */
 typedef int child_body(void *arg);
 pid_t run_child(child_body *body, void *arg);
+
+int child_waits_for_ever(void *unused); /* a body: it ends by a signal */
 
 /* Waits for a child and returns how it ended, as a shell tells it: the exit status, or 128 + the
  * signal. When the limit passes it kills and reaps the child and returns -1. */

@@ -1,8 +1,9 @@
 /*
  * The wire's loop and its controls; see wire.h, the manual.
  *
- * One thread polls and moves bytes; it holds the mutex except while it polls. A control changes a field under the
- * mutex, wakes the loop and waits for a whole pass, so that the change has been carried out when it returns.
+ * One thread polls and moves bytes; it holds the mutex except while it polls. A control changes a
+ * field under the mutex, wakes the loop and waits for a whole pass, so that the change has been
+ * carried out when it returns.
  */
 #include "support/wire.h"
 

@@ -1,11 +1,12 @@
-/* A wire between clients and a port, that knows nothing of what it carries: for TLS, where the proxy cannot look inside.
+/* A wire between clients and a port, that knows nothing of what it carries: for TLS, where the
+ * proxy cannot look inside.
  *
  *     struct wire *w = wire_start(server_port(s));
  *     ... connect to 127.0.0.1, wire_port(w) ...
  *     wire_cut_after(w, 700);      // connections end in the middle of something
  *
- * Include as "support/wire.h". It runs in one thread of the test program. Controls take effect before they return; any
- * thread may call them, but no forked child. */
+ * Include as "support/wire.h". It runs in one thread of the test program. Controls take effect
+ * before they return; any thread may call them, but no forked child. */
 #ifndef HF_TEST_WIRE_H
 #define HF_TEST_WIRE_H
 

@@ -1,8 +1,9 @@
 /*
  * A real server behind a proxy, a client on it, and permits with leases; see pool.h.
  *
- * Used by the tests of permits, each on its own thread; the server is the scene's, one per program. The server knows the
- * scripts, and the client is connected, before a test begins, so a rule of the proxy meets the command it is meant for.
+ * Used by the tests of permits, each on its own thread; the server is the scene's, one per program.
+ * The server knows the scripts, and the client is connected, before a test begins, so a rule of the
+ * proxy meets the command it is meant for.
  */
 #include "sync/pool.h"
 

@@ -1,4 +1,5 @@
-/* A real server behind a proxy, a client on it, and permits with leases: what their tests start from.
+/* A real server behind a proxy, a client on it, and permits with leases: what their tests start
+ * from.
  *
  *     struct pool p;
  *     pool_begin(&p, NULL, 3);        // three permits
@@ -6,7 +7,8 @@
  *     assert_int_equal(hf_permits_acquire(p.permits, &id), HF_OK);
  *     pool_end(&p);
  *
- * Include as "sync/pool.h". As sync/scene.h, whose server it uses: the `rival` goes to the server directly. */
+ * Include as "sync/pool.h". As sync/scene.h, whose server it uses: the `rival` goes to the server
+ * directly. */
 #ifndef HF_TEST_SYNC_POOL_H
 #define HF_TEST_SYNC_POOL_H
 
@@ -30,7 +32,7 @@ struct pool {
 };
 
 /* A short lease of the watchdog's. What is to be renewed is looked at for longer than that. */
-#define WATCHDOG_MS 900
+#define WATCHDOG_MS 2400
 hf_options pool_short_watchdog(void);
 
 /* `number` permits; none: the object is not there. */
@@ -81,7 +83,8 @@ struct pool_waiter {
 void pool_wait_for(struct pool_waiter *waiter, hf_permits *permits, hf_permits_options options);
 int pool_join(struct pool_waiter *waiter);
 
-/* Counts what a handle's callback is told, and keeps the last id. It is the `arg` of pool_on_event. */
+/* Counts what a handle's callback is told, and keeps the last id. It is the `arg` of
+ * pool_on_event. */
 struct pool_events {
     atomic_int warnings, losses;
     char lost_id[33];

@@ -1,9 +1,10 @@
 /*
  * A real server behind a proxy, a client on it, a semaphore and a latch; see scene.h.
  *
- * The server is one per test program and lives from the group's setup to its teardown; everything else is made and ended by
- * the test itself, on its own thread. The server knows the scripts, and the client is connected, before a test begins, so a
- * rule of the proxy meets the command it is meant for.
+ * The server is one per test program and lives from the group's setup to its teardown; everything
+ * else is made and ended by the test itself, on its own thread. The server knows the scripts, and
+ * the client is connected, before a test begins, so a rule of the proxy meets the command it is
+ * meant for.
  */
 #include "sync/scene.h"
 
@@ -140,6 +141,18 @@ hf_stats scene_stats(hf_client *client) {
 }
 
 /* ---- Calls ---- */
+
+void scene_set_permits(hf_sem *sem, int64_t permits) {
+    bool was_set = false;
+    assert_int_equal(hf_sem_set(sem, permits, 0, &was_set), HF_OK);
+    assert_true(was_set);
+}
+
+void scene_assert_available(hf_sem *sem, int64_t expected) {
+    int64_t permits = -99;
+    assert_int_equal(hf_sem_available(sem, &permits), HF_OK);
+    assert_int_equal(permits, expected);
+}
 
 int scene_wait_op(int err, hf_op *op, hf_result *ret) {
     if (err != HF_OK)

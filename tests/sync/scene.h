@@ -1,5 +1,5 @@
-/* A real server behind a proxy, a client on it, and a semaphore and a latch: what the tests of things that are no locks
- * start from.
+/* A real server behind a proxy, a client on it, and a semaphore and a latch: what the tests of
+ * things that are no locks start from.
  *
  *     struct scene s;
  *     scene_begin(&s, NULL);
@@ -7,8 +7,9 @@
  *     assert_int_equal(hf_sem_acquire(s.sem, 1), HF_EUNKNOWN);
  *     scene_end(&s);
  *
- * Include as "sync/scene.h". One server serves all tests of a program; each test finds it empty, with the scripts loaded,
- * and has its own proxy and clients. The `rival` goes to the server directly, so that the proxy's faults never touch it. */
+ * Include as "sync/scene.h". One server serves all tests of a program; each test finds it empty,
+ * with the scripts loaded, and has its own proxy and clients. The `rival` goes to the server
+ * directly, so that the proxy's faults never touch it. */
 #ifndef HF_TEST_SYNC_SCENE_H
 #define HF_TEST_SYNC_SCENE_H
 
@@ -90,6 +91,9 @@ extern const struct form scene_forms[2];
     for (const struct form *form = scene_forms; form < scene_forms + 2; form++)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
+void scene_set_permits(hf_sem *sem, int64_t permits); /* there must be none yet */
+void scene_assert_available(hf_sem *sem, int64_t expected);
+
 /* Waits for an operation that was started, and frees it. */
 int scene_wait_op(int err, hf_op *op, hf_result *ret);
 
@@ -109,8 +113,8 @@ void waiter_acquire(struct waiter *waiter, hf_sem *sem, int64_t permits, int64_t
 void waiter_await(struct waiter *waiter, hf_latch *latch, int64_t wait_ms, hf_cancel *cancel);
 int waiter_join(struct waiter *waiter);
 
-/* Waits until so many attempts have been seen behind the proxy. The second attempt of a waiter comes when it is heard, so from
- * then on no message can be missed. */
+/* Waits until so many attempts have been seen behind the proxy. The second attempt of a waiter
+ * comes when it is heard, so from then on no message can be missed. */
 bool scene_wait_asleep(struct scene *scene, const char *matcher, size_t attempts, int64_t limit_ms);
 
 /* ---- Generations of a latch ----------------------------------------------------------------- */
@@ -118,8 +122,8 @@ bool scene_wait_asleep(struct scene *scene, const char *matcher, size_t attempts
 /* Opens the latch and closes it anew in one step, so that nobody can look between. */
 void scene_next_generation(int count);
 
-/* Does so again and again until the waiter has returned; false when it does not. One that trusts nothing but the count would
- * never find it open. */
+/* Does so again and again until the waiter has returned; false when it does not. One that trusts
+ * nothing but the count would never find it open. */
 bool scene_let_go_by_generations(struct waiter *waiter);
 
 #endif

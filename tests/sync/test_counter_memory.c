@@ -1,10 +1,11 @@
 /*
  * Memory runs out at each step in turn (U65), for semaphore and latch.
  *
- * A client's allocator fails its n-th call, for n = 1, 2, ... until a whole round ran without coming to it. Whatever fails,
- * nothing hangs or crashes, every byte is given back, and the codes are true: after HF_OK it was done, after HF_ENOMEM and the
- * like it was not, after HF_EUNKNOWN it was done once or not at all. The n-th call only: what comes after it succeeds, so the
- * round goes on from there.
+ * A client's allocator fails its n-th call, for n = 1, 2, ... until a whole round ran without
+ * coming to it. Whatever fails, nothing hangs or crashes, every byte is given back, and the codes
+ * are true: after HF_OK it was done, after HF_ENOMEM and the like it was not, after HF_EUNKNOWN it
+ * was done once or not at all. The n-th call only: what comes after it succeeds, so the round goes
+ * on from there.
  */
 #include "support/memory.h"
 #include "sync/scene.h"

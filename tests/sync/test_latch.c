@@ -1,9 +1,10 @@
 /*
- * The count-down latch, as its callers see it: what Redisson's own tests ask of it (the C rows), generations, what its wire
- * must be, and the rules of every call. Faults of the network are in test_latch_faults.c.
+ * The count-down latch, as its callers see it: what Redisson's own tests ask of it (the C rows),
+ * generations, what its wire must be, and the rules of every call. Faults of the network are in
+ * test_latch_faults.c.
  *
- * Waits that are to end are waits for ever, with the test's own limit. Where a message must have ended a wait, it has to end
- * before the poll, which comes after ten seconds.
+ * Waits that are to end are waits for ever, with the test's own limit. Where a message must have
+ * ended a wait, it has to end before the poll, which comes after ten seconds.
  */
 #include "sync/scene.h"
 
@@ -223,8 +224,9 @@ static void U79_deleted_by_java_under_waiters(void **state) {
     scene_end(&s);
 }
 
-/* The first subscribes to the channel; the others find it subscribed, and ask the server once more so that they can tell old
- * messages from new ones. All are let go by the end of the generation they waited for. */
+/* The first subscribes to the channel; the others find it subscribed, and ask the server once more
+ * so that they can tell old messages from new ones. All are let go by the end of the generation
+ * they waited for. */
 static void not_trapped_by_the_next_generation(void **state) {
     (void)state;
     enum { OTHERS = 4 };
@@ -255,8 +257,8 @@ static void not_trapped_by_the_next_generation(void **state) {
     }
 }
 
-/* A message of the generation before arrives late, when the next is closed and somebody waits for that: it must not let it
- * go. The one that waited since before is let go by the same message. */
+/* A message of the generation before arrives late, when the next is closed and somebody waits for
+ * that: it must not let it go. The one that waited since before is let go by the same message. */
 static void an_old_message_opens_nothing(void **state) {
     (void)state;
     struct scene s;
@@ -314,14 +316,18 @@ static void zero_and_negative_counts_are_refused(void **state) {
     scene_end(&s);
 }
 
-static void every_call_refuses(hf_latch *latch, int expected) {
-    int64_t count;
+static void every_change_refuses(hf_latch *latch, int expected) {
     assert_int_equal(hf_latch_set(latch, 1, NULL), expected);
     assert_int_equal(hf_latch_count_down(latch), expected);
+    assert_int_equal(hf_latch_delete(latch, NULL), expected);
+}
+
+static void every_call_refuses(hf_latch *latch, int expected) {
+    int64_t count;
+    every_change_refuses(latch, expected);
     assert_int_equal(hf_latch_await(latch), expected);
     assert_int_equal(hf_latch_await_for(latch, 0), expected);
     assert_int_equal(hf_latch_count(latch, &count), expected);
-    assert_int_equal(hf_latch_delete(latch, NULL), expected);
 }
 
 static void U67_U68_what_is_something_else(void **state) {
@@ -339,6 +345,31 @@ static void U67_U68_what_is_something_else(void **state) {
     every_call_refuses(s.latch, HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
+    scene_end(&s);
+}
+
+/* Permits with leases are seen while any are taken, and as long as something of them is left. */
+static void U67_U68_permits_that_are_taken(void **state) {
+    (void)state;
+    struct scene s;
+    hf_permits *permits = NULL;
+    hf_permit_id id;
+    bool done;
+    scene_begin(&s, NULL);
+    assert_int_equal(hf_permits_new(s.client, LATCH_NAME, strlen(LATCH_NAME), &permits), HF_OK);
+    assert_int_equal(hf_permits_set(permits, 2), HF_OK);
+    assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
+    every_change_refuses(s.latch, HF_EWRONGTYPE);
+    assert_non_null(strstr(hf_last_error()->text, "are taken under this name"));
+    assert_int_equal(scene_number(LATCH_NAME), 1);
+    cmd_ok(s.server, "DEL " LATCH_NAME);
+    every_change_refuses(s.latch, HF_EWRONGTYPE);
+    assert_non_null(strstr(hf_last_error()->text, "delete them first"));
+    assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
+    assert_true(done);
+    assert_int_equal(hf_latch_set(s.latch, 1, &done), HF_OK);
+    assert_true(done);
+    hf_permits_free(permits);
     scene_end(&s);
 }
 
@@ -495,6 +526,7 @@ int main(void) {
         cmocka_unit_test(an_old_message_opens_nothing),
         cmocka_unit_test(zero_and_negative_counts_are_refused),
         cmocka_unit_test(U67_U68_what_is_something_else),
+        cmocka_unit_test(U67_U68_permits_that_are_taken),
         cmocka_unit_test(a_forked_child_is_refused),
         cmocka_unit_test(U23_scripts_flushed_between_calls),
         cmocka_unit_test(cancelled),

@@ -1,8 +1,10 @@
 /*
- * Permits with leases, as their callers see them: what Redisson's own tests ask of them (the C rows), and what must be on
- * the wire. The watchdog and losses are in test_permits_holds.c, faults of the network in test_permits_faults.c.
+ * Permits with leases, as their callers see them: what Redisson's own tests ask of them (the C
+ * rows), and what must be on the wire. The watchdog and losses are in test_permits_holds.c, faults
+ * of the network in test_permits_faults.c.
  *
- * Leases that are to end are short, those that are not are a minute. A time that must have passed is checked exactly.
+ * Leases that are to end are short, those that are not are a minute. A time that must have passed
+ * is checked exactly.
  */
 #include "sync/pool.h"
 

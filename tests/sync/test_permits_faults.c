@@ -1,9 +1,10 @@
 /*
- * Permits when things go wrong: replies that are lost, copies that come late, waits that are given up, servers that end, a
- * client whose clock is wrong, ten thousand permits that ended.
+ * Permits when things go wrong: replies that are lost, copies that come late, waits that are given
+ * up, servers that end, a client whose clock is wrong, ten thousand permits that ended.
  *
- * What counts is what the server has in the end: no permit paid for twice, none returned twice, none taken that nobody has.
- * Leases are a minute unless a test is about their end, so nothing here comes back by itself.
+ * What counts is what the server has in the end: no permit paid for twice, none returned twice,
+ * none taken that nobody has. Leases are a minute unless a test is about their end, so nothing here
+ * comes back by itself.
  */
 #include "sync/pool.h"
 
@@ -15,7 +16,8 @@
 #define LONG_MS 60000
 #define BRIEF_MS 800
 
-/* The library inside this program reads this clock: the wall's is a minute ahead while it is told so. */
+/* The library inside this program reads this clock: the wall's is a minute ahead while it is told
+ * so. */
 static atomic_bool clock_is_ahead;
 
 /* The parameters have the C library's names. */
@@ -77,7 +79,8 @@ static void U15_release_reply_lost(void **state) {
     }
 }
 
-/* The permit may have ended by itself before the first copy came: then nobody can say it was released in time. */
+/* The permit may have ended by itself before the first copy came: then nobody can say it was
+ * released in time. */
 static void U15_release_reply_lost_and_the_lease_over(void **state) {
     (void)state;
     struct pool p;
@@ -143,7 +146,8 @@ static void rule4_acquire_never_answered_is_undone(void **state) {
     }
 }
 
-/* A permit without a lease would be gone for good, so it is seen to for as long as the client lives. */
+/* A permit without a lease would be gone for good, so it is seen to for as long as the client
+ * lives. */
 static void an_acquire_is_undone_however_late(void **state) {
     (void)state;
     struct pool p;
@@ -337,7 +341,7 @@ static void close_ends_waits_and_undoes(void **state) {
 static void U23_script_flush(void **state) {
     (void)state;
     hf_options options = scene_options();
-    options.watchdog_ms = 900;
+    options.watchdog_ms = ENDURING_MS;
     struct pool p;
     hf_permit_id id, ids[2];
     bool done;
@@ -405,12 +409,12 @@ static void a_server_that_restarts_empty_is_a_loss(void **state) {
     pool_end(&p);
 }
 
-/* Renewals arrive but are not answered: a warning first, then the loss, before the server's lease is over. What we have
- * called lost stays so, though the server still has it. */
+/* Renewals arrive but are not answered: a warning first, then the loss, before the server's lease
+ * is over. What we have called lost stays so, though the server still has it. */
 static void a_silent_server_is_a_warning_and_then_a_loss(void **state) {
     (void)state;
     hf_options options = scene_options();
-    options.watchdog_ms = 1800;
+    options.watchdog_ms = ENDURING_MS;
     options.cmd_timeout_ms = BRIEF_MS;
     struct pool p;
     struct pool_events events = {0};
@@ -434,7 +438,8 @@ static void a_silent_server_is_a_warning_and_then_a_loss(void **state) {
 
 /* ---- Clocks and numbers ---- */
 
-/* A client whose wall clock is a minute ahead neither takes what others have nor leaves permits that end late. */
+/* A client whose wall clock is a minute ahead neither takes what others have nor leaves permits
+ * that end late. */
 static void U62_the_servers_clock_counts(void **state) {
     (void)state;
     struct pool p;

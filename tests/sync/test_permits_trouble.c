@@ -1,8 +1,9 @@
 /*
- * Permits in rarer trouble: a server that is full, or refuses one script and takes another; answers that come when the loss
- * was told already; a process without any memory.
+ * Permits in rarer trouble: a server that is full, or refuses one script and takes another; answers
+ * that come when the loss was told already; a process without any memory.
  *
- * The watchdog's lease is short. What is to be renewed is looked at for longer than a lease without a renewal would last.
+ * The watchdog's lease is short. What is to be renewed is looked at for longer than a lease without
+ * a renewal would last.
  */
 #include "support/memory.h"
 #include "sync/pool.h"
@@ -64,7 +65,8 @@ static void U39_a_full_server_renews_and_extends(void **state) {
     let_go(&h);
 }
 
-/* The script of the permits is refused, from now on: they are lost in the end, and nothing else is. */
+/* The script of the permits is refused, from now on: they are lost in the end, and nothing else
+ * is. */
 static void one_script_that_is_refused_costs_no_other_hold(void **state) {
     (void)state;
     struct holder h;
@@ -83,8 +85,8 @@ static void one_script_that_is_refused_costs_no_other_hold(void **state) {
 
 /* ---- Too late ---- */
 
-/* The lease was extended in time, but the answer came when its end had been told: that stays true, and nothing is left of the
- * permit, also if it was to have no end. */
+/* The lease was extended in time, but the answer came when its end had been told: that stays true,
+ * and nothing is left of the permit, also if it was to have no end. */
 static void an_extension_that_is_answered_after_the_loss(void **state) {
     (void)state;
     static const int64_t leases[] = {LONG_MS, HF_NO_LEASE};
@@ -119,7 +121,8 @@ static const char *long_name(void) {
     return name;
 }
 
-/* From its n-th allocation on an acquire gets none: it is all or nothing, and what was acquired can be given back. */
+/* From its n-th allocation on an acquire gets none: it is all or nothing, and what was acquired can
+ * be given back. */
 static int acquire_and_release_without_memory(struct pool *p, long from) {
     struct memory memory = {0};
     hf_options options = scene_options();
@@ -161,7 +164,8 @@ static void U65_an_acquire_that_runs_out_of_memory(void **state) {
     pool_end(&p);
 }
 
-/* A permit that is given back is not renewed any more, also if there is no memory to say so to the server now. */
+/* A permit that is given back is not renewed any more, also if there is no memory to say so to the
+ * server now. */
 static void U65_a_release_without_memory(void **state) {
     (void)state;
     struct pool p;

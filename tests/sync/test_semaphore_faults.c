@@ -1,9 +1,9 @@
 /*
  * The semaphore when the network or the server fails.
  *
- * The server does not know who took what, so nothing that changes the number is ever sent twice (U19): what was not answered
- * is reported as unknown, and the number on the server is exact either way. What is looked at is that number, and what the
- * proxy has seen.
+ * The server does not know who took what, so nothing that changes the number is ever sent twice
+ * (U19): what was not answered is reported as unknown, and the number on the server is exact either
+ * way. What is looked at is that number, and what the proxy has seen.
  */
 #include "sync/scene.h"
 
@@ -269,6 +269,62 @@ static void U22_cancelled_and_then_cut_is_unknown(void **state) {
     scene_end(&s);
 }
 
+struct busy_keeper {
+    atomic_bool wanted, busy, go_on;
+};
+
+/* The keeper logs the loss of a connection before it sees to it. */
+static void keep_the_keeper(hf_log_level level, const char *message, void *user) {
+    struct busy_keeper *keeper = user;
+    (void)level;
+    (void)message;
+    if (!atomic_exchange(&keeper->wanted, false))
+        return;
+    atomic_store(&keeper->busy, true);
+    while (!atomic_load(&keeper->go_on))
+        sleep_ms(1);
+}
+
+static bool is_busy(void *arg) {
+    return atomic_load(&((struct busy_keeper *)arg)->busy);
+}
+
+static void *try_seven(void *arg) {
+    struct scene *s = arg;
+    return (void *)(intptr_t)hf_sem_try(s->sem, 7);
+}
+
+/* The connection has ended, and nobody has noticed, since all who waited for its answers have gone: what must not be sent twice
+ * is not lost in it. */
+static void not_sent_into_a_connection_that_has_ended(void **state) {
+    (void)state;
+    struct scene s;
+    struct busy_keeper keeper = {false};
+    hf_cancel *cancel = NULL;
+    pthread_t thread;
+    void *result = NULL;
+    hf_options options = scene_options();
+    options.log = keep_the_keeper;
+    options.log_user = &keeper;
+    scene_begin(&s, &options);
+    assert_int_equal(hf_sem_set(s.rival_sem, 10, 0, NULL), HF_OK);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    cancel_unanswered(&s, cancel, true);
+    atomic_store(&keeper.wanted, true);
+    assert_true(proxy_cut_all(s.proxy) >= 1);
+    proxy_heal(s.proxy);
+    assert_true(wait_until(is_busy, &keeper, HANG_MS));
+    assert_int_equal(pthread_create(&thread, NULL, try_seven, &s), 0);
+    sleep_ms(100); /* for a command to be sent that should not be */
+    atomic_store(&keeper.go_on, true);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal((intptr_t)result, HF_OK);
+    assert_int_equal(scene_number(SEM_NAME), 0);
+    assert_int_equal(scene_stats(s.client).unknowns, 1); /* the one that was cancelled */
+    hf_cancel_free(cancel);
+    scene_end(&s);
+}
+
 static void cancelled_while_it_waits_leaves_nothing(void **state) {
     (void)state;
     struct scene s;
@@ -330,7 +386,8 @@ static void *release_three(void *arg) {
     return (void *)(intptr_t)hf_sem_release(s->sem, 3);
 }
 
-/* A release that is on its way when the client is closed may or may not have been done, and says so. */
+/* A release that is on its way when the client is closed may or may not have been done, and says
+ * so. */
 static void closed_while_it_gives_back_is_unknown(void **state) {
     (void)state;
     struct scene s;
@@ -351,7 +408,8 @@ static void closed_while_it_gives_back_is_unknown(void **state) {
 
 /* ---- The connection, the server ---- */
 
-/* A wait for two permits that is asleep: its second attempt was answered before the ping, on the same connection. */
+/* A wait for two permits that is asleep: its second attempt was answered before the ping, on the
+ * same connection. */
 static hf_op *start_waiting(struct scene *s) {
     hf_op *op = NULL, *ping = NULL;
     assert_int_equal(hf_sem_acquire_start(s->sem, 2, NULL, NULL, NULL, &op), HF_OK);
@@ -405,8 +463,9 @@ static void no_server_at_all(void **state) {
     }
 }
 
-/* The connection that tells of releases is lost and made again while the application is busy elsewhere: all of that is news at
- * once when it dispatches, and what was released between is not waited for. */
+/* The connection that tells of releases is lost and made again while the application is busy
+ * elsewhere: all of that is news at once when it dispatches, and what was released between is not
+ * waited for. */
 static void a_reconnect_between_two_dispatches(void **state) {
     (void)state;
     struct scene s;
@@ -440,7 +499,8 @@ static void a_reconnect_between_two_dispatches(void **state) {
     scene_end(&s);
 }
 
-/* A server that refuses has done nothing: what it refuses for a while is tried again, the rest is told. */
+/* A server that refuses has done nothing: what it refuses for a while is tried again, the rest is
+ * told. */
 static void refusals_are_definite(void **state) {
     (void)state;
     static const char loading[] = "-LOADING Redis is loading the dataset in memory\r\n";
@@ -458,7 +518,8 @@ static void refusals_are_definite(void **state) {
     scene_end(&s);
 }
 
-/* The user may neither listen nor publish: waiting polls, and giving back counts what it could not tell. */
+/* The user may neither listen nor publish: waiting polls, and giving back counts what it could not
+ * tell. */
 static void U46_without_the_right_to_channels(void **state) {
     (void)state;
     struct scene s;
@@ -489,7 +550,8 @@ static int take_and_wait(void *arg) {
         sleep_ms(1000);
 }
 
-/* Nobody's in particular: what a dead process took stays taken. Permits with leases are for that. */
+/* Nobody's in particular: what a dead process took stays taken. Permits with leases are for
+ * that. */
 static void what_a_dead_process_took_stays_taken(void **state) {
     (void)state;
     struct scene s;
@@ -516,6 +578,7 @@ int main(void) {
         cmocka_unit_test(U22_cancelled_and_closed_with_manual_dispatch),
         cmocka_unit_test(U22_cancelled_and_not_taken_gives_nothing_back),
         cmocka_unit_test(U22_cancelled_and_then_cut_is_unknown),
+        cmocka_unit_test(not_sent_into_a_connection_that_has_ended),
         cmocka_unit_test(cancelled_while_it_waits_leaves_nothing),
         cmocka_unit_test(closed_while_it_waits),
         cmocka_unit_test(closed_while_it_gives_back_is_unknown),

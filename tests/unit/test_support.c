@@ -1,11 +1,10 @@
 /*
- * Tests of the test support itself: private servers, their command helpers and monitors, children,
- * barriers and temporary directories. The proxy and the hostile server have test_support_proxy.c
- * and test_support_hostile.c.
+ * Tests of the test support itself: private servers, their command helpers and monitors. Waiting
+ * and children, the proxy and the hostile server have test_support_wait.c, test_support_proxy.c and
+ * test_support_hostile.c.
  *
  * A fixture that quietly does not do what it says makes every test above it worthless; so each
- * promise of server.h and wait.h that others build on is shown here with a real server and real
- * processes.
+ * promise of server.h that others build on is shown here with a real server and real processes.
  */
 #include "support/server.h"
 #include "support/wait.h"
@@ -16,11 +15,9 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -352,13 +349,6 @@ struct legacy {
     int end_by; /* a signal, or 0 for exit() without cleaning up */
 };
 
-static int wait_for_ever(void *arg) {
-    (void)arg;
-    while (pause() < 0)
-        continue;
-    return 0;
-}
-
 static int start_and_die(void *arg) {
     static struct server *s; /* so that it is forgotten, but not leaked */
     struct legacy *legacy = arg;
@@ -369,7 +359,7 @@ static int start_and_die(void *arg) {
     pid_t grandchild = fork();
     if (grandchild == 0) {
         alarm(60);
-        wait_for_ever(NULL);
+        child_waits_for_ever(NULL);
     }
     legacy->grandchild = grandchild;
     atomic_store(&legacy->ready, 1);
@@ -452,141 +442,6 @@ static void freed_server_leaves_nothing(void **state) {
     assert_true(dir_is_gone(&legacy));
 }
 
-/* ---- Waiting, children, barriers, directories ------------------------------------------------ */
-
-static bool at_third_call(void *arg) {
-    return ++*(int *)arg == 3;
-}
-
-static bool never(void *arg) {
-    (void)arg;
-    return false;
-}
-
-static void wait_until_ends_with_the_condition_or_the_limit(void **state) {
-    (void)state;
-    int calls = 0;
-    assert_true(wait_until(at_third_call, &calls, LIMIT_MS));
-    assert_int_equal(calls, 3);
-    int64_t start_ms = now_ms();
-    assert_false(wait_until(never, NULL, 50));
-    assert_true(now_ms() - start_ms >= 50);
-    start_ms = now_ms();
-    sleep_ms(30);
-    assert_true(now_ms() - start_ms >= 30);
-}
-
-static int return_it(void *arg) {
-    return *(int *)arg;
-}
-
-static void children_are_told_apart_by_their_end(void **state) {
-    (void)state;
-    int seven = 7;
-    assert_int_equal(wait_exit(run_child(return_it, &seven), LIMIT_MS), 7);
-    assert_true(expect_exit(run_child(return_it, &seven), 7, LIMIT_MS));
-    assert_false(expect_exit(run_child(return_it, &seven), 0, LIMIT_MS));
-
-    pid_t pid = run_child(wait_for_ever, NULL);
-    stop_process(pid);
-    assert_int_equal(process_state(pid), 'T');
-    kill(pid, SIGCONT);
-    kill(pid, SIGTERM);
-    assert_int_equal(wait_exit(pid, LIMIT_MS), 128 + SIGTERM);
-
-    pid = run_child(wait_for_ever, NULL);
-    assert_int_equal(wait_exit(pid, 20), -1);
-    assert_false(process_alive(pid)); /* killed at the limit */
-}
-
-static int have_a_child(void *arg) {
-    atomic_int *grandchild = arg;
-    atomic_store(grandchild, run_child(wait_for_ever, NULL));
-    return wait_for_ever(NULL);
-}
-
-static bool is_set(void *arg) {
-    return atomic_load((atomic_int *)arg) != 0;
-}
-
-static bool is_gone(void *arg) {
-    return !process_alive(atomic_load((atomic_int *)arg));
-}
-
-static void child_dies_with_its_parent(void **state) {
-    (void)state;
-    atomic_int *grandchild = shared_new(sizeof *grandchild);
-    pid_t child = run_child(have_a_child, grandchild);
-    assert_true(wait_until(is_set, grandchild, LIMIT_MS));
-    assert_true(process_alive(atomic_load(grandchild)));
-    kill_child(child);
-    assert_true(wait_until(is_gone, grandchild, LIMIT_MS));
-    shared_free(grandchild, sizeof *grandchild);
-}
-
-struct meeting {
-    struct barrier *barrier;
-    atomic_int *arrived;
-};
-
-/* In each round everybody must have arrived before anybody leaves. */
-static int meet(void *arg) {
-    struct meeting *meeting = arg;
-    for (int round = 1; round <= 100; round++) {
-        atomic_fetch_add(meeting->arrived, 1);
-        if (!barrier_wait(meeting->barrier, LIMIT_MS))
-            return 1;
-        if (atomic_load(meeting->arrived) < 4 * round)
-            return 2;
-        if (!barrier_wait(meeting->barrier, LIMIT_MS))
-            return 3;
-    }
-    return 0;
-}
-
-static void *meet_in_thread(void *arg) {
-    return (void *)(intptr_t)meet(arg);
-}
-
-static void barrier_joins_processes_and_threads(void **state) {
-    (void)state;
-    struct meeting meeting = {barrier_new(4), shared_new(sizeof(atomic_int))};
-    pid_t one = run_child(meet, &meeting), two = run_child(meet, &meeting);
-    pthread_t thread;
-    pthread_create(&thread, NULL, meet_in_thread, &meeting);
-    assert_int_equal(meet(&meeting), 0);
-    void *result;
-    pthread_join(thread, &result);
-    assert_null(result);
-    assert_true(expect_exit(one, 0, LIMIT_MS));
-    assert_true(expect_exit(two, 0, LIMIT_MS));
-    barrier_free(meeting.barrier);
-    shared_free(meeting.arrived, sizeof(atomic_int));
-
-    struct barrier *lonely = barrier_new(2);
-    int64_t start_ms = now_ms();
-    assert_false(barrier_wait(lonely, 30));
-    assert_true(now_ms() - start_ms >= 30);
-    barrier_free(lonely);
-}
-
-static void temp_dirs_are_private_and_removed(void **state) {
-    (void)state;
-    char *a = temp_dir(), *b = temp_dir();
-    assert_string_not_equal(a, b);
-    struct stat info;
-    assert_int_equal(stat(a, &info), 0);
-    assert_int_equal(info.st_mode & 0777, 0700);
-    char path[256];
-    snprintf(path, sizeof path, "%s/sub", a);
-    assert_int_equal(mkdir(path, 0700), 0);
-    temp_dir_remove(a);
-    assert_int_not_equal(access(a, F_OK), 0);
-    assert_int_equal(access(b, F_OK), 0);
-    free(a);
-    free(b); /* the directory goes when the program ends */
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(server_answers_on_its_socket_and_port),
@@ -611,11 +466,6 @@ int main(void) {
         cmocka_unit_test(server_outlives_the_thread_that_started_it),
         cmocka_unit_test(servers_are_not_our_children),
         cmocka_unit_test(freed_server_leaves_nothing),
-        cmocka_unit_test(wait_until_ends_with_the_condition_or_the_limit),
-        cmocka_unit_test(children_are_told_apart_by_their_end),
-        cmocka_unit_test(child_dies_with_its_parent),
-        cmocka_unit_test(barrier_joins_processes_and_threads),
-        cmocka_unit_test(temp_dirs_are_private_and_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,13 +64,6 @@ static redisContext *tcp_client(struct wire *wire) {
     return c;
 }
 
-/* A client that gives up waiting for a reply soon. */
-static redisContext *hasty_client(struct wire *wire) {
-    redisContext *c = client(wire);
-    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
-    return c;
-}
-
 static long long ask_int(redisContext *c, const char *command) {
     redisReply *reply = redisCommand(c, command);
     assert_non_null(reply);
@@ -94,8 +87,10 @@ static void assert_cut(redisContext *c, const char *command) {
     assert_true(c->err == REDIS_ERR_EOF || errno == ECONNRESET || errno == EPIPE);
 }
 
-/* The command gets no answer, but the connection is open. */
+/* The command gets no answer, but the connection is open. Only here is an answer not waited for: one that is to come may take
+ * its time. */
 static void assert_silent(redisContext *c, const char *command) {
+    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
     errno = 0;
     assert_null(redisCommand(c, command));
     assert_int_equal(c->err, REDIS_ERR_IO);
@@ -194,7 +189,7 @@ static void drop_keeps_replies_before_it(void **state) {
 
 static void drop_waits_for_the_server(void **state) {
     struct wire *wire = *state;
-    redisContext *c = hasty_client(wire);
+    redisContext *c = client(wire);
     proxy_drop_replies_after(wire->p, "INCR");
     server_freeze(wire->s);
     assert_silent(c, "INCR n"); /* not cut: the server has not run it */
@@ -207,12 +202,12 @@ static void drop_waits_for_the_server(void **state) {
 
 static void muted_connection_still_reaches_the_server(void **state) {
     struct wire *wire = *state;
-    redisContext *c = hasty_client(wire), *other = client(wire);
+    redisContext *c = client(wire), *other = client(wire);
     proxy_mute_replies_after(wire->p, "first");
     assert_int_equal(ask_int(c, "INCR before"), 1);
     assert_silent(c, "INCR first");
+    assert_true(proxy_wait_fired(wire->p, 1, LIMIT_MS));
     assert_int_equal(cmd_int(wire->s, "GET first"), 1);
-    assert_int_equal(proxy_fired(wire->p), 1);
 
     /* The socket is open and takes more commands; hiredis has given up, so write by hand. */
     static const char more[] = "*2\r\n$4\r\nINCR\r\n$6\r\nsecond\r\n";
@@ -344,11 +339,11 @@ static bool key_has_come(void *arg) {
 
 static void hole_to_server_keeps_commands(void **state) {
     struct wire *wire = *state;
-    redisContext *old = hasty_client(wire);
+    redisContext *old = client(wire);
     assert_int_equal(ask_int(old, "INCR n"), 1);
     proxy_blackhole(wire->p, true, false);
     assert_silent(old, "SET k 1");
-    redisContext *fresh = hasty_client(wire); /* a new connection meets the hole, too */
+    redisContext *fresh = client(wire); /* a new connection meets the hole, too */
     assert_silent(fresh, "SET k 2");
     assert_false(key_exists(wire->s, "k"));
     assert_int_equal(proxy_seen(wire->p, "SET"), 0);
@@ -365,7 +360,6 @@ static void hole_to_server_keeps_commands(void **state) {
 static void hole_to_server_loses_what_a_reset_took(void **state) {
     struct wire *wire = *state;
     redisContext *c = tcp_client(wire);
-    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
     assert_int_equal(ask_int(c, "INCR n"), 1);
     proxy_blackhole(wire->p, true, true);
     assert_silent(c, "INCR n");
@@ -384,9 +378,9 @@ static void hole_to_client_keeps_replies(void **state) {
     pthread_t thread;
     pthread_create(&thread, NULL, call_incr, &call);
     assert_true(proxy_wait_seen(wire->p, "INCR", 1, LIMIT_MS));
-    redisContext *hasty = hasty_client(wire);
+    redisContext *hasty = client(wire);
     assert_silent(hasty, "SET k 1");
-    assert_true(key_exists(wire->s, "k")); /* it ran */
+    assert_true(wait_until(key_has_come, wire->s, LIMIT_MS)); /* it ran */
     redisFree(hasty);
     proxy_heal(wire->p);
     pthread_join(thread, NULL);
@@ -396,7 +390,7 @@ static void hole_to_client_keeps_replies(void **state) {
 
 static void freeze_and_cut_choose_by_what_was_sent(void **state) {
     struct wire *wire = *state;
-    redisContext *a = hasty_client(wire), *b = hasty_client(wire);
+    redisContext *a = client(wire), *b = client(wire);
     assert_int_equal(ask_int(a, "INCR alpha"), 1);
     assert_int_equal(ask_int(b, "INCR beta"), 1);
     assert_int_equal(proxy_freeze_connections(wire->p, "alpha"), 1);
@@ -413,33 +407,30 @@ static void freeze_and_cut_choose_by_what_was_sent(void **state) {
 
 /* ---- Slow wires ------------------------------------------------------------------------------ */
 
+static void send_commands(redisContext *c) {
+    int done = 0;
+    while (!done)
+        redisBufferWrite(c, &done);
+}
+
 static void delay_keeps_order_and_spares_others(void **state) {
     struct wire *wire = *state;
     enum { DELAY_MS = 300 };
     redisContext *slow = client(wire), *quick = client(wire);
     proxy_delay(wire->p, "slow", DELAY_MS);
     int64_t start_ms = now_ms();
-    redisAppendCommand(slow, "SET slow 1");
-    redisAppendCommand(slow, "RPUSH order behind");
-    int done = 0;
-    while (!done)
-        redisBufferWrite(slow, &done);
-    assert_int_equal(ask_int(quick, "RPUSH order other"), 1);
-    freeReplyObject(redisCommand(quick, "PING"));
-    void *reply;
-    assert_int_equal(redisGetReply(slow, &reply), REDIS_OK);
-    freeReplyObject(reply);
+    freeReplyObject(redisCommand(slow, "SET slow 1"));
     assert_true(now_ms() - start_ms >= DELAY_MS);
-    assert_int_equal(next_int(slow),
-                     2); /* it was behind the delayed one, and so behind the other */
 
     proxy_delay(wire->p, "slow", LIMIT_MS * 10);
     redisAppendCommand(slow, "INCR slow");
-    done = 0;
-    while (!done)
-        redisBufferWrite(slow, &done);
+    redisAppendCommand(slow, "RPUSH order behind");
+    send_commands(slow);
+    assert_int_equal(ask_int(quick, "RPUSH order other"), 1);
     assert_int_equal(proxy_seen(wire->p, "\r\nINCR\r\n"), 0);
     proxy_heal(wire->p);
+    assert_int_equal(next_int(slow), 2);
+    /* It was behind the delayed one, and so behind the other. */
     assert_int_equal(next_int(slow), 2);
     redisFree(slow);
     redisFree(quick);
@@ -459,7 +450,8 @@ static void trickle_gives_pieces(void **state) {
                          sizeof question - 1);
         while (length < sizeof answer - 1) {
             ssize_t n = recv(clients[i]->fd, got + length, sizeof got - length, 0);
-            assert_in_range(n, 1, 3);
+            assert_in_range(n, 1,
+                            i == 0 ? 3 : sizeof answer - 1); /* of TCP the kernel takes them */
             length += (size_t)n;
         }
         assert_memory_equal(got, answer, sizeof answer - 1);
@@ -506,20 +498,14 @@ static void refuses_new_connections_only(void **state) {
     redisFree(old);
 }
 
-static int wait_for_ever(void *arg) {
-    (void)arg;
-    while (pause() < 0)
-        continue;
-    return 0;
-}
-
 static void cut_all_cuts_all_at_once(void **state) {
     struct wire *wire = *state;
     redisContext *local = client(wire), *tcp = tcp_client(wire);
     assert_int_equal(ask_int(local, "INCR n"), 1);
     assert_int_equal(ask_int(tcp, "INCR n"), 2);
     redisContext *unused = client(wire);
-    pid_t child = run_child(wait_for_ever, NULL); /* holds copies of the proxy's descriptors */
+    pid_t child =
+        run_child(child_waits_for_ever, NULL); /* holds copies of the proxy's descriptors */
 
     assert_int_equal(proxy_cut_all(wire->p), 3);
     char byte;
@@ -608,9 +594,7 @@ static void subscription_can_be_stalled(void **state) {
     redisContext *c = client(wire);
     proxy_stall_request(wire->p, "\r\nSUBSCRIBE\r\n");
     redisAppendCommand(c, "SUBSCRIBE one");
-    int done = 0;
-    while (!done)
-        redisBufferWrite(c, &done);
+    send_commands(c);
     assert_true(proxy_wait_held(wire->p, LIMIT_MS));
     assert_int_equal(cmd_int(wire->s, "PUBLISH one unheard"), 0);
     assert_int_equal(proxy_release_held(wire->p), 1);
@@ -621,7 +605,6 @@ static void subscription_can_be_stalled(void **state) {
     /* A half-open subscription: nothing arrives any more, and nothing tells. */
     assert_int_equal(proxy_freeze_connections(wire->p, "SUBSCRIBE"), 1);
     assert_int_equal(cmd_int(wire->s, "PUBLISH one lost"), 1);
-    redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
     assert_silent(c, "PING");
     redisFree(c);
 }

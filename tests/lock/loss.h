@@ -1,0 +1,27 @@
+/* What the tests of losses share: a world with a watchdog of its own, one way to lose a hold, and
+ * the sign of it on a descriptor.
+ *
+ * Included by test_loss*.c alone. */
+#ifndef HF_TEST_LOCK_LOSS_H
+#define HF_TEST_LOCK_LOSS_H
+
+#include "lock/world.h"
+
+#include <poll.h>
+
+static inline void loss_begin(struct world *w, int64_t watchdog_ms) {
+    hf_options options = world_options();
+    options.watchdog_ms = watchdog_ms;
+    world_begin(w, &options);
+}
+
+static inline bool loss_is_readable(int fd, int64_t limit_ms) {
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    return poll(&poll_fd, 1, (int)limit_ms) == 1;
+}
+
+static inline void loss_by_del(struct world *w) {
+    cmd_ok(w->server, "DEL %s", WORLD_NAME);
+}
+
+#endif
