@@ -1,9 +1,9 @@
 /*
  * The command's own process: its environment, and the steps between fork and exec.
  *
- * Called by the holder, which has threads by then; so the child makes only system calls, and everything that
- * needs memory is prepared before the fork. Whether the exec worked comes back through a pipe that closes by
- * itself when it did.
+ * Called by the holder, which has threads by then; so the child makes only system calls, and
+ * everything that needs memory is prepared before the fork. Whether the exec worked comes back
+ * through a pipe that closes by itself when it did.
  */
 #include "run.h"
 
@@ -53,8 +53,8 @@ char **child_environment(const struct run *run, const char *owner, int64_t token
 
     bool whole = true;
     for (size_t i = 0; i < inherited && whole; i++) {
-        /* What an outer run has said of its own lock must not look as if it were of this one; and a password is for
-         * us, not for whatever is run. */
+        /* What an outer run has said of its own lock must not look as if it were of this one; and a
+         * password is for us, not for whatever is run. */
         if (!is_ours(environ[i], prefix) && !is_secret(environ[i]))
             whole = (envp[len++] = strdup(environ[i])) != NULL;
     }

@@ -1,10 +1,10 @@
 /*
- * Which kind of lock `run` and `hold` are to take, by their options: the table of kinds, and the rule that one
- * excludes another.
+ * Which kind of lock `run` and `hold` are to take, by their options: the table of kinds, and the
+ * rule that one excludes another.
  *
- * Called while options are read, before there is any other thread. An option on the command line replaces what
- * the environment chose; two of the same origin contradict each other. -x names no kind: it only refuses those
- * that let others in at the same time.
+ * Called while options are read, before there is any other thread. An option on the command line
+ * replaces what the environment chose; two of the same origin contradict each other. -x names no
+ * kind: it only refuses those that let others in at the same time.
  */
 #include "held.h"
 

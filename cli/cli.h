@@ -1,6 +1,6 @@
-/* What every part of the tool shares: exit statuses, messages, values, options, the connection, and the
- * table of subcommands. The tool is a user of the library like any other: of holdfast it sees only
- * <holdfast/holdfast.h>. */
+/* What every part of the tool shares: exit statuses, messages, values, options, the connection, and
+ * the table of subcommands. The tool is a user of the library like any other: of holdfast it sees
+ * only <holdfast/holdfast.h>. */
 #ifndef CLI_H
 #define CLI_H
 
@@ -27,7 +27,7 @@ enum status {
     STATUS_SIGNAL = 128
 };
 
-/* ---- message.c: what the tool says, always on stderr ---------------------------------------------- */
+/* ---- message.c: what the tool says, always on stderr ----------------------------------------- */
 
 enum level { LEVEL_ERROR, LEVEL_NOTICE, LEVEL_INFO, LEVEL_DEBUG };
 
@@ -40,10 +40,12 @@ void say(enum level level, const char *format, ...) __attribute__((format(printf
 int usage_error(const char *subcommand, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Says that the library could not do something, and returns the exit status for it. `error` may be NULL. */
+/* Says that the library could not do something, and returns the exit status for it. `error` may be
+ * NULL. */
 int library_error(int code, const hf_error *error, const char *doing, const char *name);
 
-/* A name as it may be shown on a terminal: no control characters. Into `buffer`; cut if it is long. */
+/* A name as it may be shown on a terminal: no control characters. Into `buffer`; cut if it is
+ * long. */
 #define SHOWN_NAME_SIZE 128
 const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
 
@@ -53,21 +55,21 @@ int print_json(struct json_t *object);
 /* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
 struct json_t *json_text(const char *text);
 
-/* ---- explain.c: what a name is, when it is not what was expected ------------------------------------ */
+/* ---- explain.c: what a name is, when it is not what was expected ----------------------------- */
 
 struct explanation {
     const char *kind;  /* as hf_lock_info has it */
     const char *words; /* "'NAME' is ..." */
 };
 
-/* Asks the server what is under the name, and says so: in the words of the table, which ends with a NULL kind, or else that it
- * is no `noun`, but something of such a type. */
+/* Asks the server what is under the name, and says so: in the words of the table, which ends with a
+ * NULL kind, or else that it is no `noun`, but something of such a type. */
 void explain_name(hf_client *client, const char *name, const char *noun,
                   const struct explanation *all);
 /* "'NAME' is no NOUN, but a TYPE": for what is none of ours. */
 void say_other(const char *name, const char *noun, const char *type);
 
-/* ---- values.c: the values of options -------------------------------------------------------------- */
+/* ---- values.c: the values of options --------------------------------------------------------- */
 
 /* These return false for what is no such value. */
 bool parse_duration(const char *text,
@@ -79,13 +81,14 @@ bool parse_switch(const char *text,
 
 int64_t now_ms(void); /* CLOCK_BOOTTIME: it goes on while the machine sleeps, as leases do */
 
-/* ---- signals.c ------------------------------------------------------------------------------------- */
+/* ---- signals.c ------------------------------------------------------------------------------- */
 
-/* Blocks INT, TERM, HUP and QUIT, but not those that our parent told us to ignore, and returns a descriptor to read
- * them from (struct signalfd_siginfo, without blocking). Negative: there is none. */
+/* Blocks INT, TERM, HUP and QUIT, but not those that our parent told us to ignore, and returns a
+ * descriptor to read them from (struct signalfd_siginfo, without blocking). Negative: there is
+ * none. */
 int ending_signals(void);
 
-/* ---- options.c: the command line and the environment ---------------------------------------------- */
+/* ---- options.c: the command line and the environment ----------------------------------------- */
 
 enum option_kind {
     OPTION_END = 0, /* ends a table */
@@ -101,12 +104,13 @@ struct option_spec {
     bool no_env;      /* makes no sense in the environment */
 };
 
-/* Takes one option. `shown` is how the user wrote it. The value is part of argv or of the environment and
- * may be overwritten. Returns 0, or an exit status when it has said what is wrong. */
+/* Takes one option. `shown` is how the user wrote it. The value is part of argv or of the
+ * environment and may be overwritten. Returns 0, or an exit status when it has said what is
+ * wrong. */
 typedef int (*option_fn)(void *user, int id, char *value, const char *shown);
 
-/* Reads options up to the first operand or past `--`. Returns the index of the first operand, or minus an
- * exit status. `subcommand` is NULL for the options before it. */
+/* Reads options up to the first operand or past `--`. Returns the index of the first operand, or
+ * minus an exit status. `subcommand` is NULL for the options before it. */
 int options_parse(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
                   option_fn take, void *user);
 
@@ -114,7 +118,7 @@ int options_parse(const struct option_spec *specs, const char *subcommand, int a
 int options_environment(const struct option_spec *specs, const char *subcommand, option_fn take,
                         void *user);
 
-/* ---- connect.c: which server, and as whom ---------------------------------------------------------- */
+/* ---- connect.c: which server, and as whom ---------------------------------------------------- */
 
 struct setting {
     char *value; /* owned; NULL: not given */
@@ -161,11 +165,12 @@ bool common_option(struct connection *connection, int id);
 /* Decides on the url and finds the password; may ask for it. Returns 0 or an exit status. */
 int connection_resolve(struct connection *connection);
 
-/* Opens the client; `options` may be preset, `user` and the like are filled in. Returns 0 or an exit status. */
+/* Opens the client; `options` may be preset, `user` and the like are filled in. Returns 0 or an
+ * exit status. */
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
 
-/* ---- The subcommands ------------------------------------------------------------------------------- */
+/* ---- The subcommands ------------------------------------------------------------------------- */
 
 struct command {
     const char *name;
@@ -181,8 +186,8 @@ extern const struct command command_run, command_hold, command_unlock, command_s
 const struct command *command_find(const char *name);
 void print_help(const struct command *command); /* on stdout; NULL: of the tool */
 
-/* Parses the options of a subcommand, environment first. Returns the index of the first operand, or minus
- * an exit status; 0 after --help, which it has printed. */
+/* Parses the options of a subcommand, environment first. Returns the index of the first operand, or
+ * minus an exit status; 0 after --help, which it has printed. */
 int command_options(const struct command *command, const struct option_spec *specs, int argc,
                     char **argv, option_fn take, void *user);
 

@@ -1,10 +1,11 @@
 /*
- * holdfast hold NAME: holds a lock, or a slot, without running anything, until a signal or the end of
- * standard input.
+ * holdfast hold NAME: holds a lock, or a slot, without running anything, until a signal or the end
+ * of standard input.
  *
- * Prints one JSON line when the lock is held, so a script can wait for it, and releases on TERM, INT, HUP,
- * QUIT or end of input. One process; a poll loop on its main thread over signals, input and the library's
- * callbacks (manual dispatch). There is no command to guard, so a loss is told by the exit status alone.
+ * Prints one JSON line when the lock is held, so a script can wait for it, and releases on TERM,
+ * INT, HUP, QUIT or end of input. One process; a poll loop on its main thread over signals, input
+ * and the library's callbacks (manual dispatch). There is no command to guard, so a loss is told by
+ * the exit status alone.
  */
 #include "held.h"
 

@@ -1,5 +1,6 @@
 /*
- * holdfast latch NAME VERB: a count-down latch for scripts: one waits until others have counted it down to zero.
+ * holdfast latch NAME VERB: a count-down latch for scripts: one waits until others have counted it
+ * down to zero.
  *
  * Only the table of verbs; counter.c does the rest.
  */

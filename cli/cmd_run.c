@@ -1,8 +1,9 @@
 /*
- * holdfast run NAME [--] COMMAND: runs a command while the lock is held; what flock(1) is for files.
+ * holdfast run NAME [--] COMMAND: runs a command while the lock is held; what flock(1) is for
+ * files.
  *
- * This file reads the options and starts the two processes of run.h. It forks before there is any thread:
- * the holder opens the library, the guard never does.
+ * This file reads the options and starts the two processes of run.h. It forks before there is any
+ * thread: the holder opens the library, the guard never does.
  */
 #include "run.h"
 
@@ -162,8 +163,8 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
-/* The command to run: the rest of the line, or a string for the shell. `NAME -c STRING` is flock's way to
- * write it. */
+/* The command to run: the rest of the line, or a string for the shell. `NAME -c STRING` is flock's
+ * way to write it. */
 static int take_command(struct run_options *options, int argc, char **argv, char *ret_shell[4]) {
     if (argc < 1 || argv[0][0] == '\0')
         return usage_error("run", "a NAME is needed");
@@ -198,8 +199,9 @@ static int take_command(struct run_options *options, int argc, char **argv, char
     return ret_shell[0] != NULL && ret_shell[1] != NULL && ret_shell[2] != NULL ? 0 : STATUS_OS;
 }
 
-/* Whether we are part of a pipeline in the foreground. Its other members are in our process group and want
- * the terminal too (`holdfast run ... | less`), so the command must stay in that group with them. */
+/* Whether we are part of a pipeline in the foreground. Its other members are in our process group
+ * and want the terminal too (`holdfast run ... | less`), so the command must stay in that group
+ * with them. */
 static bool in_pipeline(const struct terminal *terminal) {
     if (!terminal_is_ours(terminal))
         return false;

@@ -1,6 +1,7 @@
 /*
- * holdfast sem NAME VERB: a semaphore for scripts. The permits are nobody's in particular: who dies with some keeps them, so
- * `run --slots` is the better choice wherever a command runs meanwhile; this is for what comes and goes elsewhere.
+ * holdfast sem NAME VERB: a semaphore for scripts. The permits belong to nobody in particular, and
+ * those of a process that dies are gone. So `run --slots` is the better choice wherever a command
+ * runs under the permit; this is for things that come and go elsewhere.
  *
  * Only the table of verbs; counter.c does the rest.
  */

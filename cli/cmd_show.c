@@ -1,6 +1,7 @@
 /*
- * holdfast show NAME: who is on a lock, as the server sees it, and who waits in line; with --held only whether
- * anybody holds it. Of a semaphore, a latch or slots, which have no owners, the numbers.
+ * holdfast show NAME: who is on a lock, as the server sees it, and who waits in line; with --held
+ * only whether anybody holds it. Of a semaphore, a latch or slots, which have no owners, the
+ * numbers.
  *
  * A few questions to the server and out; nothing is kept. The answers are of different moments.
  */
@@ -35,7 +36,8 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
-/* The numbers of things that are no locks. A name in the first column is a line and a key of JSON. */
+/* The numbers of things that are no locks. A name in the first column is a line and a key of
+ * JSON. */
 struct numbers {
     size_t len;
     struct {

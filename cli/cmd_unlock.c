@@ -1,12 +1,14 @@
 /*
- * holdfast unlock --force NAME: frees a lock whoever holds it, of whichever kind it is; slots all at once.
+ * holdfast unlock --force NAME: frees a lock whoever holds it, of whichever kind it is; slots all
+ * at once.
  *
- * The server is asked first what is there, since kinds are freed in different ways: the next in line of a fair
- * lock is to be told. Should it become another kind between the two, nothing is freed.
+ * The server is asked first what is there, since kinds are freed in different ways: the next in
+ * line of a fair lock has to be told. If it becomes another kind between the two steps, nothing is
+ * freed.
  *
- * Without --force there is nothing this can do: a hold belongs to a client's uuid, the client lives in the
- * process that acquired, and only that process may give the hold back. It says so and exits with 1, as for
- * a lock that is not held, so a script that meant a lock of its own notices.
+ * Without --force there is nothing this can do: a hold belongs to a client's uuid, the client lives
+ * in the process that acquired, and only that process may give the hold back. It says so and exits
+ * with 1, as for a lock that is not held, so a script that meant a lock of its own notices.
  */
 #include "cli.h"
 
@@ -93,7 +95,8 @@ static int free_it(hf_client *client, const char *name, bool *ret_broken, bool *
     return break_lock(client, kind, name, ret_broken);
 }
 
-/* Nothing was freed. A number is perhaps what is left of slots, but that is for somebody who knows to decide. */
+/* Nothing was freed. A number may be what is left of slots, but only somebody who knows can decide
+ * that. */
 static void tell_free(const char *name, bool number) {
     char shown[SHOWN_NAME_SIZE];
     shown_name(name, shown);

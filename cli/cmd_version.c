@@ -1,6 +1,6 @@
 /*
- * holdfast version: which version of the tool this is, and which library it runs with. No connection is
- * needed, so this also answers where nothing is configured.
+ * holdfast version: which version of the tool this is, and which library it runs with. No
+ * connection is needed, so this also answers where nothing is configured.
  */
 #include "cli.h"
 

@@ -1,15 +1,18 @@
 /*
- * Which server, and as whom: the options before the subcommand, the environment, and what they add up to.
+ * Which server, and as whom: the options before the subcommand, the environment, and what they add
+ * up to.
  *
- * A flag beats HOLDFAST_*, which beats REDIS_URL; a password in the url beats REDISCLI_AUTH. With nothing
- * at all it is `local:`, and a notice says so. A url and a host are never mixed: what is given on the
- * command line replaces the other kind from the environment, and both at once is an error.
+ * A flag beats HOLDFAST_*, which beats REDIS_URL; a password in the url beats REDISCLI_AUTH. With
+ * nothing at all it is `local:`, and a notice says so. A url and a host are never mixed: what is
+ * given on the command line replaces the other kind from the environment, and both at once is an
+ * error.
  *
- * --tls, also from the environment, turns redis:// into rediss://: nobody shall believe to be encrypted who is not. So
- * its other flags are an error for a server without TLS; from the environment they are for the servers that have it.
+ * --tls, even from the environment, turns redis:// into rediss://, so that nobody believes a
+ * connection to be encrypted when it is not. So the other TLS flags are an error for a server
+ * without TLS; from the environment they only apply to servers that have it.
  *
- * main() fills the connection, each subcommand resolves it (which may ask for a password, so before it
- * forks) and opens it. All of it happens before there is any other thread.
+ * main() fills the connection, each subcommand resolves it (which may ask for a password, so before
+ * it forks) and opens it. All of it happens before there is any other thread.
  */
 #include "cli.h"
 #include "password.h"
@@ -314,7 +317,8 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     options->tls_cert_file = connection->cert.value;
     options->tls_key_file = connection->key.value;
     options->tls_server_name = connection->sni.value;
-    /* Whom to trust is one question: who answers it with a flag does not want the environment's answer too. */
+    /* Whom to trust is one question: whoever answers it with a flag does not want the environment's
+     * answer as well. */
     if (given(&connection->cacert, true) != given(&connection->cacertdir, true)) {
         if (given(&connection->cacert, true))
             options->tls_ca_dir = NULL;

@@ -1,10 +1,11 @@
 /*
- * The common part of `holdfast sem` and `holdfast latch`; see counter.h. Each verb is one operation of the library. The main
- * thread starts it and waits for its end, which its callback tells through an eventfd, and for signals. Only the
- * callback, counter_done(), runs on a thread of the library: it writes the result before it tells.
+ * The common part of `holdfast sem` and `holdfast latch`; see counter.h. Each verb is one operation
+ * of the library. The main thread starts it and waits for its end, which its callback tells through
+ * an eventfd, and for signals. Only the callback, counter_done(), runs on a thread of the library:
+ * it writes the result before it tells.
  *
- * A signal cancels the operation, and nothing is left behind: what was taken all the same is given back, and
- * closing the client settles what is still on its way.
+ * A signal cancels the operation, and nothing is left behind: what was taken all the same is given
+ * back, and closing the client settles what is still on its way.
  */
 #include "counter.h"
 
@@ -31,9 +32,10 @@ static const struct option_spec specs[] = {
     {OPTION_END, 0, 0, NULL, false},
 };
 
-/* ---- The command line ----------------------------------------------------------------------------------- */
+/* ---- The command line ------------------------------------------------------------------------ */
 
-/* Remembers a flag that not every verb takes. The environment is for those that do, and no error for others. */
+/* Remembers a flag that not every verb takes. In the environment it applies to the verbs that take
+ * it, and is not an error for the others. */
 static void note_flag(char flag[32], const char *shown) {
     if (shown[0] == '-')
         snprintf(flag, 32, "%s", shown);
@@ -171,7 +173,7 @@ static int parse(struct counter *counter, int argc, char **argv) {
     return counter->help ? 0 : check(counter, words);
 }
 
-/* ---- The operation ---------------------------------------------------------------------------------------- */
+/* ---- The operation --------------------------------------------------------------------------- */
 
 void counter_done(hf_op *op, const hf_result *result, void *user) {
     (void)op;
@@ -261,7 +263,13 @@ static int tell(const struct counter *counter) {
 static void explain(const struct counter *counter) {
     static const char locked[] = "a lock: see 'holdfast show'";
     static const struct explanation all[] = {
-        {"plain", locked}, {"fair", locked}, {"read", locked}, {"write", locked}, {NULL, NULL},
+        {"plain", locked},
+        {"fair", locked},
+        {"read", locked},
+        {"write", locked},
+        {"permits", "a set of slots: see 'holdfast show'"},
+        {"free", "not there, but slots may be left over from it: then delete '{NAME}:timeout'"},
+        {NULL, NULL},
     };
     explain_name(counter->client, counter->name, counter->kind->noun, all);
 }

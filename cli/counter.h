@@ -1,5 +1,5 @@
-/* What `sem` and `latch` have in common: NAME VERB [NUMBER], one operation of the library that may wait, and an answer
- * that is a number, a yes or no, or nothing. */
+/* What `sem` and `latch` have in common: NAME VERB [NUMBER], one operation of the library that may
+ * wait, and an answer that is a number, a yes or no, or nothing. */
 #ifndef CLI_COUNTER_H
 #define CLI_COUNTER_H
 

@@ -1,9 +1,10 @@
 /*
- * What a name is in use for, when that is not what was asked for: a sentence that says it, and which option or subcommand
- * is for it.
+ * What a name is in use for, when that is not what was asked for: a sentence that says so, and
+ * names the option or subcommand for it.
  *
- * Called by the subcommands after the library has refused a name, on their main thread. Asks the server once more; what it
- * finds may have changed since, and if it finds nothing, or no answer comes, it says nothing.
+ * Called by the subcommands after the library has refused a name, on their main thread. Asks the
+ * server once more; what it finds may have changed since, and if it finds nothing, or no answer
+ * comes, it says nothing.
  */
 #include "cli.h"
 

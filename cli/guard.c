@@ -1,14 +1,15 @@
 /*
- * The guard: the process of `holdfast run` that the user started. It passes signals on to the command by
- * way of the holder, plays the part of a shell for the terminal, and turns the end into an exit status. And
- * when the holder is killed or stopped, or sleeps through the deadline, it ends the command itself.
+ * The guard: the process of `holdfast run` that the user started. It passes signals on to the
+ * command by way of the holder, plays the part of a shell for the terminal, and turns the end into
+ * an exit status. And when the holder is killed or stopped, or sleeps through the deadline, it ends
+ * the command itself.
  *
  * One thread, one loop, no library: it must work when everything else does not. Its timer runs on
  * CLOCK_BOOTTIME, as the deadline does, so that a machine that slept past it acts at once.
  *
- * Invariants: while the holder lives, only the holder reaps what came of the command; the guard takes over
- * for good, after killing the holder, and then returns only when nothing is left. (With --on-lost=ignore the
- * command is never ended, only waited for.)
+ * Invariants: while the holder lives, only the holder reaps what came of the command; the guard
+ * takes over for good, after killing the holder, and then returns only when nothing is left. (With
+ * --on-lost=ignore the command is never ended, only waited for.)
  */
 #include "run.h"
 
@@ -51,7 +52,7 @@ static bool ends_processes(int signal) {
     return signal != SIGCONT && signal != SIGWINCH && signal != SIGTSTP && signal != SIGPIPE;
 }
 
-/* ---- Without the holder ------------------------------------------------------------------------------ */
+/* ---- Without the holder ---------------------------------------------------------------------- */
 
 static void pass_on_alone(struct guard *g) {
     struct signalfd_siginfo info;
@@ -89,8 +90,8 @@ static void take_over(struct guard *g, const char *why) {
     char buffer[SHOWN_NAME_SIZE];
     const char *name = shown_name(g->options->name, buffer), *noun = g->options->kind->ops->noun;
     pid_t command = atomic_load(&g->shared->command);
-    /* Not waited for here: a holder that is stuck in the kernel, or in a debugger, must not keep us from
-     * ending the command. */
+    /* Not waited for here: a holder that is stuck in the kernel, or in a debugger, must not keep us
+     * from ending the command. */
     if (!g->holder_reaped)
         kill(g->holder, SIGKILL);
     g->done = true;
@@ -109,15 +110,15 @@ static void take_over(struct guard *g, const char *why) {
     }
 }
 
-/* ---- The terminal ------------------------------------------------------------------------------------ */
+/* ---- The terminal ---------------------------------------------------------------------------- */
 
 static void hand_over_terminal(struct guard *g) {
     if (command_group(g) != 0 && terminal_is_ours(&g->run->terminal))
         terminal_give(&g->run->terminal, command_group(g));
 }
 
-/* Stops this process, and with it the user's job, as the terminal would. Returns when it is continued;
- * false if there was no shell to stop for and so nothing happened. */
+/* Stops this process, and with it the user's job, as the terminal would. Returns when it is
+ * continued; false if there was no shell to stop for and so nothing happened. */
 static bool park(struct guard *g, int signal) {
     sigset_t only, pending;
     sigemptyset(&only);
@@ -132,7 +133,8 @@ static bool park(struct guard *g, int signal) {
     return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
 }
 
-/* The command has stopped: a shell would now have its prompt back, so our shell must learn of it. */
+/* The command has stopped: a shell would now have its prompt back, so our shell must learn of
+ * it. */
 static void command_stopped(struct guard *g, int signal) {
     bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
     const struct terminal *terminal = &g->run->terminal;
@@ -155,7 +157,7 @@ static void command_stopped(struct guard *g, int signal) {
     note_send(g->notes, NOTE_SIGNAL, SIGCONT, 0);
 }
 
-/* ---- Signals ------------------------------------------------------------------------------------------ */
+/* ---- Signals --------------------------------------------------------------------------------- */
 
 static void look_at_holder(struct guard *g) {
     siginfo_t info = {0};
@@ -208,7 +210,7 @@ static void read_signals(struct guard *g) {
         on_signal(g, &info);
 }
 
-/* ---- Notes -------------------------------------------------------------------------------------------- */
+/* ---- Notes ----------------------------------------------------------------------------------- */
 
 static void on_note(struct guard *g, const struct note *note) {
     switch (note->kind) {
@@ -258,14 +260,15 @@ static void read_notes(struct guard *g) {
     }
 }
 
-/* ---- Time --------------------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
 static int64_t earlier(int64_t a, int64_t b) {
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* What the deadline asks for. The holder does the same a moment before, if it can; so the holder itself is
- * ended only when the deadline has come and something still runs. Returns when to look again. */
+/* What the deadline asks for. The holder does the same a moment before, if it can; so the holder
+ * itself is ended only when the deadline has come and something still runs. Returns when to look
+ * again. */
 static int64_t watch_deadline(struct guard *g, int64_t now) {
     const struct run_options *options = g->options;
     int64_t deadline_ms = atomic_load(&g->shared->deadline_ms);
@@ -333,10 +336,10 @@ static void loop(struct guard *g) {
     }
 }
 
-/* ---- The end ------------------------------------------------------------------------------------------ */
+/* ---- The end --------------------------------------------------------------------------------- */
 
-/* Ctrl-C must end a script as well, and it does only if the script's shell sees that we died of it. When the
- * command had the terminal, the shell has not even got the signal. */
+/* Ctrl-C must end a script as well, and it does only if the script's shell sees that we died of it.
+ * When the command had the terminal, the shell has not even got the signal. */
 static void die_of_interrupt(const struct guard *g, bool had_terminal) {
     sigset_t only;
     struct sigaction defaults = {.sa_handler = SIG_DFL};

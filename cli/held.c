@@ -1,8 +1,9 @@
 /*
- * What `run` and `hold` hold, for their users: the part that is the same for locks (held_lock.c) and slots
- * (held_slot.c), and what is said when it cannot be had.
+ * What `run` and `hold` hold, for their users: the part that is the same for locks (held_lock.c)
+ * and slots (held_slot.c), and what is said when it cannot be had.
  *
- * Everything runs on the thread that calls hf_dispatch(): the main thread of the holder, or of `hold`.
+ * Everything runs on the thread that calls hf_dispatch(): the main thread of the holder, or of
+ * `hold`.
  */
 #include "held.h"
 
@@ -62,7 +63,7 @@ int held_failed(const struct held *held, const hf_result *result, int busy_statu
     if (result->code != HF_EBUSY && result->code != HF_ETIMEDOUT)
         return library_error(result->code, &result->error, "acquire", held->name);
     say(busy_status == 0 ? LEVEL_INFO : LEVEL_NOTICE, "'%s': %s", shown_name(held->name, buffer),
-        result->code == HF_EBUSY ? held->kind->ops->busy : held->kind->ops->timed_out);
+        held->wait_ms == 0 ? held->kind->ops->busy : held->kind->ops->timed_out);
     return busy_status;
 }
 

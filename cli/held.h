@@ -1,5 +1,5 @@
-/* What `run` and `hold` hold: a lock of some kind, or one of several slots. They differ in a table of functions and in
- * nothing that their users see. */
+/* What `run` and `hold` hold: a lock of some kind, or one of several slots. They differ in a table
+ * of functions and in nothing that their users see. */
 #ifndef CLI_HELD_H
 #define CLI_HELD_H
 
@@ -7,8 +7,8 @@
 
 struct held;
 
-/* How to get, keep and give back. Functions return HF_OK when they have started; then `acquired` or `released` is
- * called once, from hf_dispatch(). */
+/* How to get, keep and give back. Functions return HF_OK when they have started; then `acquired` or
+ * `released` is called once, from hf_dispatch(). */
 struct held_ops {
     const char *noun;                  /* for messages: "lock", "slot" */
     const char *busy, *timed_out;      /* why it was not acquired */
@@ -67,8 +67,8 @@ int64_t held_remaining_ms(const struct held *held);
 /* Before the client is closed; half-made ones too. */
 void held_free(struct held *held);
 
-/* For a loop that waits for `acquired`: tells of the wait, if that is wanted. Returns for how long it may sleep; -1: until
- * something happens. */
+/* For a loop that waits for `acquired`: tells of the wait, if that is wanted. Returns for how long
+ * it may sleep; -1: until something happens. */
 int held_watch_wait(struct held *held);
 /* With --verbose: that it was acquired, and after how long; that it was released. */
 void held_tell_acquired(const struct held *held);
@@ -78,7 +78,8 @@ void held_tell_lost(const struct held *held, const char *when, const hf_error *e
 
 /* Says why it was not acquired, and returns the exit status for it. `busy_status` is that of -E. */
 int held_failed(const struct held *held, const hf_result *result, int busy_status);
-/* Asks the server what a name is that is in use for something else, and says which option is for it. */
+/* Asks the server what a name is that is in use for something else, and says which option is for
+ * it. */
 void held_explain(hf_client *client, const char *name);
 
 /* For the two: a release has ended; `user` is the held. */
@@ -86,7 +87,7 @@ void held_on_released(hf_op *op, const hf_result *result, void *user);
 
 extern const struct held_ops held_lock_ops, held_slot_ops;
 
-/* ---- choice.c: which kind, by options --------------------------------------------------------------- */
+/* ---- choice.c: which kind, by options -------------------------------------------------------- */
 
 struct choice {
     const struct held_kind *kind; /* NULL: not given yet */

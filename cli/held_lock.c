@@ -1,7 +1,8 @@
 /*
- * A lock, for held.c. Acquires in one step, or in two: a grant that is good for much less than was asked for is
- * made to last before anybody is told of it. A fair lock is given that way, for a few seconds until its new
- * holder has been heard of; and a command that starts with the end of its lease in sight would be ended at once.
+ * A lock, for held.c. Acquires in one step, or in two: a grant that is good for much less than was
+ * asked for is made to last before anybody is told of it. A fair lock is given that way, for a few
+ * seconds until its new holder has been heard of; and a command that starts with the end of its
+ * lease in sight would be ended at once.
  *
  * Everything runs on the thread that calls hf_dispatch().
  */
@@ -22,7 +23,7 @@ static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
         held->trouble(held->user, event);
 }
 
-/* ---- Acquiring ---------------------------------------------------------------------------------------- */
+/* ---- Acquiring ------------------------------------------------------------------------------- */
 
 static void succeed(struct held *held, const hf_result *result) {
     held->is_held = true;
@@ -90,7 +91,7 @@ static int acquire(struct held *held) {
     return code;
 }
 
-/* ---- Keeping and giving back ---------------------------------------------------------------------------- */
+/* ---- Keeping and giving back ----------------------------------------------------------------- */
 
 static int release(struct held *held) {
     return hf_lock_release_start(held->lock, held->number, held_on_released, held, NULL);

@@ -1,9 +1,10 @@
 /*
- * One of several slots, for held.c: a permit with a lease, so that the slot of a process that died comes back.
+ * One of several slots, for held.c: a permit with a lease, so that the slot of a process that died
+ * comes back.
  *
- * Acquires in steps: make the object with its number of slots, unless it is there; if it was, compare the number,
- * since whoever came first has decided; take one. The object stays when all slots are free, since it is the
- * number that everybody has agreed on.
+ * Acquires in steps: make the object with its number of slots, unless it is there; if it was,
+ * compare the number, since whoever came first has decided; take one. The object stays when all
+ * slots are free, since it is the number that everybody has agreed on.
  *
  * Everything runs on the thread that calls hf_dispatch().
  */
@@ -20,7 +21,7 @@ static void on_trouble(hf_permits *permits, const char *id, const hf_event *even
         held->trouble(held->user, event);
 }
 
-/* ---- Acquiring ---------------------------------------------------------------------------------------- */
+/* ---- Acquiring ------------------------------------------------------------------------------- */
 
 static void fail(struct held *held, int code, const hf_error *error) {
     hf_result result = {.size = sizeof result, .code = code};
@@ -97,7 +98,7 @@ static int acquire(struct held *held) {
     return code;
 }
 
-/* ---- Keeping and giving back ---------------------------------------------------------------------------- */
+/* ---- Keeping and giving back ----------------------------------------------------------------- */
 
 static int release(struct held *held) {
     return hf_permits_release_start(held->permits, &held->id, 1, held_on_released, held, NULL);

@@ -1,9 +1,10 @@
 /*
  * What --verbose says of a wait for held.c: that it goes on, and who is the reason.
  *
- * Called by the loops of the holder and of `hold`, on the thread that calls hf_dispatch(). Who holds the lock is asked only
- * when the server has just answered another question, which did not block: so a signal is not kept waiting by a server
- * that is gone. (Of that one the library's own messages tell.)
+ * Called by the loops of the holder and of `hold`, on the thread that calls hf_dispatch(). Who
+ * holds the lock is asked only when the server has just answered another question, which did not
+ * block: so a server that is gone does not keep a signal waiting. (The library's own messages
+ * report such a server.)
  */
 #include "held.h"
 

@@ -1,16 +1,17 @@
 /*
  * The holder: the process of `holdfast run` that has the lock, and the parent of the command.
  *
- * Forked by cmd_run.c before there is any thread. Everything here runs on its main thread: the loop at the
- * end waits for notes of the guard, signals, and callbacks of the library (manual dispatch). It goes through
+ * Forked by cmd_run.c before there is any thread. Everything here runs on its main thread: the loop
+ * at the end waits for notes of the guard, signals, and callbacks of the library (manual dispatch).
+ * It goes through
  *
  *     WAITING --acquired--> HELD --the guard agrees--> RUNNING --nothing is left--> LINGERING
  *        |                    |                                                        | --hold-for
  *        +--failed--> DONE <--+----------------------- RELEASING <--------------------+
  *
- * Invariants: the lock is released only when nothing is left of the command; the shared deadline is never
- * later than what the library says; a command that is doomed (the hold is lost or about to end, or the guard
- * is gone or stopped) stays doomed until nothing is left of it.
+ * Invariants: the lock is released only when nothing is left of the command; the shared deadline is
+ * never later than what the library says; a command that is doomed (the hold is lost or about to
+ * end, or the guard is gone or stopped) stays doomed until nothing is left of it.
  */
 #include "holder.h"
 
@@ -30,7 +31,7 @@ static void finish(struct holder *h, int status) {
     h->phase = DONE;
 }
 
-/* ---- Losing it -------------------------------------------------------------------------------------- */
+/* ---- Losing it ------------------------------------------------------------------------------- */
 
 void holder_doom(struct holder *h, const char *reason) {
     char buffer[SHOWN_NAME_SIZE];
@@ -68,7 +69,7 @@ static void watch_hold(struct holder *h) {
     }
 }
 
-/* ---- Acquiring and releasing ------------------------------------------------------------------------ */
+/* ---- Acquiring and releasing ----------------------------------------------------------------- */
 
 static const char *when_lost(const struct holder *h) {
     if (h->interrupted != 0 || h->start_status != 0)
@@ -84,8 +85,8 @@ static void on_released(void *user, const hf_result *result) {
         held_tell_lost(&h->held, when_lost(h), &result->error);
     else if (!h->doomed)
         library_error(result->code, &result->error, "release", h->options->name);
-    /* Lost, perhaps before the command ended. Any other failure is harmless: the command has run to its
-     * end under the lock, and the lease frees what we could not. */
+    /* Lost, perhaps before the command ended. Any other failure is harmless: the command has run to
+     * its end under the lock, and the lease frees what we could not. */
     if (result->code == HF_ELOST && h->interrupted == 0 && h->start_status == 0 && !h->lingered &&
         !h->options->preserve_status)
         h->status = STATUS_LOST;
@@ -183,7 +184,7 @@ static void acquire(struct holder *h) {
         finish(h, library_error(code, hf_last_error(), "acquire", h->options->name));
 }
 
-/* ---- What happens ----------------------------------------------------------------------------------- */
+/* ---- What happens ---------------------------------------------------------------------------- */
 
 static void on_note(struct holder *h, const struct note *note) {
     if (note->kind == NOTE_START) {
@@ -222,7 +223,8 @@ static void read_notes(struct holder *h) {
     }
 }
 
-/* Signals are the guard's business: it knows about terminals. A user who finds our pid is heard as well. */
+/* Signals are the guard's business: it knows about terminals. A user who finds our pid is heard as
+ * well. */
 static void read_signals(struct holder *h) {
     struct signalfd_siginfo info;
     while (read(h->signals, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -295,8 +297,8 @@ void holder_run(struct run *run, int socket) {
 
     if (h.wrong_type)
         held_explain(h.client, h.options->name);
-    /* Closing undoes an acquire that was given up while it was on its way; only then nothing of ours is left
-     * at the server, and the guard may tell. */
+    /* Closing undoes an acquire that was given up while it was on its way; only then nothing of
+     * ours is left at the server, and the guard may tell. */
     held_free(&h.held);
     hf_close(h.client);
     if (h.notes >= 0)

@@ -1,5 +1,5 @@
-/* The holder's state, shared by its two files: holder.c has the lock, ward.c has the command. Everything
- * belongs to the holder's main thread. */
+/* The holder's state, shared by its two files: holder.c has the lock, ward.c has the command.
+ * Everything belongs to the holder's main thread. */
 #ifndef CLI_HOLDER_H
 #define CLI_HOLDER_H
 
@@ -47,7 +47,8 @@ void holder_release(struct holder *h);
 void holder_give_up(struct holder *h, int signal);
 
 void ward_start(struct holder *h, bool give_terminal);
-/* To the command as a shell would: to its group, or to all that is left when the group has lost its head. */
+/* To the command as a shell would: to its group, or to all that is left when the group has lost its
+ * head. */
 void ward_signal(struct holder *h, int signal);
 /* Everything that is due by now: deadline, timeout, a stopped guard, and what has ended. */
 void ward_look(struct holder *h);

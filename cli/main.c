@@ -1,8 +1,8 @@
 /*
  * holdfast: the tool. Reads the options before the subcommand, finds the subcommand and runs it.
  *
- * Each subcommand is a file cmd_<name>.c with one const table entry; this file and cmd_help.c are the only
- * ones that know them all. Nothing here has state beyond main()'s.
+ * Each subcommand is a file cmd_<name>.c with one const table entry; this file and cmd_help.c are
+ * the only ones that know them all. Nothing here has state beyond main()'s.
  */
 #include "cli.h"
 

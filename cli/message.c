@@ -1,10 +1,11 @@
 /*
- * What the tool says: its own messages on stderr, its data as JSON on stdout, and the translation of the
- * library's errors into sentences and exit statuses.
+ * What the tool says: its own messages on stderr, its data as JSON on stdout, and the translation
+ * of the library's errors into sentences and exit statuses.
  *
- * Called from everywhere in the tool, also from the library's threads (the log hook), but never between
- * fork and exec. The verbosity is set once, before the first thread or process is started, and only read
- * afterwards. A message is one write(2), so that lines of several processes do not mix.
+ * Called from everywhere in the tool, also from the library's threads (the log hook), but never
+ * between fork and exec. The verbosity is set once, before the first thread or process is started,
+ * and only read afterwards. A message is one write(2), so that lines of several processes do not
+ * mix.
  */
 #include "cli.h"
 
@@ -141,7 +142,8 @@ static enum status status_of(int code) {
     }
 }
 
-/* Which option helps, if a certificate was the reason. The words are OpenSSL's: all that a server's alert says. */
+/* Which option helps, if a certificate was the reason. The words are OpenSSL's: all that a server's
+ * alert says. */
 static void give_advice(const char *text) {
     static const struct {
         const char *words, *advice;

@@ -1,12 +1,13 @@
 /*
  * Reads options from the command line and from the environment, by table.
  *
- * Not getopt_long: that one accepts abbreviations, which turn into something else when an option is added,
- * and it cannot say "this letter belongs in front of the subcommand". What is accepted is the same as
- * everywhere: -n, -nq, -w5, -w 5, --wait=5, --wait 5, and -- as the end. Scanning stops at the first
- * operand, so the options of a command that is run are never ours.
+ * Not getopt_long: that one accepts abbreviations, which turn into something else when an option is
+ * added, and it cannot say "this letter belongs in front of the subcommand". What is accepted is
+ * the same as everywhere: -n, -nq, -w5, -w 5, --wait=5, --wait 5, and -- as the end. Scanning stops
+ * at the first operand, so the options of a command that is run are never ours.
  *
- * Called before there is any other thread or process. Errors have been said when a function returns one.
+ * Called before there is any other thread or process. Errors have been said when a function returns
+ * one.
  */
 #include "cli.h"
 
@@ -38,7 +39,8 @@ static int unknown(const char *subcommand, char letter, const char *name, size_t
     return usage_error(subcommand, "unknown option %s", shown);
 }
 
-/* One argument that begins with two dashes. Advances *index over a value in an argument of its own. */
+/* One argument that begins with two dashes. Advances *index over a value in an argument of its
+ * own. */
 static int take_long(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
                      int *index, option_fn take, void *user) {
     char *name = argv[*index] + 2;
@@ -61,7 +63,8 @@ static int take_long(const struct option_spec *specs, const char *subcommand, in
     return take(user, spec->id, value, shown);
 }
 
-/* One argument of letters: flags, of which the last may take the rest or the next argument as its value. */
+/* One argument of letters: flags, of which the last may take the rest or the next argument as its
+ * value. */
 static int take_letters(const struct option_spec *specs, const char *subcommand, int argc,
                         char **argv, int *index, option_fn take, void *user) {
     for (char *letter = argv[*index] + 1; *letter != '\0'; letter++) {

@@ -1,10 +1,10 @@
 /*
- * What ties the guard and the holder together: the page they share, the notes they send, the signals they
- * watch, and the times they agree on.
+ * What ties the guard and the holder together: the page they share, the notes they send, the
+ * signals they watch, and the times they agree on.
  *
- * Prepared by cmd_run.c before it forks; used by both processes afterwards, each from its main thread. A
- * note is one packet, so it arrives whole or not at all. Sending never blocks: if the other side does not
- * read (it is stopped), it is about to be dealt with anyway.
+ * Prepared by cmd_run.c before it forks; used by both processes afterwards, each from its main
+ * thread. A note is one packet, so it arrives whole or not at all. Sending never blocks: if the
+ * other side does not read (it is stopped), it is about to be dealt with anyway.
  */
 #include "run.h"
 
@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Every signal that can be caught and would end us, and those of job control; but not what our parent has
- * told us to ignore (nohup), and not what a bug of ours would raise. */
+/* Every signal that can be caught and would end us, and those of job control; but not what our
+ * parent has told us to ignore (nohup), and not what a bug of ours would raise. */
 static void watched_signals(sigset_t *ret) {
     static const int left_alone[] = {SIGKILL, SIGSTOP, SIGILL,  SIGTRAP, SIGABRT, SIGBUS,
                                      SIGFPE,  SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS,  SIGURG};

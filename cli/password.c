@@ -1,8 +1,10 @@
 /*
- * Where a password comes from when it is not in the url: a file, the terminal, or the variables that
- * redis-cli and valkey-cli read; and how one that was written on the command line is hidden again.
+ * Where a password comes from when it is not in the url: a file, the terminal, or the variables
+ * that redis-cli and valkey-cli read; and how one that was written on the command line is hidden
+ * again.
  *
- * Called by connect.c before there is any other thread or process. A password never appears in a message.
+ * Called by connect.c before there is any other thread or process. A password never appears in a
+ * message.
  */
 #include "password.h"
 

@@ -15,7 +15,8 @@ const char *password_of_redis_cli(void);
 /* Whether a url names a user or a password, and where in it. */
 bool password_in_url(const char *url, size_t *ret_start, size_t *ret_len);
 
-/* Overwrite a password in an argument, so that the list of processes does not show it. Copy it first. */
+/* Overwrite a password in an argument, so that the list of processes does not show it. Copy it
+ * first. */
 void password_hide(char *password);
 void password_hide_in_url(char *url);
 

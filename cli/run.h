@@ -2,19 +2,20 @@
  *
  * Two processes look after the command:
  *
- *     guard    the process that the user started: it forwards signals, owns the terminal's job control
+ *     guard    the process that the user started: it forwards signals, owns the terminal's job
+ *              control
  *       |      and the exit status
  *     holder   forked before there is any thread: it has the library's client, acquires, renews and
  *       |      releases, and starts the command
  *     command  ... and everything that comes of it
  *
- * Whichever of the two dies, what was below it is reparented to the other one or has been below it all the
- * time, since both are subreapers; so each can kill and wait for all that came of the command, alone. The
- * holder is the lower one, so that the guard can be stopped by job control (Ctrl-Z) as a shell expects it,
- * while the holder goes on renewing.
+ * Whichever of the two dies, what was below it is reparented to the other one or has been below it
+ * all the time, since both are subreapers; so each can kill and wait for all that came of the
+ * command, alone. The holder is the lower one, so that the guard can be stopped by job control
+ * (Ctrl-Z) as a shell expects it, while the holder goes on renewing.
  *
- * They talk in notes over a socket pair, whose end is also how one learns of the other's death; and they
- * share a page with the deadline, so that the guard can act when the holder cannot. */
+ * They talk in notes over a socket pair, whose end is also how one learns of the other's death; and
+ * they share a page with the deadline, so that the guard can act when the holder cannot. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
@@ -70,7 +71,7 @@ struct run {
     bool ignored_children;  /* SIGCHLD was ignored when we started */
 };
 
-/* ---- pair.c ---------------------------------------------------------------------------------------- */
+/* ---- pair.c ---------------------------------------------------------------------------------- */
 
 enum note_kind {
     NOTE_ACQUIRED = 1, /* holder: may I start the command? */
@@ -87,14 +88,16 @@ struct note {
     int signal;
 };
 
-/* Makes the page, the socket pair and the signal set, and blocks the set. Returns 0 or an exit status. */
+/* Makes the page, the socket pair and the signal set, and blocks the set. Returns 0 or an exit
+ * status. */
 int pair_prepare(struct run *run, int ret_sockets[2]);
 int pair_signalfd(const struct run *run);
 void note_send(int socket, enum note_kind kind, int value, int signal);
 /* 1: there is one; 0: none now; -1: the other side is gone. */
 int note_receive(int socket, struct note *ret);
 
-/* When the command must be warned and when it must be dead, for a hold that ends at `deadline_ms`. */
+/* When the command must be warned and when it must be dead, for a hold that ends at
+ * `deadline_ms`. */
 int64_t hold_ttl(const struct run_options *options);
 int64_t warn_time(const struct run_options *options, int64_t deadline_ms);
 int64_t kill_time(const struct run_options *options, int64_t deadline_ms);
@@ -103,7 +106,7 @@ int64_t stall_limit(const struct run_options *options);
 /* What --on-lost does to the command, for messages: "the command ...". */
 const char *fate_of_command(const struct run_options *options);
 
-/* ---- child.c --------------------------------------------------------------------------------------- */
+/* ---- child.c --------------------------------------------------------------------------------- */
 
 /* Starts the command. Returns its pid; or minus an errno value if it cannot be run. */
 pid_t child_start(const struct run *run, char *const envp[], bool give_terminal);
@@ -111,7 +114,7 @@ pid_t child_start(const struct run *run, char *const envp[], bool give_terminal)
 char **child_environment(const struct run *run, const char *owner, int64_t token);
 void child_environment_free(char **envp);
 
-/* ---- holder.c, guard.c ------------------------------------------------------------------------------ */
+/* ---- holder.c, guard.c ----------------------------------------------------------------------- */
 
 /* The whole life of the holder process; returns when it may exit. */
 void holder_run(struct run *run, int socket);

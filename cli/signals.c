@@ -1,6 +1,7 @@
 /*
- * The signals that end a subcommand which waits or holds in one process (`hold`, `sem`, `latch`), as a descriptor
- * for its loop, so that it can leave nothing behind. `run` has signals of its own, see pair.c.
+ * The signals that end a subcommand which waits or holds in one process (`hold`, `sem`, `latch`),
+ * as a descriptor for its loop, so that it can leave nothing behind. `run` has signals of its own,
+ * see pair.c.
  *
  * Called once, before there is any other thread, which would inherit the mask.
  */

@@ -1,11 +1,11 @@
 /*
- * The controlling terminal. A command with a process group of its own must be the foreground group, or it
- * is stopped as soon as it reads a password; and whoever gave the terminal away must take it back, or the
- * shell is.
+ * The controlling terminal. A command with a process group of its own must be the foreground group,
+ * or it is stopped as soon as it reads a password; and whoever gave the terminal away must take it
+ * back, or the shell is.
  *
- * Used by the guard, and by the command's process before it becomes the command. SIGTTOU is blocked in
- * both, so that a background process may do this. Without a terminal (cron, a service) all of it does
- * nothing.
+ * Used by the guard, and by the command's process before it becomes the command. SIGTTOU is blocked
+ * in both, so that a background process may do this. Without a terminal (cron, a service) all of it
+ * does nothing.
  */
 #include "terminal.h"
 

@@ -1,4 +1,5 @@
-/* The controlling terminal, as a job-control shell sees it: which process group is in the foreground. */
+/* The controlling terminal, as a job-control shell sees it: which process group is in the
+ * foreground. */
 #ifndef CLI_TERMINAL_H
 #define CLI_TERMINAL_H
 

@@ -1,17 +1,19 @@
 /*
- * Everything that came of a process: its children, their children, and so on, whatever group or session
- * they went to. Used by the guard and the holder, which are subreapers, so that an orphan comes back to
- * them instead of vanishing to init; each of them calls this from its main thread only.
+ * Everything that came of a process: its children, their children, and so on, whatever group or
+ * session they went to. Used by the guard and the holder, which are subreapers, so that an orphan
+ * comes back to them instead of vanishing to init; each of them calls this from its main thread
+ * only.
  *
- * One pass reads the parent of every process in /proc, then signals those below the root. A process found
- * there may end and its pid may be used again before it is signalled, unless it is our own child, whose pid
- * is ours until we reap it. So the others are signalled through a pidfd, after checking that it refers to
- * the process that was seen (pid and start time).
+ * One pass reads the parent of every process in /proc, then signals those below the root. A process
+ * found there may end and its pid may be used again before it is signalled, unless it is our own
+ * child, whose pid is ours until we reap it. So the others are signalled through a pidfd, after
+ * checking that it refers to the process that was seen (pid and start time).
  *
- * What forks while a pass runs can be missed by it. Callers repeat until nothing is left, which tree_reap()
- * tells: what is missed is still below us, and wait(2) knows it, whatever /proc shows. A process that runs
- * away, by leaving a child behind and exiting before a pass comes to it, is our own child all the time; to
- * catch it, KILL goes to our own children in a pass of its own, at the moment they are seen.
+ * What forks while a pass runs can be missed by it. Callers repeat until nothing is left, which
+ * tree_reap() tells: what is missed is still below us, and wait(2) knows it, whatever /proc shows.
+ * A process that runs away, by leaving a child behind and exiting before a pass comes to it, is our
+ * own child all the time; to catch it, KILL goes to our own children in a pass of its own, at the
+ * moment they are seen.
  */
 #include "tree.h"
 
@@ -178,8 +180,8 @@ static bool has_local_directory_open(pid_t pid, const struct tree_filter *filter
     return found;
 }
 
-/* Its monitor has not, but has a mark in its environment. (The server had too, and then wrote its title
- * over it.) */
+/* Its monitor has not, but has a mark in its environment. (The server had too, and then wrote its
+ * title over it.) */
 static bool has_local_mark(pid_t pid) {
     char path[64], text[4096];
     size_t len;
@@ -203,8 +205,8 @@ static struct process *lookup(const struct table *table, pid_t pid) {
     return table->len == 0 ? NULL : bsearch(&key, table->processes, table->len, sizeof key, by_pid);
 }
 
-/* Whether a process came of the root, and not by way of a local server. A snapshot of /proc may hold
- * anything, even a ring, so this takes no more steps than there are processes. */
+/* Whether a process came of the root, and not by way of a local server. A snapshot of /proc may
+ * hold anything, even a ring, so this takes no more steps than there are processes. */
 static bool is_below(const struct table *table, const struct process *process, pid_t root) {
     for (size_t steps = 0; process != NULL && steps <= table->len; steps++) {
         if (process->parent == root)
@@ -278,9 +280,9 @@ int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complai
     return count;
 }
 
-/* Whether all children that live are the library's. A pass over /proc shows every process that was there from
- * its beginning to its end; so it shows all our children, unless one ended meanwhile, and then that one is
- * still to be reaped. */
+/* Whether all children that live are the library's. A pass over /proc shows every process that was
+ * there from its beginning to its end; so it shows all our children, unless one ended meanwhile,
+ * and then that one is still to be reaped. */
 static bool only_servers_live(struct tree_filter *filter) {
     siginfo_t info = {0};
     return tree_signal(getpid(), 0, filter, false) == 0 &&

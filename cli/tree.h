@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Who is none of the command's, though it may be below us: a server that the library started for `local:`
- * is adopted by the nearest subreaper, and that is us. It serves others too, so it is left alone. */
+/* Who is none of the command's, though it may be below us: a server that the library started for
+ * `local:` is adopted by the nearest subreaper, and that is us. It serves others too, so it is left
+ * alone. */
 struct tree_filter {
     struct tree_directory {
         dev_t device;
@@ -21,13 +22,14 @@ struct tree_filter {
 void tree_filter_setup(struct tree_filter *filter, const char *url);
 void tree_filter_free(struct tree_filter *filter);
 
-/* Sends a signal to everything below `root`, not to root itself; 0 sends nothing. Returns how many
- * processes there are that have not ended, or -1 when /proc cannot be read. Never hits a process that took
- * over the pid of one that has ended. Says so when it may not signal one, if `complain`. */
+/* Sends a signal to everything below `root`, not to root itself; 0 sends nothing. Returns how
+ * many processes there are that have not ended, or -1 when /proc cannot be read. Never hits a
+ * process that took over the pid of one that has ended. Says so when it may not signal one, if
+ * `complain`. */
 int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complain);
 
-/* Reaps whatever has ended below the calling process. Writes the wait status of `watched` if it was among
- * them, and then true to *ret_ended; 0: watches nobody. Returns true when nothing is left. */
+/* Reaps whatever has ended below the calling process. Writes the wait status of `watched` if it was
+ * among them, and then true to *ret_ended; 0: watches nobody. Returns true when nothing is left. */
 bool tree_reap(struct tree_filter *filter, pid_t watched, bool *ret_ended, int *ret_status);
 
 /* The state letter of a process in /proc (R, S, D, T, t, Z, ...); 0 if it cannot be seen. */

@@ -1,8 +1,10 @@
 /*
- * The values of options: durations, numbers, signals and switches, and the clock they are held against.
+ * The values of options: durations, numbers, signals and switches, and the clock they are held
+ * against.
  *
- * Called while options are read, before there is any other thread; pure but for the clock. The parsers
- * take the whole text or nothing: "5x", "-1", "nan" and "" are no durations, whatever strtod() thinks.
+ * Called while options are read, before there is any other thread; pure but for the clock. The
+ * parsers take the whole text or nothing: "5x", "-1", "nan" and "" are no durations, whatever
+ * strtod() thinks.
  */
 #include "cli.h"
 

@@ -1,9 +1,9 @@
 /*
- * The holder's ward: the command, and everything that came of it. Starts it, signals it, ends it when its
- * time is over or its lock is, and finds out when nothing is left of it.
+ * The holder's ward: the command, and everything that came of it. Starts it, signals it, ends it
+ * when its time is over or its lock is, and finds out when nothing is left of it.
  *
- * Part of the holder process, see holder.c, which calls these functions from its loop on its main thread.
- * Only this file signals or reaps while the holder lives; it decides the exit status.
+ * Part of the holder process, see holder.c, which calls these functions from its loop on its main
+ * thread. Only this file signals or reaps while the holder lives; it decides the exit status.
  */
 #include "holder.h"
 
@@ -38,7 +38,8 @@ void ward_start(struct holder *h, bool give_terminal) {
         atomic_store(&h->shared->group, command);
 }
 
-/* To the command as a shell would: to its group, or to all of it when it has none of its own any more. */
+/* To the command as a shell would: to its group, or to all of it when it has none of its own any
+ * more. */
 void ward_signal(struct holder *h, int signal) {
     if (h->run->own_group && !h->command_ended)
         kill(-h->command, signal);
@@ -94,8 +95,8 @@ static void look_for_stop(struct holder *h) {
     }
 }
 
-/* Looks who has ended. The pid of the command is withdrawn from the guard's sight before it is reaped, when
- * it may come to mean somebody else. */
+/* Looks who has ended. The pid of the command is withdrawn from the guard's sight before it is
+ * reaped, when it may come to mean somebody else. */
 static void reap(struct holder *h) {
     siginfo_t info = {0};
     if (h->phase != RUNNING || (!h->child_changed && now_ms() - h->looked_ms < LOOK_AGAIN_MS))
@@ -150,7 +151,8 @@ static void watch_timeout(struct holder *h) {
     }
 }
 
-/* A guard that somebody has stopped cannot do its duty. One that stopped itself, for a shell, may. */
+/* A guard that somebody has stopped cannot do its duty. One that stopped itself, for a shell,
+ * may. */
 void ward_watch_guard(struct holder *h) {
     if (h->notes < 0 || atomic_load(&h->shared->parked) || process_state(h->run->guard) != 'T') {
         h->guard_stopped_ms = 0;

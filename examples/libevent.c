@@ -1,5 +1,6 @@
 /*
- * Locks in a libevent program: one persistent event on hf_dispatch_fd(), and callbacks run on the base's thread.
+ * Locks in a libevent program: one persistent event on hf_dispatch_fd(), and callbacks run on the
+ * base's thread.
  *
  *     cc libevent.c $(pkg-config --cflags --libs holdfast libevent)
  *     ./libevent redis://localhost           (without a url: HOLDFAST_URL)

@@ -1,5 +1,6 @@
 /*
- * Locks in a libuv program: one uv_poll_t on hf_dispatch_fd(), and callbacks run on the loop's thread.
+ * Locks in a libuv program: one uv_poll_t on hf_dispatch_fd(), and callbacks run on the loop's
+ * thread.
  *
  *     cc libuv.c $(pkg-config --cflags --libs holdfast libuv)
  *     ./libuv redis://localhost              (without a url: HOLDFAST_URL)

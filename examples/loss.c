@@ -4,9 +4,10 @@
  *     cc loss.c $(pkg-config --cflags --libs holdfast)
  *     ./loss redis://localhost               (without a url: HOLDFAST_URL)
  *
- * A lock can end without our doing: the server lost it, somebody broke it, or we could not renew it in time. This program
- * shows both ways to hear of it: a callback, which is also warned before it happens, and a descriptor for whoever
- * polls anyway. Try `holdfast unlock --force example` while it works. It ends with 3 when the lock was lost.
+ * A lock can end without our doing: the server lost it, somebody broke it, or we could not renew it
+ * in time. This program shows both ways to hear of it: a callback, which is also warned before it
+ * happens, and a descriptor for whoever polls anyway. Try `holdfast unlock --force example` while
+ * it works. It ends with 3 when the lock was lost.
  */
 #include <holdfast/holdfast.h>
 

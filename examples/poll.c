@@ -1,11 +1,13 @@
 /*
- * Locks in a program with a poll() loop of its own, without a second thread that runs its callbacks.
+ * Locks in a program with a poll() loop of its own, without a second thread that runs its
+ * callbacks.
  *
  *     cc poll.c $(pkg-config --cflags --libs holdfast)
  *     ./poll redis://localhost               (without a url: HOLDFAST_URL)
  *
- * With HF_MANUAL_DISPATCH callbacks run where the program calls hf_dispatch(). hf_dispatch_fd() polls readable
- * when there is a reason to. While the lock is waited for, the loop goes on with its other work: here, ticking.
+ * With HF_MANUAL_DISPATCH callbacks run where the program calls hf_dispatch(). hf_dispatch_fd()
+ * polls readable when there is a reason to. While the lock is waited for, the loop goes on with its
+ * other work: here, ticking.
  */
 #include <holdfast/holdfast.h>
 

@@ -15,33 +15,35 @@
  *
  * Words
  *   client   one connection set, one uuid, one watchdog. Thread-safe; one per process is enough.
- *   lock     a cheap handle on a named lock. Many handles, also of one client, may name the same lock.
- *   owner    who holds: the client's uuid and a number. By default each thread has its own number; it
- *            is never used again after the thread's end. A caller may pass its own number instead.
+ *   lock     a cheap handle on a named lock. Many handles, even of one client, may name the
+ *            same lock.
+ *   owner    who holds: the client's uuid and a number. By default each thread has its own number;
+ *            it is never reused after the thread ends. A caller may pass a number of its own
+ *            instead.
  *   hold     one owner's possession of one lock, with a count: acquire nests, release un-nests.
  *   lease    how long the server keeps the lock without hearing from us. Either fixed, or the
  *            watchdog's: renewed every third of it until the hold ends.
  *   lost     a hold that ended without our release: it expired, was deleted or was broken.
  *
  * Rules for every function
- *   - Result: HF_OK (0) or a negative HF_E... code; hf_last_error() has the details for this thread.
- *     Outputs (`ret_...`) are written on success only, unless a function says otherwise. One that is a
- *     `bool *` may be NULL; any other only where its function says so.
- *   - Errors of every exchange, which a call that speaks to the server may return beside its own:
- *     HF_EUNREACH, HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (the server is too
- *     old), HF_EINVAL (an argument is wrong, or the server has no such database), HF_ECLOSED,
+ *   - Result: HF_OK (0) or a negative HF_E... code; hf_last_error() has the details for this
+ *     thread. Outputs (`ret_...`) are written on success only, unless a function says otherwise. A
+ *     `bool *` output may be NULL; any other only where its function says so.
+ *   - Errors of every exchange, which any call that talks to the server may return besides its own:
+ *     HF_EUNREACH, HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (the server is
+ *     too old), HF_EINVAL (an argument is wrong, or the server has no such database), HF_ECLOSED,
  *     HF_EFORKED, HF_EDEADLK (inside a callback), HF_ENOMEM, HF_ESYS.
- *   - Threads: any thread may call any function on any handle, but for the notes on callbacks below;
- *     none from a signal handler. Freeing a handle while another thread still uses it is the caller's
- *     bug. What frees takes NULL.
- *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up, 0 is one
- *     attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
- *   - Blocking: a function that says nothing of it does not block. None waits for a server longer than
- *     the wait it was given plus one exchange (`cmd_timeout_ms`). Waiting for ever still ends with
- *     HF_EUNREACH when no server has answered for `connect_timeout_ms`.
- *   - Callbacks run on the client's dispatch thread, or inside hf_dispatch() with HF_MANUAL_DISPATCH;
- *     never under a lock of ours. Inside one, `_start` functions are welcome; synchronous verbs,
- *     hf_op_wait() and hf_close() return HF_EDEADLK.
+ *   - Threads: any thread may call any function on any handle, with the exceptions for callbacks
+ *     below. No function may be called from a signal handler. Freeing a handle that another thread
+ *     is still using is the caller's bug. Functions that free something accept NULL.
+ *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is a
+ *     single attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
+ *   - Blocking: a function does not block unless its comment says so. None waits for a server
+ *     longer than the wait it was given plus one exchange (`cmd_timeout_ms`). Even HF_FOREVER ends,
+ *     with HF_EUNREACH, when no server has answered for `connect_timeout_ms`.
+ *   - Callbacks run on the client's dispatch thread, or inside hf_dispatch() with
+ *     HF_MANUAL_DISPATCH; never while the library holds a mutex. Inside one, `_start` functions may
+ *     be called; synchronous verbs, hf_op_wait() and hf_close() return HF_EDEADLK.
  *   - fork: in a child every call fails with HF_EFORKED; hf_close() there only closes descriptors.
  *     The parent's locks are not touched. A child opens a client of its own.
  *   - The library never prints, exits, installs signal handlers or raises SIGPIPE.
@@ -72,10 +74,11 @@ extern "C" {
 HF_API const char *hf_version(void);
 HF_API int hf_version_num(void);
 
-/* ---- Errors ------------------------------------------------------------------------------------ */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* X(name, number, what it means). HF_ENOQUORUM and HF_ENOREPLICA are reserved: this version does not return them. A
- * server without TLS says nothing at all to one who tries it: that is HF_EUNREACH, and hf_last_error() has the hint. */
+/* X(name, number, what it means). HF_ENOQUORUM and HF_ENOREPLICA are reserved: this version does
+ * not return them. A server without TLS says nothing at all to a client that tries TLS: that is
+ * HF_EUNREACH, and hf_last_error() has the hint. */
 #define HF_ERRORS(X)                                                                               \
     X(HF_EBUSY, -1, "another owner holds the lock")                                                \
     X(HF_ETIMEDOUT, -2, "the wait ended before the lock was free")                                 \
@@ -120,17 +123,17 @@ typedef struct hf_error {
     char text[256]; /* the server's own words, or ours; never a password */
 } hf_error;
 
-/* Details of the last call of this thread that failed. Valid until this thread's next call. */
+/* Details of this thread's last failed call. Valid until this thread's next call. */
 HF_API const hf_error *hf_last_error(void);
 
-/* ---- Client ------------------------------------------------------------------------------------ */
+/* ---- Client ---------------------------------------------------------------------------------- */
 
 typedef struct hf_client hf_client;
 
 #define HF_FOREVER (-INT64_C(1)) /* a wait that never gives up */
 #define HF_WATCHDOG INT64_C(0)   /* a lease that is renewed for as long as it is held */
 #define HF_MANUAL_DISPATCH 0x1u  /* callbacks run in hf_dispatch() instead of a thread of ours */
-#define HF_TLS_INSECURE 0x2u /* TLS with any certificate: whoever is in between can be the server */
+#define HF_TLS_INSECURE 0x2u /* accept any certificate: anyone in between can pose as the server */
 #define HF_TLS_1_2 12        /* for tls_min_version */
 #define HF_TLS_1_3 13
 
@@ -161,10 +164,10 @@ typedef struct hf_options {
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
 
-    /* TLS, for rediss:// and valkeys:// only. Files are PEM, and read by hf_open(). The server's certificate has to
-     * lead to a CA that is trusted, and to name the host (or the address) of the url. */
-    const char *tls_ca_file;   /* the CAs to trust, with tls_ca_dir; neither: the system's */
-    const char *tls_ca_dir;    /* a directory as `openssl rehash` makes it */
+    /* TLS, for rediss:// and valkeys:// only. Files are PEM, and read by hf_open(). The server's
+     * certificate must chain to a trusted CA and name the host (or the address) in the url. */
+    const char *tls_ca_file;   /* the CAs to trust, with tls_ca_dir; neither given: the system's */
+    const char *tls_ca_dir;    /* a directory prepared by `openssl rehash` */
     const char *tls_cert_file; /* our own certificate and its chain, for servers that ask for one */
     const char *tls_key_file;  /* its key, not encrypted; NULL: it is in tls_cert_file */
     const char *tls_server_name; /* asked for (SNI) and verified instead of the url's host */
@@ -180,96 +183,108 @@ typedef struct hf_options {
     }
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
- *   url      redis://[user:password@]host[:port][/db][?option=value&...], valkey://..., the same with TLS as
- *            rediss://... or valkeys://..., unix://path,
- *            or local: for a private server of this user on this machine, which needs redis-server or
- *            valkey-server installed. NULL: HOLDFAST_URL, then
- *            REDIS_URL from the environment, else HF_EINVAL. See docs/guide.md for every form.
+ *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
+ *            rediss://... or valkeys://...; unix://path; or local: for a private server of this
+ *            user on this machine, which needs redis-server or valkey-server installed. NULL:
+ *            HOLDFAST_URL from the environment, then REDIS_URL, else HF_EINVAL. docs/guide.md has
+ *            every form.
  *   options  NULL: the defaults above. Options in the url override them.
- * Blocks:  no; with TLS it reads the files.
- * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM, HF_ESYS. */
+ * Blocks:  no, but with TLS it reads the files.
+ * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM,
+ *          HF_ESYS. */
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
 
-/* Ends a client. Waiting calls return HF_ECLOSED, pending callbacks run with it. Holds are not
- * released, since their work may still go on: their leases run out. Lock handles must not be used
- * afterwards except to free them. NULL is fine.
- * Blocks:  until running callbacks have returned. For the network only if an acquire was just given up, or a release
- *          was not answered: up to `cmd_timeout_ms`, to leave nothing behind that nobody owns. (A name lookup that hangs in
- *          the resolver may outlive the client in a thread of its own; it touches nothing of yours.)
+/* Ends a client. Waiting calls return HF_ECLOSED, and callbacks still due run with that code. Holds
+ * are not released, since the work they protect may still be going on: their leases run out.
+ * Afterwards lock handles may only be freed. NULL is fine.
+ * Blocks:  until running callbacks have returned. It waits for the network only if an acquire was
+ *          just abandoned or a release has not been answered: up to `cmd_timeout_ms`, so as not to
+ *          leave behind a lock that nobody owns. (A name lookup that hangs in the resolver may
+ *          outlive the client in a thread of its own; it touches nothing of yours.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
 
-/* One exchange with the server: is it there, does it let us in, is it new enough?
+/* One exchange with the server: is it there, does it accept us, is it new enough?
  * Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. */
 HF_API int hf_ping(hf_client *client);
 
-/* The client's uuid, 36 characters and a NUL: the first part of its owners' names on the server. Valid until
- * hf_close(). */
+/* The client's uuid, 36 characters and a NUL: the first part of its owners' names on the server.
+ * Valid until hf_close(). */
 HF_API const char *hf_client_id(const hf_client *client);
 
-/* Runs callbacks that are due, on this thread. Returns how many ran (0: the time is over), or an error.
+/* Runs callbacks that are due, on this thread. Returns how many ran (0: the wait is over), or an
+ * error.
  * Blocks:  until at least one has run, for up to `wait_ms`; and for as long as the callbacks take.
- * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH, HF_EBUSY another thread is in it, HF_EDEADLK inside a callback,
- *          HF_ECLOSED, HF_EFORKED. */
+ * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH; HF_EBUSY another thread is inside this function;
+ *          HF_EDEADLK inside a callback; HF_ECLOSED; HF_EFORKED. */
 HF_API int hf_dispatch(hf_client *client, int64_t wait_ms);
 
-/* A descriptor that polls readable when hf_dispatch(client, 0) has work; that may be of its own, and run no callback.
- * Owned by the client, closed by hf_close(). -1 without HF_MANUAL_DISPATCH, and in a forked child. */
+/* A descriptor that polls readable when hf_dispatch(client, 0) has work to do; that may be internal
+ * work which runs no callback. Owned by the client, closed by hf_close(). -1 without
+ * HF_MANUAL_DISPATCH, and in a forked child. */
 HF_API int hf_dispatch_fd(hf_client *client);
 
-/* ---- Owners ------------------------------------------------------------------------------------ */
+/* ---- Owners ---------------------------------------------------------------------------------- */
 
-/* 0 is "the default": this thread's number, and for an asynchronous acquire a fresh one. A caller's own
- * numbers are 1 .. 4294967295; larger ones are handed out by the library and are unique in the process. */
+/* 0 is "the default": this thread's number, and for an asynchronous acquire a fresh one. A caller's
+ * own numbers are 1 .. 4294967295; larger ones are handed out by the library and are unique in the
+ * process. */
 typedef uint64_t hf_owner;
 
-/* A number nobody has used yet. */
+/* A number that nobody has used yet. */
 HF_API hf_owner hf_owner_new(void);
 
 /* This thread's number. 0 when out of memory. */
 HF_API hf_owner hf_owner_self(void);
 
-/* ---- Locks ------------------------------------------------------------------------------------- */
+/* ---- Locks ----------------------------------------------------------------------------------- */
 
 typedef struct hf_lock hf_lock;
 typedef struct hf_op hf_op;
 typedef struct hf_cancel hf_cancel;
 
-/* The first four are one lock on the server: under one name they exclude and wake each other, and an owner's holds through
- * handles of several of these kinds are one hold. So are the two fair ones; and the two sides of a read/write lock belong
- * together. Otherwise one name is for one kind: another is refused with HF_EWRONGTYPE wherever the server can tell. */
+/* The first four kinds are the same lock on the server: under one name they exclude and wake each
+ * other, and what an owner holds through handles of several of these kinds is one hold. The same
+ * goes for the two fair kinds, and the two sides of a read/write lock belong together. Apart from
+ * that, use a name for one kind only: another kind is refused with HF_EWRONGTYPE wherever the
+ * server can tell. */
 typedef enum hf_kind {
     HF_PLAIN, /* reentrant, exclusive, unfair: Redisson's RLock */
     /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
     HF_NONREENTRANT,
-    /* as plain, but waits by trying again after 1 to 128 ms: for holds that are very short */
+    /* as plain, but waits by retrying after 1 to 128 ms: for very short holds */
     HF_SPIN,
-    /* as plain, and every acquire is given a token for hf_fence_check(): RFencedLock */
+    /* as plain, and every acquire draws a token for hf_fence_check(): RFencedLock */
     HF_FENCED,
-    /* first come, first served, over all processes: a release gives the lock to the first in line. RFairLock */
+    /* first come, first served, across all processes: a release hands the lock to the first in
+     * line. RFairLock */
     HF_FAIR,
-    HF_FAIR_NONREENTRANT, /* the same, but an owner that holds it and acquires again gets HF_EDEADLK */
-    /* the two sides of a read/write lock: many readers or one writer. A writer may also read, and keeps reading when it
-     * stops writing; a reader that wants to write gets HF_EDEADLK at once. Readers are always let in to readers, so
-     * under an endless stream of them a writer waits until its wait is over. RReadWriteLock */
+    /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
+    HF_FAIR_NONREENTRANT,
+    /* the two sides of a read/write lock: many readers or one writer. A writer may also read, and
+     * may keep reading when it stops writing; a reader that wants to write gets HF_EDEADLK at once.
+     * Readers are always let in beside readers, so an endless stream of them keeps a writer out
+     * until its wait is over. RReadWriteLock */
     HF_READ,
     HF_WRITE
 } hf_kind;
 
-/* Makes a handle; nothing is sent. The name is copied; 1 to 65535 bytes, any bytes (Java can share valid UTF-8 only). The
- * first takes a string and makes a plain lock; the second any kind, and also names with NUL bytes in them.
+/* Makes a handle; nothing is sent. The name is copied: 1 to 65535 bytes of any value (only valid
+ * UTF-8 can be shared with Java). The first function takes a string and makes a plain lock; the
+ * second makes any kind, and its name may contain NUL bytes.
  * Errors:  HF_EINVAL, HF_ENOTSUP there is no such kind, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
 HF_API int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
                             hf_lock **ret_lock);
 
 /* Frees a handle, not a hold: what it acquired stays held by its owner, and can be released through
- * another handle. Its loss callback does not run any more once this returns (inside a callback:
- * the running one ends). NULL is fine.
+ * another handle. Its loss callback does not run any more once this has returned (when called
+ * inside that callback: once the callback has returned). NULL is fine.
  * Blocks:  until that callback has returned, if it is running; not inside a callback. */
 HF_API void hf_lock_free(hf_lock *lock);
 
-/* The name as given, with a NUL behind it, and its length (`ret_len` may be NULL). Valid as long as the handle. */
+/* The name as given, followed by a NUL, and its length (`ret_len` may be NULL). Valid as long as
+ * the handle is. */
 HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
@@ -284,12 +299,12 @@ typedef struct hf_acquire_options {
 #define HF_ACQUIRE_INIT                                                                            \
     { .size = sizeof(hf_acquire_options), .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG }
 
-/* What an operation found out. Fields an operation does not speak of are 0. */
+/* What an operation found out. Fields that do not apply to it are 0. */
 typedef struct hf_result {
     size_t size;          /* sizeof(hf_result): set by HF_RESULT_INIT before a synchronous call */
     int code;             /* HF_OK or HF_E... */
     hf_owner owner;       /* who acquired, released, ... */
-    int64_t count;        /* acquire, release: how often the owner holds the lock now */
+    int64_t count;        /* acquire, release: how many times the owner now holds the lock */
     int64_t remaining_ms; /* acquire, extend: how long the hold can be trusted, as of now */
     int64_t token;        /* fenced locks: larger than every token before it; else 0 */
     /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
@@ -300,53 +315,57 @@ typedef struct hf_result {
 #define HF_RESULT_INIT                                                                             \
     { .size = sizeof(hf_result) }
 
-/* Acquires, for ever / once / for up to `wait_ms`, with the watchdog, for this thread. Nests.
+/* Acquires for this thread, with the watchdog: waiting for ever / with one attempt / for up to
+ * `wait_ms`. Nests.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY one attempt, and another holds it; HF_ETIMEDOUT the wait ran out (nothing is held:
- *          what may still be on its way is undone in the background); HF_ELOST a nested acquire found
- *          the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a callback, and where the
- *          owner would wait for itself: it holds this lock already, and the kind is HF_NONREENTRANT or
- *          HF_FAIR_NONREENTRANT; or it reads, and wants to write; and those of every exchange. On every
- *          error the hold is what it was before, except after HF_ELOST. */
+ * Errors:  HF_EBUSY the one attempt found another holder; HF_ETIMEDOUT the wait ran out (nothing is
+ *          held: whatever may still be under way is undone in the background); HF_ELOST a nested
+ *          acquire found the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a
+ *          callback, or the owner would wait for itself: it already holds a lock of kind
+ *          HF_NONREENTRANT or HF_FAIR_NONREENTRANT, or it reads and wants to write; and those of
+ *          every exchange. After any error but HF_ELOST the hold is what it was before. */
 HF_API int hf_lock_acquire(hf_lock *lock);
 HF_API int hf_lock_try(hf_lock *lock);
 HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
 
-/* The same with every choice. `options` may be NULL: the defaults. `ret` may be NULL; it is also filled when the acquire
- * has failed, but not when it could not begin (HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, or inside a callback).
- * A hold is renewed from the first acquire that asks for the watchdog until its full release; a fixed
- * lease given to a nested acquire can lengthen the hold, never shorten it.
+/* The same with all options; NULL `options` means the defaults. `ret` may be NULL. It is also
+ * filled when the acquire fails, but not when it could not begin (HF_EINVAL, HF_ECLOSED,
+ * HF_EFORKED, HF_ENOMEM, or inside a callback). A hold is renewed from the first acquire that asks
+ * for the watchdog until its full release; a fixed lease given to a nested acquire can lengthen the
+ * hold, never shorten it.
  * Errors:  also HF_ECANCELED, HF_EINVAL. */
 HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret);
 
-/* Gives one acquire back; the last one frees the lock and wakes a waiter.
+/* Undoes one acquire; the last release frees the lock and wakes a waiter.
  * Blocks:  up to `cmd_timeout_ms`.
- * Errors:  HF_ENOTOWNER never held; HF_ELOST the hold had ended before (another may have held the lock:
- *          what it guarded may be damaged); HF_EUNKNOWN no answer came: the hold is over for us, the
- *          release is repeated in the background, at the latest the lease ends it. HF_ENOMEM nothing was
- *          done. Those of every exchange; after one of these the hold is over for us, too, and not
- *          renewed any more. */
+ * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended (another may have held the
+ *          lock since, and what it protects may be damaged); HF_EUNKNOWN no answer came: the hold
+ *          is over for us, the release is repeated in the background, and at the latest the lease
+ *          ends it; HF_ENOMEM nothing was done; those of every exchange, after which the hold is
+ *          also over for us and no longer renewed. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
-/* Makes the hold last at least `lease_ms` from now (never shorter than it was).
- * `lease_ms` is 1 to HF_LEASE_MAX_MS.
+/* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; it never shortens it.
  * Blocks:  up to `cmd_timeout_ms`.
- * Errors:  HF_ENOTOWNER never held; HF_ELOST it is over; HF_EUNKNOWN no answer came; those of every exchange. */
+ * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended; HF_EUNKNOWN no answer came;
+ *          those of every exchange. */
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
-/* Force: frees the lock whoever holds it. The holder is told as of a loss, if it uses this library.
- * Writes whether there was one to break. Of a read/write lock: the handle's side, all readers or the writer, whose own
- * reads end with it.
+/* Forces the lock free, whoever holds it. A holder that uses this library is told, as of any loss.
+ * Writes whether there was a hold to break. Of a read/write lock it breaks the handle's side: all
+ * readers, or the writer, whose own reads end with it.
  * Blocks:  up to `cmd_timeout_ms`.
- * Errors:  HF_EWRONGTYPE what is there is no lock of this kind; HF_EUNKNOWN no answer came; those of every exchange. */
+ * Errors:  HF_EWRONGTYPE the name is not a lock of this kind; HF_EUNKNOWN no answer came; those of
+ *          every exchange. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
 /* Questions to the server. An owner of 0 is this thread.
- * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. Of a read/write lock it is of both sides; the others are
- * of the handle's side.
- * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE no lock, where the server can tell; those of every exchange. */
+ * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. For a read/write lock this
+ * covers both sides; the other questions are about the handle's side.
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE not a lock, where the server can tell;
+ *          those of every exchange. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
 HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
 HF_API int hf_lock_is_held_by(hf_lock *lock, hf_owner owner, bool *ret_held);
@@ -354,40 +373,45 @@ HF_API int hf_lock_hold_count(hf_lock *lock, hf_owner owner, int64_t *ret_count)
 HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
 /* Questions answered from memory, without I/O. An owner of 0 is this thread.
- * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it. Never negative.
- * token: the latest of a fenced hold.
- * Errors:  of the token: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens, HF_EINVAL. */
+ * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it.
+ * Never negative.
+ * token: the latest one of a fenced hold.
+ * Errors:  token only: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens,
+ *          HF_EINVAL. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token);
 
-/* Who is on a lock, as the server sees it. Free with hf_lock_info_free(). */
+/* Who holds a lock and who waits for it, as the server sees it. Free with hf_lock_info_free(). */
 typedef struct hf_holder {
-    char *owner;   /* "uuid:number" of whichever client */
-    int64_t count; /* how often it holds the lock */
+    char *owner;   /* "uuid:number"; may belong to any client */
+    int64_t count; /* how many times it holds the lock */
     /* what its connection says of itself ("host pid program"), or NULL if unknown */
     char *connection;
 } hf_holder;
 typedef struct hf_lock_info {
-    /* "plain", "fair", "read", "write"; "free" when nobody holds it. "fair" can be told from "plain" by its line only, so while
-     * nobody waits it is what the handle is. What is no lock: "permits" (of which some are taken), "counter" (a semaphore, a
-     * latch, or permits of which none is taken), "other" */
+    /* "plain", "fair", "read", "write"; "free" when nobody holds it. Only its queue tells a fair
+     * lock from a plain one, so while nobody waits this is the handle's own kind. For what is not a
+     * lock: "permits" (some of them taken), "counter" (a semaphore, a latch, or permits with none
+     * taken), "other" */
     const char *kind;
     int64_t ttl_ms; /* as hf_lock_ttl_ms() */
     size_t holders_len;
-    /* of a read/write lock: readers, and the writer, with ":write" behind its owner, and its write holds counted */
+    /* of a read/write lock: the readers, and the writer with ":write" after its owner and the count
+     * of its write holds */
     hf_holder *holders;
-    size_t waiters_len; /* fair locks: who waits, first in line first */
+    size_t waiters_len; /* fair locks: who waits, in order */
     hf_holder *waiters; /* count is 0 */
     const char *type;   /* what the server calls it: "hash", "string", "list", ...; "none" */
 } hf_lock_info;
-/* Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. What is no lock is no error, but told as the kind. */
+/* Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. A name that is not a lock is
+ *          not an error; `kind` says what it is. */
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
-/* ---- Fencing ----------------------------------------------------------------------------------- */
+/* ---- Fencing --------------------------------------------------------------------------------- */
 
-/* What the protected side remembers: the highest token it has seen. Start with HF_FENCE_INIT, or with the number that was
- * stored beside the data. Zero is "none yet". */
+/* What the protected side remembers: the highest token it has seen. Start with HF_FENCE_INIT, or
+ * with the number stored beside the data. Zero means "none yet". */
 typedef struct hf_fence {
     int64_t highest;
 } hf_fence;
@@ -395,14 +419,15 @@ typedef struct hf_fence {
 #define HF_FENCE_INIT                                                                              \
     { 0 }
 
-/* Lets a writer pass if nobody with a larger token has come before, and remembers its token; equal is the same holder
- * again. It decides nothing about what comes after it: check and write must be one step, under whatever guards the data
- * (see docs/fencing.md, also for the same in Redis itself).
- * Threads: any, also with one fence; atomic.   Blocks: no; needs no client.
- * Errors:  HF_ELOST stale: a later holder has been here; HF_EINVAL no token, or no fence. */
+/* Lets a writer pass if nobody with a larger token has come before it, and remembers its token; an
+ * equal token is the same holder again. The check says nothing about what happens after it: check
+ * and write must be one step, under whatever guards the data (see docs/fencing.md, which also shows
+ * how to do this in Redis itself).
+ * Threads: any, even on the same fence; atomic.   Blocks: no; needs no client.
+ * Errors:  HF_ELOST stale: a later holder has been here; HF_EINVAL not a token, or no fence. */
 HF_API int hf_fence_check(hf_fence *fence, int64_t token);
 
-/* ---- Loss -------------------------------------------------------------------------------------- */
+/* ---- Loss ------------------------------------------------------------------------------------ */
 
 typedef enum hf_event_kind {
     HF_EVENT_WARNING, /* renewal is failing: `remaining_ms` is what is left. Stop work in time. */
@@ -419,29 +444,34 @@ typedef struct hf_event {
 
 typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
 
-/* Tells of trouble with any hold of this client on this name (of a read/write lock: on the handle's side of it),
- * acquired through whichever handle. Replaces the former callback; NULL ends it. Independent of the callback, the next
- * call on a lost hold returns HF_ELOST once, and hf_client_stats() counts it.
- * Blocks:  with NULL until the former callback has returned, if it is running (not inside a callback); a new one may be
- *          set while the former still runs.
+/* Sets the callback for trouble with any hold of this client on this name (of a read/write lock: on
+ * the handle's side), through whichever handle it was acquired. Replaces the previous callback;
+ * NULL removes it. Whether or not there is a callback, the next call on a lost hold returns
+ * HF_ELOST once, and hf_client_stats() counts it.
+ * Blocks:  with NULL until the previous callback has returned, if it is running (not inside a
+ *          callback); a new one may be set while the previous one still runs.
  * Errors:  HF_EINVAL, HF_ESYS no thread for callbacks, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
 
-/* A descriptor that becomes readable when a hold on this name is lost, and stays so until read (8 bytes, as an eventfd). A
- * warning, or a thread that has ended, does not make it readable. Owned by the handle, and closed with it.
+/* A descriptor that becomes readable when a hold on this name is lost, and stays so until it is
+ * read (8 bytes, like an eventfd). Warnings and orphaned holds do not make it readable. Owned by
+ * the handle and closed with it.
  * Errors:  negative: HF_EINVAL, HF_ESYS no descriptor, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_lock_lost_fd(hf_lock *lock);
 
-/* ---- Asynchronous ------------------------------------------------------------------------------ */
+/* ---- Asynchronous ---------------------------------------------------------------------------- */
 
-/* Runs exactly once for each start that returned HF_OK; never if the start failed. `op` is the one the start
- * returned (set before this can run), or NULL if the caller did not ask for it. */
+/* Runs exactly once for each start that returned HF_OK, and never if the start failed. `op` is what
+ * the start returned (it is set before the callback can run), or NULL if the caller did not ask for
+ * it. */
 typedef void (*hf_callback)(hf_op *op, const hf_result *result, void *user);
 
-/* Start an operation and return at once; also inside a callback. `options` may be NULL: the defaults. `callback` may be
- * NULL; `ret_op` may be NULL (then it cannot be cancelled). An op from `ret_op` is freed by the caller with hf_op_free(), at any
- * time: in the callback, before that, or after hf_close(), which completes it.
- * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, HF_ESYS no thread for callbacks; the rest comes in the result. */
+/* Start an operation and return at once; allowed inside a callback. NULL `options` means the
+ * defaults. `callback` may be NULL, and so may `ret_op` (then the operation cannot be cancelled).
+ * The caller frees an op from `ret_op` with hf_op_free(), at any time: in the callback, before it,
+ * or after hf_close(), which completes it.
+ * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, HF_ESYS no thread for callbacks;
+ *          everything else is in the result. */
 HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options,
                                  hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
@@ -457,32 +487,35 @@ HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_callback c
 HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
-/* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had already
- * happened. A cancelled acquire leaves nothing behind. Operations that need no waiting are not undone. Not after hf_close().
- * NULL is fine. */
+/* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had
+ * already happened. A cancelled acquire leaves nothing behind. Operations that do not wait are not
+ * undone. Must not be called after hf_close(). NULL is fine. */
 HF_API void hf_op_cancel(hf_op *op);
 
 /* Waits until the operation is complete (its callback may still be running), for up to `wait_ms`.
- * Returns its result code, and fills `ret` if it is not NULL. With HF_MANUAL_DISPATCH somebody must be calling
- * hf_dispatch().
- * HF_EBUSY: not complete yet. That is also the result of an attempt that found the lock taken; to tell, set `ret->code` to 1
- * before: `ret` is written only when the operation is complete.
- * Blocks:  for up to `wait_ms`.   Errors of its own: HF_EINVAL, HF_EFORKED, HF_EDEADLK inside a callback. */
+ * Returns its result code, and fills `ret` if it is not NULL. With HF_MANUAL_DISPATCH somebody must
+ * be calling hf_dispatch(). HF_EBUSY means that it is not complete yet; but it is also the result
+ * of an attempt that found the lock taken. To tell them apart, set `ret->code` to 1 first: `ret` is
+ * written only when the operation is complete.
+ * Blocks:  for up to `wait_ms`.   Errors of its own: HF_EINVAL, HF_EFORKED, HF_EDEADLK inside a
+ *          callback. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
-/* Gives the handle back; the operation itself goes on, and its callback still runs. NULL is fine. */
+/* Gives the handle back; the operation itself goes on, and its callback still runs. NULL is
+ * fine. */
 HF_API void hf_op_free(hf_op *op);
 
-/* A switch that ends waits from another thread (not from a signal handler): those of synchronous calls, and of operations
- * that were started with it. Fired, it stays fired until reset: waits that start with it end at once. Firing does not wait
- * for anything. It belongs to no client; one may serve many waits.
+/* A switch that lets another thread (but not a signal handler) end waits: those of synchronous
+ * calls and of operations that were given it. Once fired it stays fired until it is reset, and
+ * waits that start with it end at once. Firing does not wait for anything. A switch belongs to no
+ * client, and one may serve many waits.
  * Errors:  of hf_cancel_new(): HF_ENOMEM, HF_EINVAL. The others take NULL. */
 HF_API int hf_cancel_new(hf_cancel **ret_cancel);
 HF_API void hf_cancel_fire(hf_cancel *cancel);
 HF_API void hf_cancel_reset(hf_cancel *cancel);
 HF_API void hf_cancel_free(hf_cancel *cancel); /* not while a wait or an operation uses it */
 
-/* ---- Waiting for other things than locks ------------------------------------------------------- */
+/* ---- Waiting for things other than locks ----------------------------------------------------- */
 
 typedef struct hf_wait_options {
     size_t size;       /* sizeof(hf_wait_options): set by HF_WAIT_INIT */
@@ -495,10 +528,11 @@ typedef struct hf_wait_options {
 
 #define HF_PERMITS_MAX INT64_C(2147483647) /* what Java can count */
 
-/* ---- Semaphores -------------------------------------------------------------------------------- */
+/* ---- Semaphores ------------------------------------------------------------------------------ */
 
-/* A number of permits under a name; nobody's in particular: Redisson's RSemaphore. A process that dies with permits keeps
- * them for ever. If that matters, use hf_permits. The handle is cheap, like a lock's. */
+/* A number of permits under a name, which belong to nobody in particular: Redisson's RSemaphore.
+ * The permits of a process that dies are gone for good. If that matters, use hf_permits. Handles
+ * are cheap, as for locks. */
 typedef struct hf_sem hf_sem;
 
 /* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind().
@@ -506,39 +540,46 @@ typedef struct hf_sem hf_sem;
 HF_API int hf_sem_new(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem);
 HF_API void hf_sem_free(hf_sem *sem);
 
-/* Sets the number of permits if the semaphore does not exist yet, to expire after `ttl_ms` (0: never). Writes whether it
- * was set. `permits` is 0 to HF_PERMITS_MAX.
- * Blocks, as all below unless they say otherwise: up to `cmd_timeout_ms`.
- * Errors, as all below: HF_EUNKNOWN no answer came, and it may or may not have been done; HF_EWRONGTYPE the name is no
- * semaphore; HF_EINVAL; and those of every exchange with the server. */
+/* Sets the number of permits (0 to HF_PERMITS_MAX) if the semaphore does not exist yet, to expire
+ * after `ttl_ms` (0: never). Writes whether it was set. What follows is true of all functions
+ * below, unless they say otherwise.
+ * Blocks:  up to `cmd_timeout_ms`.
+ * Errors:  HF_EUNKNOWN no answer came, and it may or may not have been done; HF_EWRONGTYPE the name
+ *          is not a semaphore; HF_EINVAL; those of every exchange. */
 HF_API int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
 
-/* Takes `permits` (0 to HF_PERMITS_MAX) at once, or waits until there are so many: for ever / once / for up to `wait_ms`. 0
- * permits: HF_OK, and nothing is sent. `options` may be NULL: the defaults.
+/* Takes `permits` (0 to HF_PERMITS_MAX) all at once, waiting until there are that many: for ever /
+ * with one attempt / for up to `wait_ms`. For 0 permits it returns HF_OK and sends nothing. NULL
+ * `options` means the defaults.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED nothing was taken (or what was taken is
- *          given back in the background); HF_EUNKNOWN as above. */
+ * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT nothing was taken;
+ *          HF_ECANCELED nothing was taken, or what was taken is given back in the background when
+ *          its answer comes (if that is lost with the connection, it stays taken, and `unknowns` of
+ *          hf_client_stats() counts it); HF_EUNKNOWN as above. */
 HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);
 HF_API int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *options);
 
-/* Puts permits back (0 to HF_PERMITS_MAX in one call; 0: HF_OK, and nothing is sent), and makes the semaphore if it does not
- * exist (any more); the second only if it does, and writes whether it did. Nobody knows how many were taken, so the number
- * may become larger than it was ever set to, and also than HF_PERMITS_MAX, which Java cannot count any more. */
+/* Puts permits back (0 to HF_PERMITS_MAX in one call; for 0 it returns HF_OK and sends nothing).
+ * The first creates the semaphore if it does not exist; the second does nothing then, and writes
+ * whether it did exist. Nobody knows how many were taken, so the number may exceed what it was ever
+ * set to, and even HF_PERMITS_MAX, beyond which Java cannot count. */
 HF_API int hf_sem_release(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released);
 
-/* Changes the number of permits by `delta`, which may be negative; so may the number then. Its TTL stays. `delta` is
- * -HF_PERMITS_MAX to HF_PERMITS_MAX; the number itself is not limited. */
+/* Changes the number of permits by `delta` (-HF_PERMITS_MAX to HF_PERMITS_MAX). The number itself
+ * is not limited, and may become negative. Its TTL stays. */
 HF_API int hf_sem_add(hf_sem *sem, int64_t delta);
 /* Takes all there are, and writes how many that was. */
 HF_API int hf_sem_drain(hf_sem *sem, int64_t *ret_permits);
 HF_API int hf_sem_available(hf_sem *sem, int64_t *ret_permits); /* 0 if it does not exist */
-/* Forgets the number. Those who wait go on waiting, for a semaphore that is set or released to anew. */
+/* Deletes the semaphore. Those who wait go on waiting until it exists again, by a set or a
+ * release. */
 HF_API int hf_sem_delete(hf_sem *sem, bool *ret_deleted);
 
-/* The same as operations; see hf_lock_acquire_start(). The number, or whether it was done, is in the result's `value`. */
+/* The same as operations; see hf_lock_acquire_start(). The result's `value` has the number, or
+ * whether it was done. */
 HF_API int hf_sem_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
                             void *user, hf_op **ret_op);
 HF_API int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
@@ -553,10 +594,11 @@ HF_API int hf_sem_drain_start(hf_sem *sem, hf_callback callback, void *user, hf_
 HF_API int hf_sem_available_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_sem_delete_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
 
-/* ---- Permits with leases ----------------------------------------------------------------------- */
+/* ---- Permits with leases --------------------------------------------------------------------- */
 
-/* A semaphore whose every permit has an id and a lease, so that those of a process that died come back by themselves:
- * Redisson's RPermitExpirableSemaphore. Whoever knows an id may release or extend it. */
+/* A semaphore in which every permit has an id and a lease, so that the permits of a dead process
+ * come back by themselves: Redisson's RPermitExpirableSemaphore. Whoever knows an id may release or
+ * extend that permit. */
 typedef struct hf_permits hf_permits;
 
 /* 16 random bytes as 32 lower-case hexadecimal digits, and a NUL. */
@@ -570,7 +612,7 @@ typedef struct hf_permits_options {
     size_t size;       /* sizeof(hf_permits_options): set by HF_PERMITS_INIT */
     int64_t count;     /* how many at once, all or none: 1 to 1000 */
     int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
-    int64_t lease_ms;  /* HF_WATCHDOG: renewed until released; a fixed one; HF_NO_LEASE */
+    int64_t lease_ms;  /* HF_WATCHDOG (renewed until released), a fixed one, or HF_NO_LEASE */
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_permits_options;
 
@@ -580,48 +622,53 @@ typedef struct hf_permits_options {
         .lease_ms = HF_WATCHDOG                                                                    \
     }
 
-/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind(). Permits that were acquired stay acquired
- * (and renewed) without it; its loss callback does not run any more.
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind(). Permits acquired
+ * through it stay acquired (and renewed) when it is freed; its loss callback no longer runs.
  * Blocks:  free: until that callback has returned, if it is running; not inside a callback.
  * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_permits_new(hf_client *client, const void *name, size_t name_len,
                           hf_permits **ret_permits);
 HF_API void hf_permits_free(hf_permits *permits);
 
-/* The number of permits, taken ones included: set it if the object does not exist yet (writes whether it was set); set it in
- * any case; change it. What is available becomes negative if more are taken. A TTL of the object stays. `number` is 0 to
- * HF_PERMITS_MAX, `delta` -HF_PERMITS_MAX to HF_PERMITS_MAX.
- * Blocks and errors, as all below: see hf_sem_set(). */
+/* The number of permits, including those that are taken: set it if the object does not exist yet
+ * (and write whether it was set); set it in any case; change it. If more are taken than the new
+ * number, the number available becomes negative. A TTL of the object stays. `number` is 0 to
+ * HF_PERMITS_MAX, `delta` is -HF_PERMITS_MAX to HF_PERMITS_MAX.
+ * Blocks and errors, here and below: as for hf_sem_set(). */
 HF_API int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set);
 HF_API int hf_permits_set(hf_permits *permits, int64_t number);
 HF_API int hf_permits_add(hf_permits *permits, int64_t delta);
 
-/* Takes permits, all or none, and writes their ids to `ret_ids`, which has room for `count`. The short forms take one, with
- * the watchdog: for ever / once / for up to `wait_ms`. `options` may be NULL: the defaults.
+/* Takes permits, all or none, and writes their ids to `ret_ids`, which has room for `count`. The
+ * short forms take one, with the watchdog, waiting for ever / with one attempt / for up to
+ * `wait_ms`. NULL `options` means the defaults.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY one attempt, and there were too few; HF_ETIMEDOUT, HF_ECANCELED: nothing is held, as for a lock;
- *          HF_EWRONGTYPE; HF_EINVAL; those of every exchange. */
+ * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT, HF_ECANCELED nothing is held, as
+ *          for a lock; HF_EWRONGTYPE; HF_EINVAL; those of every exchange. */
 HF_API int hf_permits_acquire(hf_permits *permits, hf_permit_id *ret_id);
 HF_API int hf_permits_try(hf_permits *permits, hf_permit_id *ret_id);
 HF_API int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permit_id *ret_id);
 HF_API int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options *options,
                                    hf_permit_id *ret_ids);
 
-/* Gives permits back: one; or many, all or none. They are not renewed any more, whatever the outcome.
- * Errors:  HF_ELOST its lease had run out (then it goes back all the same), or it was ours and is gone; HF_ENOTOWNER no such
- *          permit, or (many) one of them has run out, and none was released; HF_EINVAL not an id; HF_EUNKNOWN no answer
- *          came: it is repeated in the background until the lease is over. */
+/* Gives back one permit; or many, all or none. They are no longer renewed, whatever the outcome.
+ * Errors:  HF_ELOST its lease had run out (it is given back all the same), or it was ours and is
+ *          gone; HF_ENOTOWNER no such permit, or (many) one of them has run out and none was
+ *          released; HF_EINVAL not an id; HF_EUNKNOWN no answer came: the release is repeated in
+ *          the background until the lease is over. */
 HF_API int hf_permits_release(hf_permits *permits, const hf_permit_id *id);
 HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids, size_t ids_len);
 
-/* Gives a permit a lease from now (1 ms to HF_LEASE_MAX_MS, also a shorter one, also HF_NO_LEASE), which is not renewed any
- * more; asks the server how much is left of it: -1 without an end.
+/* The first gives a permit a new lease from now: 1 ms to HF_LEASE_MAX_MS, even if that is shorter,
+ * or HF_NO_LEASE. It is no longer renewed then. The second asks the server how much of the lease is
+ * left; -1 if it has no end.
  * Errors:  HF_ENOTOWNER no such permit, or it has run out. */
 HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
 HF_API int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
 
-/* How long a permit of this client can still be trusted, from memory and without I/O; 0: it holds no such permit, or lost it.
- * Permits without a lease are not remembered, since anybody may release them: 0 for them, too; ask hf_permits_lease_ms(). */
+/* How long a permit of this client can still be trusted, from memory and without I/O; 0 if the
+ * client holds no such permit or has lost it. Also 0 for permits without a lease, which are not
+ * remembered since anybody may release them: ask hf_permits_lease_ms(). */
 HF_API int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id);
 
 /* How many are free, how many there are, how many are taken. 0 if the object does not exist. */
@@ -629,21 +676,23 @@ HF_API int hf_permits_available(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_total(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_taken(hf_permits *permits, int64_t *ret_number);
 
-/* Lets the whole object expire, after 1 ms to HF_LEASE_MAX_MS; deletes it. Write whether it existed. Permits that are taken
- * end with it, and are lost. Those who wait go on waiting, for an object that is set anew. */
+/* The first lets the whole object expire, after 1 ms to HF_LEASE_MAX_MS; the second deletes it.
+ * Both write whether it existed. Permits that are taken end with it, and are lost. Those who wait
+ * go on waiting until the object is set again. */
 HF_API int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed);
 HF_API int hf_permits_delete(hf_permits *permits, bool *ret_deleted);
 
-/* Tells of a permit of this client on this name that was lost, or whose renewal is failing; a fixed lease that runs out is a
- * loss, too. Of permits without a lease nothing is told. The event's owner is 0. Replaces the former callback;
- * NULL ends it. `id` is text with a NUL behind it, valid during the call. Blocks and errors: see hf_lock_on_lost(). */
+/* Sets the callback for permits of this client on this name that are lost or whose renewal is
+ * failing; a fixed lease that runs out is a loss, too. Nothing is reported for permits without a
+ * lease. The event's owner is 0. Replaces the previous callback; NULL removes it. `id` is a string,
+ * valid during the call. Blocks and errors: as for hf_lock_on_lost(). */
 typedef void (*hf_permit_event_fn)(hf_permits *permits, const char *id, const hf_event *event,
                                    void *user);
 HF_API int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user);
 
-/* The same as operations; see hf_lock_acquire_start(). `ret_ids` is written before the callback runs, if the acquire
- * succeeded, and must live until then. Ids that are given are copied. Numbers, or whether it was done, are in the result's
- * `value`. */
+/* The same as operations; see hf_lock_acquire_start(). `ret_ids` is written before the callback
+ * runs, if the acquire succeeded, and must stay valid until then. Ids passed in are copied. The
+ * result's `value` has the number, or whether it was done. */
 HF_API int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback,
                                     void *user, hf_op **ret_op);
 HF_API int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback,
@@ -670,10 +719,10 @@ HF_API int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callb
 HF_API int hf_permits_delete_start(hf_permits *permits, hf_callback callback, void *user,
                                    hf_op **ret_op);
 
-/* ---- Count-down latch -------------------------------------------------------------------------- */
+/* ---- Count-down latch ------------------------------------------------------------------------ */
 
-/* A number that is counted down to zero, and those who wait for that: Redisson's RCountDownLatch. A latch that does not exist
- * is open. */
+/* A number that is counted down to zero while others wait for that: Redisson's RCountDownLatch. A
+ * latch that does not exist is open. */
 typedef struct hf_latch hf_latch;
 
 /* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind().
@@ -682,16 +731,19 @@ HF_API int hf_latch_new(hf_client *client, const void *name, size_t name_len, hf
 HF_API void hf_latch_free(hf_latch *latch);
 
 /* Closes the latch with a count of 1 to 2^53 - 1, if it is open. Writes whether it was.
- * Blocks and errors, as all below: see hf_sem_set(). */
+ * Blocks and errors, here and below: as for hf_sem_set(). */
 HF_API int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set);
 
-/* Counts down by one; at zero all who wait return. An open latch stays open. */
+/* Counts down by one; at zero everyone who waits returns. An open latch stays open. */
 HF_API int hf_latch_count_down(hf_latch *latch);
 
-/* Waits until the latch is open or was deleted: for ever / for up to `wait_ms`. One that was closed anew meanwhile has been
- * open, and the wait is over. `options` may be NULL: the defaults.
+/* Waits until the latch is open or deleted: for ever / for up to `wait_ms`. If it was opened and
+ * closed again meanwhile, it has been open, and the wait is over. This can be missed only
+ * while no messages are heard (not subscribed yet, or the connection is lost), and if the new count
+ * is not larger than the last one that was seen. NULL `options` means the defaults.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY one attempt, and it is closed; HF_ETIMEDOUT, HF_ECANCELED; HF_EWRONGTYPE; those of every exchange. */
+ * Errors:  HF_EBUSY the one attempt found it closed; HF_ETIMEDOUT, HF_ECANCELED; HF_EWRONGTYPE;
+ *          those of every exchange. */
 HF_API int hf_latch_await(hf_latch *latch);
 HF_API int hf_latch_await_for(hf_latch *latch, int64_t wait_ms);
 HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
@@ -699,7 +751,8 @@ HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
 HF_API int hf_latch_count(hf_latch *latch, int64_t *ret_count); /* 0: open */
 HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted); /* those who wait return */
 
-/* The same as operations; see hf_lock_acquire_start(). The number, or whether it was done, is in the result's `value`. */
+/* The same as operations; see hf_lock_acquire_start(). The result's `value` has the number, or
+ * whether it was done. */
 HF_API int hf_latch_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
                               hf_op **ret_op);
 HF_API int hf_latch_count_down_start(hf_latch *latch, hf_callback callback, void *user,
@@ -709,13 +762,13 @@ HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options,
 HF_API int hf_latch_count_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
 
-/* ---- Statistics -------------------------------------------------------------------------------- */
+/* ---- Statistics ------------------------------------------------------------------------------ */
 
 typedef struct hf_times {
     uint64_t count;
     uint64_t sum_us;
     uint64_t max_us;
-    /* [i]: how many took less than 2^i microseconds and not less than 2^(i-1) */
+    /* [i]: how many took at least 2^(i-1) and less than 2^i microseconds */
     uint64_t buckets[32];
 } hf_times;
 
@@ -741,7 +794,8 @@ typedef struct hf_stats {
 #define HF_STATS_INIT                                                                              \
     { .size = sizeof(hf_stats) }
 
-/* What this client has done since it was opened. Each number is exact, but they are read one after the other.
+/* What this client has done since it was opened. Each number is exact, but they are not read at one
+ * instant.
  * Blocks:  no.   Errors: HF_EINVAL, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 

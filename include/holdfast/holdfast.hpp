@@ -9,17 +9,19 @@
  *     std::unique_lock maybe(nightly, 5s);            // waits up to 5 s
  *     if (!maybe) ...
  *
- * Everything here is a thin, inline layer over <holdfast/holdfast.h>, which remains the manual: what it says of threads,
- * owners, leases and blocking is true here too. What differs:
- *   - What C returns as a negative code is thrown as holdfast::error. "Busy" and "the wait is over" are answers, not
- *     errors, wherever the return value can say so.
- *   - unlock() never throws, since guards call it in their destructors; it tells on_unlock_error() instead. To hear of a
- *     loss where you are, end with release(), which throws:    maybe.release()->release();
- *   - Callbacks must not throw: an exception that leaves one ends the program.
- *   - A hold belongs to the thread that took it, so a guard must not be moved to another thread and unlock there.
+ * Everything here is a thin, inline layer over <holdfast/holdfast.h>, which remains the manual:
+ * what it says about threads, owners, leases and blocking is true here too. What differs:
+ *   - What C returns as a negative code is thrown as holdfast::error. "Busy" and "the wait is over"
+ *     are answers, not errors, wherever the return value can say so.
+ *   - unlock() never throws, since guards call it in their destructors; it calls on_unlock_error()
+ *     instead. To be told of a loss on the spot, end with release(), which throws:
+ *     maybe.release()->release();
+ *   - Callbacks must not throw: an exception that escapes from one ends the program.
+ *   - A hold belongs to the thread that took it, so a guard must not be moved to another thread and
+ *     unlocked there.
  *
- * Objects are moved, not copied, and a moved-from one may only be assigned to or destroyed. A client may end before its
- * locks do; then they are good for nothing but their destructors.
+ * Objects are moved, not copied, and a moved-from one may only be assigned to or destroyed. A
+ * client may be destroyed before its locks; after that they may only be destroyed, too.
  */
 #ifndef HOLDFAST_HOLDFAST_HPP
 #define HOLDFAST_HOLDFAST_HPP
@@ -39,7 +41,7 @@
 
 namespace holdfast {
 
-/* ---- Errors ------------------------------------------------------------------------------------ */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 class error : public std::runtime_error {
 public:
@@ -85,7 +87,7 @@ inline void check(int code) {
         fail(code);
 }
 
-/* For calls whose "no" is an answer. */
+/* For calls that may be answered with "no". */
 inline bool granted(int code) {
     if (code == HF_EBUSY || code == HF_ETIMEDOUT)
         return false;
@@ -93,7 +95,7 @@ inline bool granted(int code) {
     return true;
 }
 
-/* Rounded up; what no clock will see the end of is for ever. */
+/* Rounded up; what is too long for the clock is for ever. */
 template <class Rep, class Period>
 inline std::int64_t whole_ms(const std::chrono::duration<Rep, Period> &time) {
     constexpr double for_ever_ms = 1e15;
@@ -103,7 +105,7 @@ inline std::int64_t whole_ms(const std::chrono::duration<Rep, Period> &time) {
     return ms < for_ever_ms ? static_cast<std::int64_t>(ms) : HF_FOREVER;
 }
 
-/* Calls `attempt` with the time that is left, again if the clock was set back meanwhile. */
+/* Calls `attempt` with the time that is left, and again if the clock was set back meanwhile. */
 template <class Clock, class Duration, class Attempt>
 inline bool until(const std::chrono::time_point<Clock, Duration> &end, Attempt attempt) {
     for (auto now = Clock::now(); now < end; now = Clock::now())
@@ -121,8 +123,8 @@ inline void close_quietly(hf_client *client) {
     hf_close(client);
 }
 
-/* A function object given to C as a pair of pointer and `user`. A running one lives on while it replaces or destroys
- * itself; C waits for one that runs on another thread. */
+/* A function object given to C as a pair of pointer and `user`. A running one lives on while it
+ * replaces or destroys itself; C waits for one that runs on another thread. */
 template <class... Args> class callback {
 public:
     using function = std::function<void(Args...)>;
@@ -144,7 +146,7 @@ private:
 
 } // namespace detail
 
-/* ---- Client ------------------------------------------------------------------------------------ */
+/* ---- Client ---------------------------------------------------------------------------------- */
 
 class client {
 public:
@@ -187,7 +189,7 @@ private:
     detail::owned<hf_client, detail::close_quietly> handle_;
 };
 
-/* ---- Waiting ----------------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------------------- */
 
 /* Ends waits from another thread: its native_handle() goes into the options of the wait. */
 class cancel_switch {
@@ -207,7 +209,7 @@ private:
     detail::owned<hf_cancel, hf_cancel_free> handle_;
 };
 
-/* An operation that goes on by itself; its end does not end the operation. */
+/* An operation in progress. Destroying this object does not end the operation. */
 class op {
 public:
     op() = default;
@@ -258,10 +260,10 @@ template <class Start, class Done> op begin(Start start, Done &&done) {
 
 } // namespace detail
 
-/* ---- Locks ------------------------------------------------------------------------------------- */
+/* ---- Locks ----------------------------------------------------------------------------------- */
 
-/* A lock of any kind: Lockable and TimedLockable, for the thread that calls. Nests like std::recursive_timed_mutex, but
- * for the kinds that say otherwise. */
+/* A lock of any kind: Lockable and TimedLockable, for the thread that calls. Nests like
+ * std::recursive_timed_mutex, except for the kinds that say otherwise. */
 class mutex {
 public:
     mutex(const client &owner, std::string_view name, hf_kind kind = HF_PLAIN) {
@@ -297,18 +299,19 @@ public:
             on_unlock_error_(detail::last_error(code));
     }
 
-    /* What unlock() cannot throw. Set it before the lock is shared with other threads. */
+    /* Is given what unlock() cannot throw. Set it before the lock is shared with other threads. */
     void on_unlock_error(std::function<void(const hf_error &)> handler) {
         on_unlock_error_ = std::move(handler);
     }
 
-    /* A fixed lease for lock() and its kin; zero, as at first, is the watchdog's. Not while others lock. */
+    /* A fixed lease for lock() and its like; zero, the default, means the watchdog. Not while other
+     * threads lock. */
     template <class Rep, class Period>
     void set_lease(const std::chrono::duration<Rep, Period> &lease) {
         lease_ms_ = detail::whole_ms(lease);
     }
 
-    /* With every choice. The second gives nothing when the lock was not to be had in time. */
+    /* With all options. The second returns nothing if the lock was not acquired in time. */
     hf_result acquire(const hf_acquire_options &options = HF_ACQUIRE_INIT) {
         hf_result result = HF_RESULT_INIT;
         detail::check(hf_lock_acquire_with(native_handle(), &options, &result));
@@ -331,7 +334,7 @@ public:
         return broken;
     }
 
-    /* Questions to the server. ttl(): -1 ms it has no end, -2 ms nobody holds it. */
+    /* Questions to the server. ttl(): -1 ms: it has no end; -2 ms: nobody holds it. */
     bool is_locked() const {
         bool locked = false;
         detail::check(hf_lock_is_locked(native_handle(), &locked));
@@ -369,7 +372,8 @@ public:
         return {text, len};
     }
 
-    /* Tells of trouble with any hold of this client on this name, on the dispatch thread. An empty function ends it. */
+    /* Sets the handler for trouble with any hold of this client on this name; it runs on the
+     * dispatch thread. An empty function removes it. */
     void on_lost(std::function<void(const hf_event &)> handler) {
         detail::check(hf_lock_on_lost(native_handle(), nullptr, nullptr));
         on_lost_ = told();
@@ -426,8 +430,9 @@ private:
     detail::owned<hf_lock, hf_lock_free> handle_;
 };
 
-/* A read/write lock: SharedTimedLockable, for std::shared_lock and the rest. lock() is the writer's side, lock_shared()
- * the readers'; a reader that wants to write gets HF_EDEADLK, a writer may read. Both sides nest. */
+/* A read/write lock: SharedTimedLockable, for std::shared_lock and the rest. lock() is the writer's
+ * side, lock_shared() the readers'; a reader that wants to write gets HF_EDEADLK, a writer may
+ * read. Both sides nest. */
 class shared_mutex {
 public:
     shared_mutex(const client &owner, std::string_view name)
@@ -457,7 +462,7 @@ public:
     }
     void unlock_shared() noexcept { reader_.unlock(); }
 
-    /* Of both sides. */
+    /* Covers both sides. */
     void on_lost(const std::function<void(const hf_event &)> &handler) {
         writer_.on_lost(handler);
         reader_.on_lost(handler);
@@ -467,7 +472,7 @@ public:
         reader_.on_unlock_error(handler);
     }
 
-    /* Each side by itself, with all that a lock can do. */
+    /* Each side by itself, with everything a lock can do. */
     mutex &writer() noexcept { return writer_; }
     mutex &reader() noexcept { return reader_; }
 
@@ -475,9 +480,10 @@ private:
     mutex writer_, reader_;
 };
 
-/* ---- Semaphores and latches -------------------------------------------------------------------- */
+/* ---- Semaphores and latches ------------------------------------------------------------------ */
 
-/* A number of permits, nobody's in particular; with acquire, try_acquire and release as std::counting_semaphore has them. */
+/* A number of permits, which belong to nobody in particular; acquire, try_acquire and release are
+ * those of std::counting_semaphore. */
 class semaphore {
 public:
     semaphore(const client &owner, std::string_view name) {
@@ -566,7 +572,7 @@ public:
     void set(std::int64_t number) { detail::check(hf_permits_set(native_handle(), number)); }
     void add(std::int64_t delta) { detail::check(hf_permits_add(native_handle(), delta)); }
 
-    /* One permit, renewed until it is given back; and with every choice, all or none. */
+    /* One permit, renewed until it is given back; and with all options, all permits or none. */
     hf_permit_id acquire() {
         hf_permit_id id;
         detail::check(hf_permits_acquire(native_handle(), &id));
@@ -649,7 +655,8 @@ private:
     detail::owned<hf_permits, hf_permits_free> handle_;
 };
 
-/* A permit for a scope: gives it back at the end, and never throws then. Its `permits` must live as long. */
+/* A permit for a scope: the destructor gives it back, and never throws. Its `permits` must outlive
+ * it. */
 class permit {
 public:
     explicit permit(permits &from) : permit(from, from.acquire()) {}
@@ -680,7 +687,7 @@ private:
     hf_permit_id id_;
 };
 
-/* Counted down by some, waited for by others; names as in std::latch. */
+/* Counted down by some, waited for by others; the names are those of std::latch. */
 class latch {
 public:
     latch(const client &owner, std::string_view name) {
