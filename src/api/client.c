@@ -1,8 +1,9 @@
 /*
  * A client: opening, closing, entering and leaving a call.
  *
- * The struct is reference-counted, because handles and operations may be freed after the client is closed; everything
- * it owns ends in hf_close(). In a forked child nothing is locked, joined or sent: the pid is looked at first.
+ * The struct is reference-counted, because handles and operations may be freed after the client is
+ * closed; everything it owns ends in hf_close(). In a forked child nothing is locked, joined or
+ * sent: the pid is checked first.
  */
 #include "api/client.h"
 #include "net/keeper.h"
@@ -69,7 +70,7 @@ static void idle(void *arg) {
 
 /* ---- Calls ---- */
 
-/* Every call asks, so it must not cost a system call. */
+/* Every call checks this, so it must not cost a system call. */
 static bool is_forked(const hf_client *client) {
     if (client->not_forked != NULL)
         return atomic_load_explicit(client->not_forked, memory_order_relaxed) == 0;
@@ -193,8 +194,9 @@ static int override_text(const struct hfi_mem *mem, char **text, const char *wit
     return HF_OK;
 }
 
-/* Options of TLS go to the url where that does not say anything itself. Whom to trust is one thing to say, though it
- * takes two options: a url that names a CA is not to be widened. And a key goes with its own certificate. */
+/* TLS options fill in what the url does not say itself. Whom to trust is one decision, though it
+ * takes two options: if the url names a CA, the options must not add another. And a key belongs to
+ * its own certificate. */
 static int add_tls_options(const struct hfi_mem *mem, const hf_options *options,
                            struct hfi_url *url) {
     bool ca = url->tls_ca_file == NULL && url->tls_ca_dir == NULL;
@@ -289,8 +291,9 @@ static void sleep_until_idle(hf_client *client, int64_t wait_ms) {
     pthread_mutex_unlock(&client->close_mtx);
 }
 
-/* A cancelled acquire that may have got the lock is worth one exchange: else it would be held by nobody for a lease. With
- * manual dispatch its reply may come on a connection that nobody else reads any more. */
+/* A cancelled acquire that may have got the lock is worth waiting one exchange for: otherwise
+ * nobody would hold the lock until its lease ends. With manual dispatch its reply may come on a
+ * connection that nobody else reads any more. */
 static void wait_until_settled(hf_client *client) {
     if (client->core.watchdog == NULL)
         return;
@@ -304,7 +307,7 @@ static void wait_until_settled(hf_client *client) {
     hfi_core_close_ops(&client->core);
 }
 
-/* Ends whatever has begun; also a client that was only half opened. */
+/* Ends everything; also used for a client that was only half opened. */
 static void end(hf_client *client) {
     atomic_store(&client->core.closing, true);
     if (client->core.watchdog != NULL)

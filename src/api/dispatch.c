@@ -1,10 +1,10 @@
 /*
  * Where callbacks run: on a thread of ours, started when first needed, or inside hf_dispatch().
  *
- * With manual dispatch asynchronous operations have an executor and a connection of their own, which hf_dispatch()
- * drives; so nothing but the application's thread is between a callback and the next command. Between two calls the
- * executor's kicks go to an eventfd; that, a timer and the connection's socket are in one epoll set, which is the
- * descriptor the application may poll.
+ * With manual dispatch, asynchronous operations have an executor and a connection of their own,
+ * which hf_dispatch() drives; so no other thread is involved between a callback and the next
+ * command. Between two calls the executor's kicks go to an eventfd; that, a timer and the
+ * connection's socket are in one epoll set, which is the descriptor the application may poll.
  */
 #include "api/client.h"
 #include "net/conn.h"
@@ -221,7 +221,7 @@ static void take_over(struct hfi_dispatcher *d) {
 }
 
 static int dispatch(hf_client *client, int64_t wait_ms) {
-    /* as for every wait: not a part of a millisecond too short */
+    /* as for every wait: not too short by a fraction of a millisecond */
     int64_t until_ms = hfi_after_ms(hfi_now_ms() + (wait_ms > 0 ? 1 : 0), wait_ms);
     bool looked = false;
     int ran = work(client);
@@ -275,7 +275,7 @@ void hfi_dispatcher_serve(hf_client *client, int64_t until_ms) {
     if (conn != NULL)
         hfi_conn_flush(conn);
     if (hfi_core_is_idle(&client->core))
-        return; /* looked at after draining, which forgets the nudge that tells of it */
+        return; /* checked after draining, which consumes the nudge that announces it */
     wait_and_read(client, until_ms);
     hfi_dispatcher_drain(client);
 }

@@ -1,5 +1,6 @@
 /*
- * The verbs of a count-down latch: argument checks, then an operation. Nothing here touches the network by itself.
+ * The verbs of a count-down latch: argument checks, then an operation. Nothing here touches the
+ * network by itself.
  */
 #include "api/thing.h"
 
@@ -29,7 +30,8 @@ void hf_latch_free(hf_latch *latch) {
 
 /* ---- Arguments ---- */
 
-/* What Java stores for 0 can be neither counted down nor set again; here it is refused. */
+/* A latch that Java has set to 0 can be neither counted down nor set again; here that is
+ * refused. */
 static int set_args(hf_latch *latch, int64_t count, struct hfi_op_args *args) {
     if (count < 1 || count > COUNT_MAX)
         return hfi_invalid("the count of a latch is 1 to 2^53 - 1");

@@ -1,5 +1,6 @@
 /*
- * The verbs of a lock: argument checks, then an operation. Nothing here touches the network or a hold by itself.
+ * The verbs of a lock: argument checks, then an operation. Nothing here touches the network or a
+ * hold by itself.
  */
 #include "api/client.h"
 

@@ -1,8 +1,9 @@
 /*
- * Telling handles about trouble with holds: descriptors at once, on whichever thread noticed; callbacks on the
- * dispatcher. A handle hears of every hold of its client on its name (and its side of a read/write lock; permits are apart).
- * Handles come and go while callbacks run, so the list is walked again from the start after each; a round number keeps a
- * handle from hearing of one event twice.
+ * Telling handles about trouble with holds: descriptors at once, on whichever thread noticed;
+ * callbacks on the dispatcher. A handle hears of every hold of its client on its name (of a
+ * read/write lock: on its side; permits have their own). Handles come and go while callbacks run,
+ * so the list is walked again from the start after each callback; a round number keeps a handle
+ * from hearing of the same event twice.
  */
 #include "api/client.h"
 

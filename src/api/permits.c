@@ -1,7 +1,7 @@
 /*
- * The verbs of permits with leases: argument checks, then an operation. Ids are drawn here, before anything is sent, so that
- * an acquire can be repeated under the same ones. Nothing here touches the network by itself, and
- * holds only to look at them.
+ * The verbs of permits with leases: argument checks, then an operation. Ids are drawn here, before
+ * anything is sent, so that an acquire can be repeated under the same ones. Nothing here touches
+ * the network by itself; holds are only looked at.
  */
 #include "api/thing.h"
 
@@ -77,7 +77,8 @@ static bool read_id(const hf_permit_id *id, unsigned char bytes[HFI_ID_LEN]) {
     return id->text[TEXT_LEN] == '\0';
 }
 
-/* An operation copies its ids, so they are needed only while it is made. One needs no allocation. */
+/* An operation copies its ids, so they are needed only while it is made. One needs no
+ * allocation. */
 struct ids {
     const struct hfi_mem *mem;
     unsigned char *bytes;

@@ -1,5 +1,6 @@
 /*
- * The verbs of a semaphore: argument checks, then an operation. Nothing here touches the network by itself.
+ * The verbs of a semaphore: argument checks, then an operation. Nothing here touches the network by
+ * itself.
  */
 #include "api/thing.h"
 

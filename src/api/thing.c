@@ -1,6 +1,7 @@
 /*
- * What the handles of semaphores, permits and latches have in common: making and freeing one, and running an operation on it.
- * Used by sem.c, permits.c and latch.c. A handle does not change between new and free, so any thread may use it.
+ * What the handles of semaphores, permits and latches have in common: making and freeing one, and
+ * running an operation on it. Used by sem.c, permits.c and latch.c. A handle does not change
+ * between new and free, so any thread may use it.
  */
 #include "api/thing.h"
 

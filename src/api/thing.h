@@ -1,5 +1,6 @@
 /*
- * What the handles of semaphores, permits and latches have in common. Each is a struct that starts with a hfi_handle.
+ * What the handles of semaphores, permits and latches have in common. Each is a struct that starts
+ * with a hfi_handle.
  */
 #ifndef HFI_API_THING_H
 #define HFI_API_THING_H
@@ -22,18 +23,19 @@ void hfi_handle_free(struct hfi_handle *handle);
 /* HF_EINVAL with words, remembered. */
 int hfi_invalid(const char *why);
 
-/* The arguments of an operation, all zero but for these. All return HF_OK, or an error that is remembered; so they can be
- * handed on to run and start below. */
+/* The arguments of an operation, all zero but for these. All return HF_OK, or an error that is
+ * remembered; so they can be handed on to run and start below. */
 int hfi_handle_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                     struct hfi_op_args *args);
 int hfi_act_args(struct hfi_handle *handle, enum hfi_act act, int64_t amount,
                  struct hfi_op_args *args);
-/* Adds the options of a wait, whatever version of the struct the caller was compiled with; NULL: the defaults. */
+/* Adds the options of a wait, whatever version of the struct the caller was compiled with; NULL:
+ * the defaults. */
 int hfi_wait_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                   const hf_wait_options *given, struct hfi_op_args *args);
 
-/* Runs it on this thread, unless `err` says that its arguments are no good. The value of the result goes to *ret_value or
- * *ret_done, which may be NULL. */
+/* Runs it on this thread, unless `err` says that the arguments were wrong. The value of the result
+ * goes to *ret_value or *ret_done, which may be NULL. */
 int hfi_run_number(struct hfi_handle *handle, int err, struct hfi_op_args *args,
                    int64_t *ret_value);
 int hfi_run_done(struct hfi_handle *handle, int err, struct hfi_op_args *args, bool *ret_done);

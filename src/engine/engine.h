@@ -1,11 +1,13 @@
 /*
- * The seam between what is true of every lock (src/core) and how one store does it (src/redis; others later).
+ * The interface between what is true of every lock (src/core) and how one kind of server does it
+ * (src/redis).
  *
- * An engine offers synchronizers, not key-value operations: acquire, release, renew, break, questions. Everything is
- * asynchronous and runs as part of a task: the core fills in a `struct hfi_call`, hands it to one of the operations
- * below on the task's executor, and forwards the task's engine events to `step`. The engine calls `done` exactly
- * once, on that executor, perhaps before the operation has returned. The core knows no key, script or reply;
- * the engine knows no hold, handle or callback.
+ * An engine offers synchronizers, not key-value operations: acquire, release, renew, break,
+ * questions. Everything is asynchronous and runs as part of a task: the core fills in a `struct
+ * hfi_call`, hands it to one of the operations below on the task's executor, and forwards the
+ * task's engine events to `step`. The engine calls `done` exactly once, on that executor, perhaps
+ * before the operation has returned. The core knows nothing of keys, scripts or replies; the engine
+ * knows nothing of holds, handles or callbacks.
  */
 #ifndef HFI_ENGINE_ENGINE_H
 #define HFI_ENGINE_ENGINE_H
@@ -30,15 +32,18 @@ enum hfi_lane {
 /* A kind of lock, or a thing, as an engine offers it: a const table. */
 struct hfi_kind {
     const char *name;
-    /* Kinds with the same part share their holds under one name. NULL: all of what has the name. */
+    /* Kinds with the same part share their holds under one name. NULL: the lock has only one
+     * part. */
     const char *part;
     bool reentrant;
     bool exclusive; /* one holder at a time: one remote waiter per process is enough */
     bool token;     /* grants carry a fencing token */
-    bool queues;    /* waiters have a place of their own there, so that giving up has to be told */
-    /* Others can shorten what is left of a hold here, so a fixed lease is set anew now and then, up to its end. */
+    bool queues;    /* waiters stand in line at the server; giving up has to be told */
+    /* Others can shorten what is left of a hold of this kind, so even a fixed lease is set again
+     * now and then, up to its end. */
     bool keeps_fresh;
-    /* An owner that holds this one would wait for itself: HF_EDEADLK. NULL: there is none. */
+    /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
+     * is none. */
     const struct hfi_kind *never_beside;
     const void *engine_private;
 };
@@ -47,11 +52,12 @@ static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
     return kind->part != NULL ? kind->part : "";
 }
 
-/* What is no lock, since nobody in particular holds it. */
+/* Things that are not locks, since nobody in particular holds them. */
 enum hfi_thing { HFI_SEMAPHORE, HFI_PERMITS, HFI_LATCH };
 
-/* What is done to a thing in one exchange, without waiting. Which of these a thing knows is the engine's table; `amount`,
- * `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is its answer. */
+/* What is done to a thing in one exchange, without waiting. The engine's table says which of these
+ * a thing knows; `amount`, `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is
+ * its answer. */
 enum hfi_act {
     HFI_ACT_SET,           /* amount, ttl_ms (0: none); unless it is there. 1: it was set */
     HFI_ACT_RESET,         /* amount; in any case */
@@ -83,7 +89,7 @@ struct hfi_call {
     size_t name_len;
     const char *owner; /* "uuid:number" */
     size_t owner_len;
-    int64_t count;    /* how often this owner holds the lock, as far as we know */
+    int64_t count;    /* how many times this owner holds the lock, as far as we know */
     int64_t lease_ms; /* acquire, release (for what remains), extend */
     int64_t amount;   /* things: how many */
     int64_t ttl_ms;   /* things: when to expire as a whole; 0: never */
@@ -91,14 +97,15 @@ struct hfi_call {
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
     int64_t start_ms; /* when the caller came */
-    /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others: the
-     * end of the exchange. */
+    /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
+     * the end of the exchange. */
     int64_t deadline_ms;
     /* settle: it follows a release from `count`, else an acquire from `count`. */
     bool settle_release;
     void (*done)(struct hfi_call *call);
 
-    /* Out of a call that ends unsettled, and in again for settle: a copy of its command may act until then. */
+    /* Out of a call that ends unsettled, and in again for settle: a copy of its command may act
+     * until then. */
     int64_t ghost_until_ms;
 
     /* Out, valid in `done`. */
@@ -108,10 +115,11 @@ struct hfi_call {
     int64_t token;          /* of a grant */
     int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
     bool contended;         /* acquire: another held it at first */
-    /* acquire: it is ours for a moment only (valid_until_ms), and has to be renewed until then to get its lease */
+    /* acquire: it is ours only until valid_until_ms, and has to be renewed by then to get its
+     * lease */
     bool provisional;
     bool queued; /* acquire: unsettled, because the owner may still be in line there */
-    /* err is set and the command may have run or may yet run: call settle() */
+    /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
     bool gone; /* release, extend: the hold was not there (err is HF_ELOST) */
 
@@ -128,7 +136,8 @@ struct hfi_renewal_item {
     const char *owner;
     size_t owner_len;
     int64_t lease_ms; /* at least so much from now on */
-    /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for this one */
+    /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for
+     * this one */
     int answer;
     int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
 };
@@ -158,38 +167,43 @@ struct hfi_engine_ops {
     int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error);
 
-    /* What identifies a hold's place on the server: two kinds that share a record give the same bytes for it. Writes
-     * at most `cap` bytes and returns how many there are. (Redis: key name and hash field.) */
+    /* What identifies a hold's place on the server: kinds that share a record give the same bytes
+     * for it. Writes at most `cap` bytes and returns how many there are. (Redis: key name and hash
+     * field.) */
     size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap);
 
-    /* Waits until held, deadline or cancel. Of a thing: until `amount` (or `ids`) are taken, or the latch is open. */
+    /* Waits until held, deadline or cancel. Of a thing: until `amount` (or `ids`) are taken, or the
+     * latch is open. */
     void (*acquire)(struct hfi_call *call);
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
-    void (*force)(struct hfi_call *call);   /* break whoever's hold; value 1 if there was one */
+    void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
     void (*ask)(struct hfi_call *call, enum hfi_question question);
     void (*inspect)(struct hfi_call *call, hf_lock_info **ret_info); /* malloc'ed, set on HF_OK */
-    /* Something done to a thing. HF_EUNKNOWN: it may or may not have been done, or may yet be. */
+    /* Something done to a thing. HF_EUNKNOWN: it may or may not have been done, or may still be. */
     void (*act)(struct hfi_call *call, enum hfi_act act);
 
-    /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`; after an unsettled
-     * release from `count`: make sure it holds one less. Keeps trying until the server has answered and no copy of a
-     * former command can act any more, or `deadline_ms` has passed. Of a thing: give back what an unsettled acquire has
-     * taken, if that can be known; repeat an unsettled act. Keeper lane. The state is as the failed call has left it. */
+    /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`;
+     * after an unsettled release from `count`: make sure it holds one less. Keeps trying until the
+     * server has answered and no copy of a former command can act any more, or `deadline_ms` has
+     * passed. Of a thing: give back what an unsettled acquire has taken, if that can be known;
+     * repeat an unsettled act. Keeper lane. The state is as the failed call left it. */
     void (*settle)(struct hfi_call *call);
 
     /* engine events of the task, already masked */
     void (*step)(struct hfi_call *call, unsigned events);
 
-    /* Ask a running call to finish now: it calls done soon, with HF_ECANCELED (unsettled if need be) unless it had
-     * finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the call's executor. */
+    /* Ask a running call to finish now: it calls done soon, with HF_ECANCELED (unsettled if need
+     * be) unless it had finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the
+     * call's executor. */
     void (*cancel)(struct hfi_call *call, int err);
 
     /* on the keeper's thread */
     void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal);
 
-    /* Tells when a connection was made again: renew everything now. Runs on the keeper's thread. */
+    /* Sets whom to call when a connection has been made again, so that everything is renewed at
+     * once. Runs on the keeper's thread. */
     void (*on_reconnect)(struct hfi_engine *engine, void (*tell)(void *arg), void *arg);
 };
 

@@ -5,13 +5,13 @@
  *           -> another's: subscribe -> confirmed          attempt
  *                         otherwise  -> sleep -> woken    attempt
  *
- * The second attempt comes after the confirmation, because a release between the first one and the
- * subscription is told to nobody. A wake-up is only ever a hint: a sleep also ends when the other's
- * lease does, and after POLL_MAX_MS at the latest. If the server does not let us listen, or takes
- * too long to say so, waiting goes on by polling; a kind may want that from the start.
+ * The second attempt comes after the confirmation, because nobody is told of a release between the
+ * first one and the subscription. A wake-up is only ever a hint: a sleep also ends when the
+ * holder's lease does, and after POLL_MAX_MS at the latest. If the server does not let us listen,
+ * or takes too long to confirm, we poll instead; a kind may want that from the start.
  *
- * What counts down to being free for everybody (a latch) is also had by a message that was certainly
- * published after the wait began, or by a number that has grown: it was free between.
+ * A latch counts down to being open for everybody. So its wait is also ended by a message that was
+ * certainly published after the wait began, or by a count that has grown: it was open in between.
  *
  * All of it runs on the thread of the call's executor; wake-ups come as events of its task.
  */
@@ -21,11 +21,11 @@
 #include "redis/line.h"
 
 #define POLL_MAX_MS 10000
-#define FLOOD_AFTER 16 /* wake-ups in a row for nothing: from then on attempts keep a distance */
+#define FLOOD_AFTER 16 /* this many wake-ups in a row for nothing, and attempts keep a distance */
 #define FLOOD_GAP_MS 2 /* on a clock of whole milliseconds, at least one */
 #define CHANNEL_SMALL 512
 
-/* Of those who would listen, but are not heard. */
+/* For waiters that want to listen, but whose subscription is not confirmed. */
 static const struct hfi_backoff deaf = {.first_ms = 20, .max_ms = 1000, .factor = 2};
 
 static void attempt(struct hfi_call *call);
@@ -39,8 +39,9 @@ static void note_news(struct hfi_call_state *state, unsigned events) {
         state->u.acquire.heard = false;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0)
         state->u.acquire.heard = true;
-    /* If one connection is lost, others may be about to be: what must not be sent twice waits for that. Not if it has been
-     * made again meanwhile: what was told between is lost. */
+    /* If one connection is lost, the others may be next, so a command that must not be sent twice
+     * waits for a moment. But not if the connection has already been made again, since messages may
+     * have been missed in between. */
     bool hurry = (events & HFI_EVENT_DEAF) == 0 || (events & HFI_EVENT_SUBSCRIBED) != 0 ||
                  !state->kind->acquires_once;
     if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0 && hurry)
@@ -49,7 +50,7 @@ static void note_news(struct hfi_call_state *state, unsigned events) {
         state->u.acquire.over = true;
 }
 
-/* What counts down was there since the wait began, whatever is there now. */
+/* The latch has been open since the wait began, whatever it is now. */
 static bool is_over(struct hfi_call *call) {
     if (!hfi_state_of(call)->u.acquire.over)
         return false;
@@ -140,7 +141,7 @@ static void step_subscribing(struct hfi_call *call, unsigned events) {
         attempt(call);
 }
 
-/* Joins if that channel is heard already, for `heard_only`, or in any case. */
+/* Joins the channel; with `heard_only` only if it is already subscribed. */
 static int join_channel(struct hfi_call *call, bool heard_only) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis *redis = state->exchange.redis;
@@ -189,7 +190,7 @@ static void subscribe(struct hfi_call *call) {
 
 /* ---- An attempt ---- */
 
-/* What counts down and has grown was there between. */
+/* A latch whose count has grown was open in between. */
 static void note_count(struct hfi_call_state *state, int64_t count) {
     if (!state->kind->counts_down)
         return;

@@ -1,9 +1,11 @@
 /*
- * What is done to things that are no locks, in one exchange each: set, give back, count down, questions.
+ * What is done to things that are not locks, in one exchange each: set, give back, count down,
+ * questions.
  *
- * Called by src/core through the engine's table, on the thread of the call's executor, which owns the state. The thing's
- * table of acts says which script, what it is given and what its answer means; nothing here knows which thing it is. An act
- * that may run only once is never sent again unless the server has said that it did nothing.
+ * Called by src/core through the engine's table, on the thread of the call's executor, which owns
+ * the state. The thing's table of acts says which script, what it is given and what its answer
+ * means; nothing here knows which thing it is. An act that may run only once is never sent again
+ * unless the server has said that it did nothing.
  */
 #include "base/clock.h"
 #include "redis/internal.h"

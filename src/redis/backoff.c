@@ -2,8 +2,8 @@
  * Sleeps between attempts.
  *
  * Used by acquire.c, for the spin lock and for waiters that the server does not let listen. No
- * state: the caller counts its sleeps and throws the dice. The chance grows with the number of
- * sleeps, as in Redisson, because that is when waiters have become many.
+ * state: the caller counts its sleeps and rolls the dice. The random part grows with the number of
+ * sleeps, as in Redisson, because many sleeps mean many waiters.
  */
 #include "redis/backoff.h"
 

@@ -1,5 +1,5 @@
-/* How long to sleep between attempts when nobody tells of releases: longer each time, with a little
- * chance in it so that waiters do not come back in step. */
+/* How long to sleep between attempts when nobody reports releases: longer each time, with a random
+ * part so that waiters do not come back in step. */
 #ifndef HFI_REDIS_BACKOFF_H
 #define HFI_REDIS_BACKOFF_H
 

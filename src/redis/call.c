@@ -58,7 +58,7 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
         answered(call);
 }
 
-/* What the core has to know of a command whose outcome is open. */
+/* What the core has to know about a command whose outcome is open. */
 static void note_unsettled(struct hfi_call *call) {
     const struct hfi_call_state *state = hfi_state_of(call);
     bool unanswered = state->exchange.unanswered;
@@ -122,8 +122,9 @@ void hfi_call_step(struct hfi_call *call, unsigned events) {
         state->step(call, events);
 }
 
-/* Its owner wants to acquire anew. What takes over from a command that is under way has to keep quiet for as long as that
- * may act, which is much longer than the answer takes. */
+/* Its owner wants to acquire again. If a command is under way, whoever takes over has to keep
+ * quiet for as long as that may act, which is much longer than its answer takes; so wait for the
+ * answer. */
 static bool is_leaving_line(const struct hfi_call_state *state) {
     return state->settling && state->kind->give_up != NULL &&
            state->exchange.phase == HFI_PHASE_ASKED;

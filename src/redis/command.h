@@ -20,7 +20,7 @@ void hfi_command_init(struct hfi_command *command, const struct hfi_mem *mem);
 void hfi_command_clear(struct hfi_command *command);
 
 /* Between open and close come the arguments, the command's name first. None of them can fail;
- * look at `failed` when all is written. */
+ * check `failed` when everything is written. */
 void hfi_command_open(struct hfi_command *command);
 void hfi_command_close(struct hfi_command *command);
 void hfi_command_bytes(struct hfi_command *command, const void *bytes, size_t len);

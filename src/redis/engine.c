@@ -62,7 +62,8 @@ static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, si
     return len + more;
 }
 
-/* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is unambiguous. */
+/* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is
+ * unambiguous. */
 static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap) {
     const char *part = hfi_kind_part(kind);

@@ -21,20 +21,21 @@ enum {
     HFI_EVENT_REPLY_B = 2u << HFI_ENGINE_EVENT_SHIFT,
     HFI_EVENT_READY = 4u << HFI_ENGINE_EVENT_SHIFT,
     HFI_EVENT_TIMER = 8u << HFI_ENGINE_EVENT_SHIFT,
-    HFI_EVENT_SUBSCRIBED =
-        16u << HFI_ENGINE_EVENT_SHIFT,              /* the channel will be heard from now on */
-    HFI_EVENT_DEAF = 32u << HFI_ENGINE_EVENT_SHIFT, /* not any more, or not yet: it has to poll */
-    HFI_EVENT_MESSAGE =
-        64u << HFI_ENGINE_EVENT_SHIFT, /* or anything else that is worth an attempt */
-    HFI_EVENT_FRESH =
-        128u << HFI_ENGINE_EVENT_SHIFT /* a message, published after hfi_pubsub_want_fresh() */
+    /* from now on messages on the channel arrive */
+    HFI_EVENT_SUBSCRIBED = 16u << HFI_ENGINE_EVENT_SHIFT,
+    /* they do not, or no longer: the waiter has to poll */
+    HFI_EVENT_DEAF = 32u << HFI_ENGINE_EVENT_SHIFT,
+    /* a message, or anything else that is worth an attempt */
+    HFI_EVENT_MESSAGE = 64u << HFI_ENGINE_EVENT_SHIFT,
+    /* a message that was certainly published after the waiter joined */
+    HFI_EVENT_FRESH = 128u << HFI_ENGINE_EVENT_SHIFT
 };
 
 enum hfi_progress { HFI_PENDING, HFI_FINISHED };
 
 enum hfi_retry {
     HFI_RETRY_NONE,    /* the owner tries again by itself */
-    HFI_RETRY_BRIEFLY, /* "no" is an answer, be it to a connection; "not yet" is none */
+    HFI_RETRY_BRIEFLY, /* "no" is an answer, even to connecting; "not yet" is not */
     HFI_RETRY_PATIENTLY
 };
 
@@ -51,19 +52,19 @@ struct hfi_exchange {
     const char *name; /* for the route; NULL: any node */
     size_t name_len;
     const struct hfi_script *script; /* NULL: a question, which may be asked twice */
-    bool once; /* a copy that was lost is not sent again: then the outcome is HF_EUNKNOWN */
+    bool once;                       /* a lost copy is not sent again: the outcome is HF_EUNKNOWN */
     /* Adds the arguments: for a script the number of keys and what follows, else the whole
      * command. */
     void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
     int64_t limit_ms;       /* the end */
     int64_t reach_until_ms; /* patient ones: how long to try if connections are refused */
-    int64_t silence_ms;     /* give up when nothing has answered for so long; HFI_NEVER */
+    int64_t silence_ms;     /* give up when nothing has answered for this long; HFI_NEVER */
     int limit_err;   /* when the limit passes and a copy is out: HF_ETIMEDOUT, HF_EUNKNOWN, ... */
     hf_error *error; /* details; cleared by the owner */
 
     /* The answer. */
     int err;
-    bool unanswered;     /* a copy went out and nothing since has told what became of it */
+    bool unanswered;     /* a copy went out, and it is not known what became of it */
     bool resent;         /* a copy went unanswered before the one that was answered */
     bool was_answered;   /* the server has said something during this call */
     struct hfi_req *req; /* holds the reply until end or the next begin */
@@ -77,7 +78,7 @@ struct hfi_exchange {
     unsigned tries;
     unsigned reply_event;
     int64_t start_ms, slice_ms, wake_ms;
-    int64_t quiet_until_ms; /* nothing is sent before: a lost copy may still act */
+    int64_t quiet_until_ms; /* nothing is sent before this: a lost copy may still act */
     struct hfi_conn *conn;
     struct hfi_want *want;
     struct hfi_node *node;
@@ -89,19 +90,19 @@ struct hfi_exchange {
 enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x);
 enum hfi_progress hfi_exchange_step(struct hfi_exchange *x, unsigned events);
 
-/* Gives up whatever is on its way and frees what the exchange holds. Idempotent; a zeroed one is
- * fine. Afterwards `unanswered` says if the outcome of a command is unknown, and it can begin
- * again. */
+/* Gives up whatever is under way and frees what the exchange holds. Idempotent; a zeroed one is
+ * fine. Afterwards `unanswered` says whether the outcome of a command is unknown, and the exchange
+ * can begin again. */
 void hfi_exchange_end(struct hfi_exchange *x);
 
-/* The same, but a copy that is out goes on its way, and its reply will still be told to the task as the event
- * x->reply_event. Returns its request, which is now the caller's, or NULL. */
+/* The same, but a copy that is out stays out, and its reply will still be posted to the task as the
+ * event x->reply_event. Returns its request, which is now the caller's, or NULL. */
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x);
 
 /* A reply that says: the script did nothing. */
 bool hfi_is_refusal(const redisReply *reply);
 
-/* Until when the last copy may act, on our clock. */
+/* The time until which the last copy may act, on our clock. */
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);
 
 /* The reply of a finished exchange that succeeded. */
@@ -110,7 +111,7 @@ static inline const redisReply *hfi_exchange_reply(const struct hfi_exchange *x)
 }
 
 /* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then
- * hfi_exchange_woken() is true; a TIMER event with it false is a left-over. */
+ * hfi_exchange_woken() is true; if it is false, the TIMER event is stale. */
 void hfi_exchange_sleep(struct hfi_exchange *x, int64_t at_ms);
 bool hfi_exchange_woken(const struct hfi_exchange *x);
 

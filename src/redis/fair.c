@@ -1,14 +1,13 @@
 /*
- * The fair lock: first come, first served, over all processes; Redisson's RFairLock. And its
+ * The fair lock: first come, first served, across all processes; Redisson's RFairLock. And its
  * non-reentrant form.
  *
- * On the server it is the plain lock's hash, a list of those who wait, and a sorted set of until
- * when each is believed to be alive, as Redisson has them; beside those a hash of ours with what
- * our waiters say of themselves. A release gives the lock to the first in line, if that is one of
- * ours and listening, so that it need not come for it. What the scripts do is in fair_*.lua, how a
- * waiter behaves in line.c; here is only what the scripts are given and what they answer. As for
- * plain locks, that a non-reentrant one is acquired twice is noticed before anything is sent.
- * Stateless; any thread.
+ * On the server it is the plain lock's hash, a list of those who wait, and a sorted set that says
+ * until when each of them is believed to be alive, all as in Redisson; and a hash of our own with
+ * what our waiters say about themselves. A release gives the lock directly to the first in line, if
+ * that is one of ours and is listening. What the scripts do is in fair_*.lua, how a waiter behaves
+ * in line.c; here is only what the scripts are given and what they answer. As for plain locks, the
+ * second acquire of a non-reentrant one is refused before anything is sent. Stateless; any thread.
  */
 #include "redis/line.h"
 #include "redis/plain.h"
@@ -67,8 +66,8 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, redis->fair_wait_ms);
 }
 
-/* In line: zero, the lease of the holder, the place, the ticket, and the time twice. All else is
- * answered as by the plain lock. */
+/* If we are in line: zero, the holder's lease, the place, the ticket, and the time twice. All other
+ * answers are the plain lock's. */
 static int read_acquire(const struct hfi_call *call, const redisReply *reply,
                         struct hfi_acquire_answer *ret) {
     if (reply->elements != ANSWER_WAIT_LEN) {

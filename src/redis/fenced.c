@@ -1,9 +1,9 @@
 /*
- * The fenced lock: as the plain one, and every acquire is given a token, larger than all before it;
+ * The fenced lock: like the plain one, but every acquire draws a token, larger than all before it;
  * Redisson's RFencedLock.
  *
  * The token is a counter beside the lock's hash, in a key of its own that never expires. Only the
- * acquire is different: its script takes the counter as a second key and answers the token as a
+ * acquire is different: its script takes the counter as a second key and returns the token as a
  * third number. An answer without one is never taken for "acquired". Stateless; any thread.
  */
 #include "redis/plain.h"
@@ -23,7 +23,7 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     hfi_plain_acquire_args(call, not_after_ms, command);
 }
 
-/* Acquired: one, the count, the token and the time. All else is answered as by the plain lock. */
+/* If acquired: one, the count, the token and the time. All other answers are the plain lock's. */
 static int read_acquire(const struct hfi_call *call, const redisReply *reply,
                         struct hfi_acquire_answer *ret) {
     if (reply->elements != 4) {

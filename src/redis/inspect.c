@@ -5,7 +5,7 @@
  * Called by src/core through the engine's table, on the thread of the call's executor. The answers
  * come from different moments, so a lock that changes hands meanwhile may be shown with the lease
  * of its next holder; nothing is decided by it. The result is made with malloc, since it is freed
- * without a client. That CLIENT LIST is refused or fails costs only the names of connections.
+ * without a client. If CLIENT LIST is refused or fails, only the names of connections are missing.
  */
 #include "base/error.h"
 #include "redis/internal.h"
@@ -188,8 +188,8 @@ static int read_line(const redisReply *line, hf_lock_info *info) {
     return HF_OK;
 }
 
-/* A fair lock looks like a plain one, but for those who wait; so without them it is what the caller
- * takes it for. That the line cannot be seen costs no more than its names. */
+/* Only its waiters tell a fair lock from a plain one; without any it is what the caller takes it
+ * for. If the line cannot be read, only the names in it are missing. */
 static void got_line(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
@@ -246,7 +246,7 @@ static bool is_mode(const redisReply *field) {
     return field->len == 4 && memcmp(field->str, "mode", 4) == 0;
 }
 
-/* Adds one field. False: its value is no count, so this is no lock. */
+/* Adds one field. False: its value is not a count, so this is not a lock. */
 static bool add_holder(hf_lock_info *info, const redisReply *field, const redisReply *value,
                        bool *ret_failed) {
     char *end;
@@ -317,8 +317,8 @@ static void write_fields(struct hfi_exchange *x, int64_t not_after_ms,
 
 /* ---- GET, and EXISTS of the leases of permits ---- */
 
-/* Permits of which some are taken have leases beside them; without, they look like a semaphore or a
- * latch. That the leases cannot be seen costs no more than that. */
+/* Permits of which some are taken have a set of leases; without it they look like a semaphore or a
+ * latch. So they do if the leases cannot be read. */
 static void got_leases(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
@@ -331,13 +331,9 @@ static void got_leases(struct hfi_call *call) {
 static void write_leases(struct hfi_exchange *x, int64_t not_after_ms,
                          struct hfi_command *command) {
     const struct hfi_call *call = state_of(x)->call;
-    const struct hfi_names *names = &x->redis->names;
     (void)not_after_ms;
     hfi_command_text(command, "EXISTS");
-    char *room = hfi_command_room(
-        command, hfi_name_suffixed(names, "timeout", call->name, call->name_len, NULL));
-    if (room != NULL)
-        hfi_name_suffixed(names, "timeout", call->name, call->name_len, room);
+    hfi_name_taken_permits(&x->redis->names, call->name, call->name_len, command);
 }
 
 static bool is_integer(const redisReply *reply) {
@@ -352,7 +348,8 @@ static bool is_integer(const redisReply *reply) {
 static void got_value(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    if (x->err != HF_OK && x->err != HF_EPERM) { /* who may only use locks sees that it is none */
+    /* A user with rights to locks only may not read it, but still sees that it is not a lock. */
+    if (x->err != HF_OK && x->err != HF_EPERM) {
         hfi_call_finish(call, x->err);
         return;
     }

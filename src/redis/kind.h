@@ -9,7 +9,7 @@
 
 struct hfi_acquire_answer {
     enum { HFI_ACQUIRED, HFI_TAKEN, HFI_ACQUIRE_GONE, HFI_ACQUIRE_MISMATCH } verdict;
-    int64_t count; /* acquired: held so often now; mismatch: what is there */
+    int64_t count; /* acquired: the count now; mismatch: what is there */
     int64_t
         ttl_ms; /* taken: when the other's lease ends; -1 never, -2 it is free, but not for us */
     int64_t token;
@@ -18,7 +18,7 @@ struct hfi_acquire_answer {
 
 struct hfi_release_answer {
     enum { HFI_RELEASED, HFI_STILL_HELD, HFI_RELEASE_GONE, HFI_RELEASE_MISMATCH } verdict;
-    int64_t count;     /* still held: so often; mismatch: what is there */
+    int64_t count;     /* still held: the count; mismatch: what is there */
     bool not_notified; /* released, but the server refused to wake anybody */
 };
 
@@ -42,22 +42,24 @@ struct hfi_act_answer {
     const char *words; /* why it was not done; NULL: as hf_strerror() says */
 };
 
-/* One thing that can be done to what is no lock (enum hfi_act). */
+/* One thing that can be done to what is not a lock (enum hfi_act). */
 struct hfi_redis_act {
     const struct hfi_script *script; /* NULL: a command that only reads */
-    /* Running it twice is not running it once: a copy that was lost is not sent again, its outcome is unknown. */
+    /* Running it twice differs from running it once, so a lost copy is not sent again, and its
+     * outcome is unknown. */
     bool once;
-    /* An outcome that is unknown is the core's business: it may ask the kind to settle it. */
+    /* If its outcome is unknown, the core is told, and may ask the kind to settle it. */
     bool settles;
-    /* Adds the arguments: for a script the number of keys and what follows, else the whole command. */
+    /* Adds the arguments: for a script the number of keys and what follows, else the whole
+     * command. */
     void (*write)(const struct hfi_redis *redis, const struct hfi_call *call, int64_t not_after_ms,
                   struct hfi_command *command);
     /* HF_OK, HF_EPROTO for nonsense, or what the answer says: HF_EWRONGTYPE, HF_ENOTOWNER, ... */
     int (*read)(const struct hfi_call *call, const redisReply *reply, struct hfi_act_answer *ret);
 };
 
-/* Functions that read return HF_OK, or HF_EPROTO for what the script cannot have answered; read_acquire also HF_EWRONGTYPE
- * for what was written by something else. */
+/* Functions that read return HF_OK, or HF_EPROTO for what the script cannot have answered;
+ * read_acquire also HF_EWRONGTYPE for what was written by something else. */
 struct hfi_redis_kind {
     const char *field_suffix; /* of the owner's field in the lock's hash */
 
@@ -70,29 +72,30 @@ struct hfi_redis_kind {
                           int64_t not_after_ms, struct hfi_command *command);
     int (*read_release)(int64_t count, const redisReply *reply, struct hfi_release_answer *ret);
 
-    /* Break: finds the holder in all fields of the hash (HF_EWRONGTYPE: this is no such lock),
-     * then names it. */
+    /* Break: finds the holder among all fields of the hash (HF_EWRONGTYPE: this is not such a
+     * lock), then names it. */
     int (*find_holder)(const redisReply *fields, const redisReply **ret_owner);
     void (*write_force)(const struct hfi_redis *redis, const struct hfi_call *call,
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command);
     int (*read_force)(const redisReply *reply, struct hfi_force_answer *ret);
 
-    /* Writes the name of the channel that tells of releases, unless `to` is NULL; returns its
-     * length. */
+    /* Writes the name of the channel on which releases are published, unless `to` is NULL; returns
+     * its length. */
     size_t (*channel)(const struct hfi_redis *redis, const struct hfi_call *call, char *to);
 
-    /* Asks if it is locked. NULL: it is if its key exists. */
+    /* Asks whether it is locked. NULL: it is if its key exists. */
     void (*ask_locked)(struct hfi_call *call);
 
-    /* Waiters do not listen on the channel; they sleep so long between attempts. NULL: they
+    /* Waiters do not listen on the channel, but sleep this long between attempts. NULL: they
      * listen. */
     const struct hfi_backoff *backoff;
 
     const struct hfi_renewer *renewer;
 
-    /* Waiters stand in line at the server (line.c). Whoever gives up leaves the line by this script, which also undoes
-     * an acquire. NULL: there is no line, and a release undoes. */
+    /* Waiters stand in line at the server (line.c). Whoever gives up leaves the line by this
+     * script, which also undoes an acquire. NULL: there is no line, and a release undoes an
+     * acquire. */
     const struct hfi_script *give_up;
     void (*write_give_up)(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command);
@@ -102,13 +105,13 @@ struct hfi_redis_kind {
 
     const struct hfi_redis_act *acts; /* HFI_ACTS of them; one without `write` is not offered */
     const char *busy;                 /* what to say when it cannot be had now */
-    /* Acquiring twice is not acquiring once: as hfi_redis_act.once. */
+    /* Acquiring twice differs from acquiring once: as hfi_redis_act.once. */
     bool acquires_once;
-    /* It counts down to when it can be had, and is then there for everybody: so a message that was published after the wait
-     * began ends the wait, and so does a number that has grown. */
+    /* It counts down, and is then open for everybody: so a message that was published after the
+     * wait began ends the wait, and so does a number that has grown. */
     bool counts_down;
-    /* Undoes what an unsettled call may have done, in place of the release that undoes an acquire of a lock. The call has
-     * been begun; what is left of a cancelled acquire is state->ghost. */
+    /* Undoes what an unsettled call may have done, in place of the release that undoes an acquire
+     * of a lock. The call has begun; what a cancelled acquire left under way is state->ghost. */
     void (*settle)(struct hfi_call *call);
 };
 

@@ -2,14 +2,15 @@
  * Waiting in line at the server.
  *
  * Called by acquire.c and the fair lock, on the thread of the call's executor, which owns the state
- * (u.acquire.line). What was granted to us is ours before we know, for `confirm` ms; the message
- * says when that was, on the server's clock. It is enough to own the lock if it can be no older
- * than the last answer, and if a third of the confirm is sure to be left: both are judged by the
- * last answer, whose time is known here within a round trip. Such a grant is provisional: the core
- * has it renewed before the confirm is over. Whatever is in doubt (a message that was long under
- * way, a server whose clock was set) is only a hint, and the next attempt finds the grant or not.
+ * (u.acquire.line). A grant is ours before we know of it, for `confirm` ms; the message says since
+ * when, on the server's clock. The message alone makes us the owner if it cannot be older than the
+ * last answer, and if a third of the confirm is certain to be left. Both are judged by the last
+ * answer, whose time is known here to within a round trip. Such a grant is provisional: the core
+ * has it renewed before the confirm is over. A doubtful message (one that was long under way, or
+ * from a server whose clock was set) is only a hint, and the next attempt finds out whether there
+ * is a grant.
  *
- * Invariant: entering on a message is not possible while an attempt is on its way or may still act.
+ * Invariant: a message cannot make us the owner while an attempt is under way or may still act.
  */
 #include "redis/line.h"
 
@@ -18,12 +19,12 @@
 #define CONFIRM_MAX_MS 3000
 #define POLL_MAX_MS 10000
 #define LINGER_MS 5000 /* for the subscription: the same owner often comes again */
-#define DRIFT 1000     /* clocks differ by no more than one in so many */
+#define DRIFT 1000     /* clocks drift apart by no more than one part in this many */
 #define ROUNDING_US 2000
 #define FAR_BEHIND 65 /* the first place that is not told */
-#define DEAF_PART 6   /* of the horizon: as long as the waiter does not listen yet */
+#define DEAF_PART 6   /* this part of the horizon, while the waiter does not listen yet */
 
-/* Of those to whom the free lock does not come, because somebody is in front of them. */
+/* For waiters that find the lock free, but somebody else first in line. */
 static const struct hfi_backoff behind = {.first_ms = 50, .max_ms = 5000, .factor = 2};
 
 static int64_t lesser(int64_t a, int64_t b) {
@@ -61,8 +62,8 @@ struct hfi_line_words hfi_line_say(const struct hfi_call *call) {
     return words;
 }
 
-/* The newest time of the server that anybody of this client has seen. If its clock is set back, it
- * takes a while until messages are newer than that again. */
+/* The newest server time that any call of this client has seen. If the server's clock is set back,
+ * it takes a while until messages are newer than that again. */
 static int64_t note_newest(struct hfi_redis *redis, int64_t server_us) {
     int64_t newest_us = atomic_load(&redis->fair_newest_us);
     while (newest_us < server_us &&
@@ -74,7 +75,7 @@ static int64_t note_newest(struct hfi_redis *redis, int64_t server_us) {
 void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_line *line = &state->u.acquire.line;
-    if (line->granted) /* and it was over before we came: the next one has to wait longer for us */
+    if (line->granted) /* it was over before we came, so the next grant has to wait longer for us */
         line->confirm_ms = lesser(2 * line->confirm_ms, call->lease_ms);
     line->granted = false;
     line->place = answer->place;
@@ -95,7 +96,7 @@ int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
     nap_ms = lesser(nap_ms, POLL_MAX_MS);
     if (ttl_ms == -2)
         nap_ms = lesser(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->ticket));
-    else if (ttl_ms >= 0 && ttl_ms < nap_ms) /* those in front may hold it as long, each */
+    else if (ttl_ms >= 0 && ttl_ms < nap_ms) /* each of those in front may hold it as long */
         nap_ms = lesser(nap_ms, (ttl_ms + 1) * (line->place > 0 ? line->place : FAR_BEHIND));
     return nap_ms;
 }

@@ -1,7 +1,7 @@
-/* Waiting in line at the server: what a waiter of a fair lock says of itself with each attempt, how
- * long it sleeps between two, and when a message alone is enough to own the lock.
+/* Waiting in line at the server: what a waiter of a fair lock tells the server with each attempt,
+ * how long it sleeps between attempts, and when a message alone makes it the owner.
  *
- * Used by acquire.c for kinds whose waiters have a place there. All of it is the call's own. */
+ * Used by acquire.c for kinds whose waiters have a place there. All of it belongs to the call. */
 #ifndef HFI_REDIS_LINE_H
 #define HFI_REDIS_LINE_H
 
@@ -10,7 +10,7 @@
 /* What an attempt tells of the waiter. */
 struct hfi_line_words {
     bool waits;         /* it stands in line; else it tries once */
-    int64_t confirm_ms; /* how long a grant may wait for it; 0: it cannot hear of one */
+    int64_t confirm_ms; /* how long a grant may wait for it; 0: it would not hear of one */
     int64_t ticket;
     int64_t horizon_ms; /* not heard of for so long, it is dead */
 };
@@ -24,18 +24,18 @@ struct hfi_line_words hfi_line_say(const struct hfi_call *call);
 /* An attempt was answered: not yet. */
 void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answer);
 
-/* How long to sleep at most: so that the server does not take us for dead, and that a lease that
- * runs out is noticed. `poll_ms` is how long it would be for other reasons. */
+/* How long to sleep at most, so that the server does not take us for dead and we notice when a
+ * lease runs out. `poll_ms` is the limit for all other reasons. */
 int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms);
 
 /* There was a message. True: it was a grant that can be relied on, and the call has ended. */
 bool hfi_line_enter(struct hfi_call *call);
 
-/* The name of the list of those who are in line for a lock of this name, as Redisson has it. Writes it unless `to` is NULL,
- * and returns its length. (fair.c) */
+/* The name of the list of those who are in line for a lock of this name, as Redisson has it. Writes
+ * it unless `to` is NULL, and returns its length. (fair.c) */
 size_t hfi_fair_queue(const struct hfi_redis *redis, const struct hfi_call *call, char *to);
 
-/* It may have an entry at the server that has to be taken away. */
+/* It may have an entry at the server, which has to be removed. */
 bool hfi_line_is_queued(const struct hfi_call_state *state);
 
 #endif

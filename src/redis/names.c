@@ -1,8 +1,8 @@
 /*
  * The names of keys and channels.
  *
- * Called by the kinds while a command is written, on any thread; no state. Only the presence of '{'
- * decides about braces, balanced or not, because that is what Redisson looks at.
+ * Called by the kinds while a command is written, on any thread; no state. Whether braces are added
+ * depends only on the presence of a '{', balanced or not, as in Redisson.
  */
 #include "redis/names.h"
 
@@ -56,4 +56,26 @@ size_t hfi_name_suffixed(const struct hfi_names *names, const char *what, const 
         put(to, what, what_len);
     }
     return what_len + 1 + names->prefix_len + len + (braces ? 2 : 0);
+}
+
+bool hfi_name_keeps_slot(const struct hfi_names *names, const char *name, size_t len) {
+    bool opened = false, closed = false;
+    size_t inside = 0; /* the first pair of braces */
+    for (size_t i = 0; i < names->prefix_len + len; i++) {
+        char c = i < names->prefix_len ? names->prefix[i] : name[i - names->prefix_len];
+        if (opened && c == '}')
+            return inside > 0;
+        inside += opened;
+        opened = opened || c == '{';
+        closed = closed || c == '}';
+    }
+    return !opened && !closed;
+}
+
+void hfi_name_taken_permits(const struct hfi_names *names, const char *name, size_t len,
+                            struct hfi_command *command) {
+    static const char what[] = "timeout";
+    char *room = hfi_command_room(command, hfi_name_suffixed(names, what, name, len, NULL));
+    if (room != NULL)
+        hfi_name_suffixed(names, what, name, len, room);
 }

@@ -27,4 +27,12 @@ size_t hfi_name_prefixed(const struct hfi_names *names, const char *what, const 
 size_t hfi_name_suffixed(const struct hfi_names *names, const char *what, const char *name,
                          size_t len, char *to);
 
+/* N and S(what) are in one slot of a cluster. Not so if the braces of N are no pair with something
+ * between. */
+bool hfi_name_keeps_slot(const struct hfi_names *names, const char *name, size_t len);
+
+/* Adds S("timeout") as an argument: where permits with leases are while they are taken. */
+void hfi_name_taken_permits(const struct hfi_names *names, const char *name, size_t len,
+                            struct hfi_command *command);
+
 #endif

@@ -1,11 +1,11 @@
 /*
- * The non-reentrant lock: as the plain one, but whoever holds it cannot acquire it again;
+ * The non-reentrant lock: like the plain one, but whoever holds it cannot acquire it again;
  * Redisson's getNonReentrantLock().
  *
  * On the server nothing is different. That an owner holds the lock is known here, whichever handle
- * it used, so the core refuses a second acquire before anything is sent. The script must not: to
- * find one's own hold there is what a resend finds, and no mistake of the caller's (Redisson's
- * script, sent twice, calls it one). Stateless; any thread.
+ * it used, so the core refuses a second acquire before anything is sent. The script must not: a
+ * resend finds the owner's own hold there, which is no mistake of the caller's (Redisson's script,
+ * sent twice, treats it as one). Stateless; any thread.
  */
 #include "redis/plain.h"
 

@@ -1,18 +1,18 @@
 /*
  * Permits with leases; Redisson's RPermitExpirableSemaphore.
  *
- * On the server they are two keys: how many are free, and a sorted set of those that are taken: an id of 16 bytes each, by
- * the time its lease ends. What the scripts do is in permits_*.lua; here is only what they are given and what they answer.
- * An id is never used again, so taking and giving back can be repeated: ids that are there are taken, ids that are not are
- * given back. A watched permit is renewed like the hold of a lock, whose owner is then the id in hexadecimal digits.
- * Stateless; any thread.
+ * On the server they are two keys: how many are free, and a sorted set of those that are taken: an
+ * id of 16 bytes each, by the time its lease ends. What the scripts do is in permits_*.lua; here is
+ * only what they are given and what they answer. An id is never reused, so taking and giving back
+ * can be repeated: an id that is in the set has been taken, and one that is not has been given
+ * back. A watched permit is renewed like the hold of a lock, whose owner is then the id in
+ * hexadecimal digits. Stateless; any thread.
  */
 #include "redis/kind.h"
 
 #include <assert.h>
 
 #define CHANNEL "redisson_sc"
-#define TAKEN "timeout"
 
 /* Numbers that the scripts answer. */
 enum {
@@ -37,20 +37,12 @@ static void add_channel(const struct hfi_redis *redis, const struct hfi_call *ca
         channel(redis, call, room);
 }
 
-static void add_taken_key(const struct hfi_redis *redis, const char *name, size_t name_len,
-                          struct hfi_command *command) {
-    size_t len = hfi_name_suffixed(&redis->names, TAKEN, name, name_len, NULL);
-    char *room = hfi_command_room(command, len);
-    if (room != NULL)
-        hfi_name_suffixed(&redis->names, TAKEN, name, name_len, room);
-}
-
-/* What every script of one object begins with. */
+/* How the arguments of each script begin. */
 static void add_head(const struct hfi_redis *redis, const struct hfi_call *call,
                      int64_t not_after_ms, struct hfi_command *command) {
     hfi_command_bytes(command, "2", 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
-    add_taken_key(redis, call->name, call->name_len, command);
+    hfi_name_taken_permits(&redis->names, call->name, call->name_len, command);
     hfi_command_number(command, not_after_ms);
 }
 
@@ -93,7 +85,7 @@ static int no_such_permit(struct hfi_act_answer *ret) {
     return HF_ENOTOWNER;
 }
 
-/* The same, where "no" says that the permit is not there. */
+/* The same, where "no" means that there is no such permit. */
 static int read_found(const struct hfi_call *call, const redisReply *reply,
                       struct hfi_act_answer *ret) {
     int err = read_done(call, reply, ret);
@@ -143,7 +135,7 @@ static void write_put(const struct hfi_redis *redis, const struct hfi_call *call
     write_release(redis, call, call->ids_len > 1, not_after_ms, command);
 }
 
-/* The value is how many were given back: 0 if an earlier copy, which went unanswered, has done it. */
+/* The value is how many were given back: 0 if an earlier copy that went unanswered has done it. */
 static int read_put(const struct hfi_call *call, const redisReply *reply,
                     struct hfi_act_answer *ret) {
     const struct hfi_call_state *state = call->state;
@@ -162,8 +154,8 @@ static int read_put(const struct hfi_call *call, const redisReply *reply,
     return code == ANSWER_MISSING || code == ANSWER_ENDED ? no_such_permit(ret) : HF_EPROTO;
 }
 
-/* Settlement: what may have been acquired is given back, whichever of it is there; what was to be released is released as
- * it was asked for. */
+/* Settlement: gives back whatever is there of what may have been acquired; repeats a release as it
+ * was asked for. */
 static void write_settle(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
                          int64_t not_after_ms, struct hfi_command *command) {
     (void)count;
@@ -219,7 +211,7 @@ static void write_count(const struct hfi_redis *redis, const struct hfi_call *ca
     add_channel(redis, call, command);
 }
 
-/* Free and taken; nothing of either if there is no such object. */
+/* Free and taken; both 0 if there is no such object. */
 static int read_counts(const redisReply *reply, int64_t *ret_free, int64_t *ret_taken) {
     if (reply->elements != 4)
         return HF_EPROTO;
@@ -295,7 +287,7 @@ static void write_renewal(const struct hfi_redis *redis,
                           int64_t not_after_ms, struct hfi_command *command) {
     hfi_command_number(command, (int64_t)len);
     for (size_t i = 0; i < len; i++)
-        add_taken_key(redis, items[i]->name, items[i]->name_len, command);
+        hfi_name_taken_permits(&redis->names, items[i]->name, items[i]->name_len, command);
     hfi_command_number(command, not_after_ms);
     for (size_t i = 0; i < len; i++) {
         const char *hex = items[i]->owner;

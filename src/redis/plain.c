@@ -1,7 +1,7 @@
 /*
  * The plain lock: reentrant, exclusive, unfair; Redisson's RLock.
  *
- * On the server it is a hash under the lock's name, with one field: the owner, and how often it
+ * On the server it is a hash under the lock's name with one field: the owner, and how many times it
  * holds the lock. What the scripts do is in plain_*.lua; here is only what they are given and what
  * they answer. The non-reentrant, spin and fenced locks are the same hash, and share what they have
  * in common with this one (plain.h). Stateless; any thread.
@@ -39,7 +39,7 @@ static void add_key(const struct hfi_redis *redis, const struct hfi_call *call,
     hfi_name_key(&redis->names, call->name, call->name_len, command);
 }
 
-/* The script's lease must be positive, also where it does not matter. */
+/* The script's lease must be positive, even where it does not matter. */
 static int64_t lease_of(const struct hfi_call *call) {
     return call->lease_ms > 0 ? call->lease_ms : 1;
 }
@@ -133,7 +133,7 @@ static bool is_count(const redisReply *reply) {
     return end == reply->str + reply->len;
 }
 
-/* A hash that is anything but owners and counts is no lock of this kind, and nothing of ours to
+/* A hash that contains anything but owners and counts is not a lock of this kind, and not ours to
  * delete. */
 int hfi_plain_find_holder(const redisReply *fields, const redisReply **ret_owner) {
     for (size_t i = 0; i + 1 < fields->elements; i += 2)

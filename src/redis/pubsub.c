@@ -6,15 +6,15 @@
  * and UNSUBSCRIBE of one channel can never overtake each other. Nothing is sent, and no callback of
  * the connection runs, with `mtx` held.
  *
- * A channel is NEW until SUBSCRIBE went out, ASKED until the server has confirmed (HEARD) or
- * refused (DEAF); a lost connection makes all of them NEW. Each SUBSCRIBE names one channel,
- * because the access list refuses a command whole, and `asked` keeps them in the order sent: an
- * error reply belongs to the first of it. UNSUBSCRIBE is sent only for a channel that was confirmed
- * or refused, so a late confirmation is never taken for that of a new one.
+ * A channel is NEW until SUBSCRIBE has been sent, and ASKED until the server has confirmed (HEARD)
+ * or refused it (DEAF); a lost connection makes all of them NEW. Each SUBSCRIBE names one channel,
+ * because the access list refuses a command as a whole, and `asked` keeps them in the order sent:
+ * an error reply belongs to the first in it. UNSUBSCRIBE is sent only for a channel that was
+ * confirmed or refused, so a late confirmation is never taken for that of a new one.
  *
- * A channel that is HEARD is subscribed once more when a waiter wants to know which messages are new to it: messages and the
- * answer come in the order in which the server has done things, and repeating a subscription changes nothing. At most one
- * SUBSCRIBE of a channel is on its way.
+ * A channel that is HEARD is subscribed once more when a waiter wants to know which messages are
+ * newer than its wait: messages and the answer arrive in the order in which the server acted, and
+ * repeating a subscription changes nothing. At most one SUBSCRIBE per channel is under way.
  */
 #include "redis/pubsub.h"
 
@@ -150,7 +150,7 @@ static bool must_subscribe(const struct hfi_pubsub *pubsub, const struct hfi_cha
            (channel->state == CHANNEL_HEARD && channel->wanted > channel->sent);
 }
 
-/* Of thousands of channels only those that have something to say are looked at. */
+/* Among thousands of channels, only those that need something are looked at. */
 static void do_later_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
     if (!hfi_linked(&channel->todo))
         hfi_list_push_back(&pubsub->todo, &channel->todo);
@@ -171,7 +171,7 @@ static void subscribe_locked(struct hfi_pubsub *pubsub, struct hfi_command *comm
     }
 }
 
-/* Lets go of those that nobody listens to any more, and finds out when to look again. */
+/* Drops the channels that nobody listens to any more, and finds out when to look again. */
 static void sweep_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
     int64_t now_ms = hfi_now_ms(), next_ms = HFI_NEVER;
     struct hfi_channel *channel, *next;
@@ -210,8 +210,7 @@ static void update(struct hfi_task *task, unsigned events) {
 
     if (!stopped) {
         hfi_conn_keep_up(pubsub->conn, wanted);
-        /* A server that does not hear of a channel would leave its waiters to the poll: better
-         * start over. */
+        /* If a SUBSCRIBE cannot be sent, its waiters would have to poll: better start over. */
         if (command.failed || (command.len > 0 && hfi_conn_send(pubsub->conn, command.bytes,
                                                                 command.len) == HF_ENOMEM))
             hfi_conn_suspect(pubsub->conn, HFI_NEVER);
@@ -280,7 +279,8 @@ void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
         hfi_list_remove(&channel->asked);
         channel->state = CHANNEL_NEW;
         channel->answered = channel->sent;
-        /* What was published meanwhile is lost; and if the server is, an attempt will find out. */
+        /* What was published meanwhile is lost; and if the server is gone, an attempt will find
+         * out. */
         if (!up)
             tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
         else
@@ -327,7 +327,7 @@ bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
     return heard;
 }
 
-/* The next SUBSCRIBE to be sent is the one that counts: for a new channel that is its first. */
+/* The next SUBSCRIBE to be sent is the one that counts; for a new channel that is its first. */
 static void want_fresh_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,
                               struct hfi_waiter *waiter) {
     waiter->fresh_from = channel->wanted = channel->sent + 1;

@@ -1,8 +1,9 @@
 /* The channels we listen on, and who waits for a message on each.
  *
- * A message is a hint to try again, whatever it says, so it becomes an event of each waiter's
- * task; a number in it is kept for those who know what it means. One subscription serves all waiters of a channel; it lingers a little
- * after the last has left, since the next is often about to come. */
+ * A message is a hint to try again, whatever it says, so it becomes an event for each waiter's
+ * task; a number in it is kept for waiters that know what it means. One subscription serves all
+ * waiters of a channel; it lingers a little after the last has left, since the next is often about
+ * to come. */
 #ifndef HFI_REDIS_PUBSUB_H
 #define HFI_REDIS_PUBSUB_H
 
@@ -22,12 +23,13 @@ struct hfi_waiter {
     struct hfi_channel *channel;
     struct hfi_task *task;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
-    /* It wants to know which messages were certainly published after it joined: those that come behind the answer to a
-     * SUBSCRIBE sent after that. Such a message is also HFI_EVENT_FRESH. */
+    /* It wants to know which messages were certainly published after it joined: those that come
+     * after the answer to a SUBSCRIBE that was sent after that. Such a message is also
+     * HFI_EVENT_FRESH. */
     bool wants_fresh;
-    int64_t number;      /* the largest that was said; 0: none. Guarded by the registry */
+    int64_t number;      /* the largest number published; 0: none. Guarded by the registry */
     int64_t heard_ms;    /* and when it came */
-    uint64_t fresh_from; /* so many answers to SUBSCRIBE make messages fresh; 0: does not care */
+    uint64_t fresh_from; /* fresh after this many answers to SUBSCRIBE; 0: does not care */
 };
 
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,

@@ -35,7 +35,7 @@ static void add_key(const struct hfi_redis *redis, const struct hfi_call *call,
     hfi_name_key(&redis->names, call->name, call->name_len, command);
 }
 
-/* The script's lease must be positive, also where it does not matter. */
+/* The script's lease must be positive, even where it does not matter. */
 static int64_t positive(int64_t lease_ms) {
     return lease_ms > 0 ? lease_ms : 1;
 }
@@ -108,7 +108,7 @@ static bool is_text(const redisReply *reply, const char *text) {
            memcmp(reply->str, text, reply->len) == 0;
 }
 
-/* Anywhere in it: the locks of Redisson's transactions have something behind it. */
+/* Anywhere in the field: the owners of Redisson's transactions have something after it. */
 static bool is_writer(const redisReply *field) {
     return memmem(field->str, field->len, WRITER, strlen(WRITER)) != NULL;
 }
@@ -120,9 +120,9 @@ static const redisReply *find_mode(const redisReply *fields) {
     return NULL;
 }
 
-/* Of those on one side the first, which in a small hash is the one that came first and is thus the least likely to be
- * about to leave. Nobody is on the side that the mode does not name, except for a writer that also reads: it keeps the
- * lock until it stops writing. */
+/* Of those on one side the first, which in a small hash is the one that came first and is thus the
+ * least likely to be about to leave. Nobody is on the side that the mode does not name, except for
+ * a writer that also reads: it keeps the lock until it stops writing. */
 static int find_holder(const redisReply *fields, const char *side, bool writer,
                        const redisReply **ret_owner) {
     *ret_owner = NULL;
@@ -206,7 +206,7 @@ static const redisReply *reply_of(struct hfi_call *call) {
     return NULL;
 }
 
-/* What is locked by a writer is read too if there is a field more. */
+/* A lock in write mode is also being read if it has one more field. */
 static void size_told(struct hfi_call *call) {
     const redisReply *reply = reply_of(call);
     if (reply == NULL)

@@ -21,8 +21,8 @@ struct hfi_redis_config {
     const char *name_prefix;   /* NULL: none */
     int64_t cmd_timeout_ms, connect_timeout_ms; /* */
     int64_t ping_ms;
-    int64_t watchdog_ms; /* the lease of most holds: scales how long waiters in line are believed */
-    int64_t fair_wait_ms;                                              /* as hf_options has it */
+    int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
+    int64_t fair_wait_ms; /* as hf_options has it */
     atomic_ullong *commands, *reconnects, *unknowns, *notify_failures; /* counters of hf_stats */
 };
 

@@ -1,5 +1,5 @@
 /*
- * The spin lock: as the plain one, but its waiters do not listen; Redisson's getSpinLock().
+ * The spin lock: like the plain one, but its waiters do not listen; Redisson's getSpinLock().
  *
  * They try again after a sleep that doubles, so a short hold is taken over within a millisecond or
  * two and without a subscription; a long one costs up to eight attempts a second. Releases publish

@@ -39,8 +39,8 @@ static void write_release(struct hfi_exchange *x, int64_t not_after_ms,
     state->kind->write_release(x->redis, state->call, state->call->count, not_after_ms, command);
 }
 
-/* Nothing of ours was there. If an earlier copy went unanswered, that one released it; unless it
- * was to leave something behind. */
+/* Nothing of ours was there. If an earlier copy went unanswered, that one has released it, unless
+ * it was to leave something behind. */
 static void release_found_nothing(struct hfi_call *call) {
     call->gone = true;
     if (hfi_state_of(call)->exchange.resent && call->count == 1) {
@@ -217,7 +217,7 @@ static bool read_integer(const redisReply *reply, int64_t min, int64_t *ret) {
     return true;
 }
 
-/* HGET: nothing is 0; text that is no number was not written by a lock. */
+/* HGET: nothing is 0; text that is not a number was not written by a lock. */
 static int read_count(const redisReply *reply, int64_t *ret) {
     if (reply->type == REDIS_REPLY_NIL) {
         *ret = 0;
@@ -301,7 +301,7 @@ void hfi_ask(struct hfi_call *call, enum hfi_question question) {
 
 static void settle_now(struct hfi_call *call);
 
-/* The count whose release leaves what the core believes in. */
+/* The count whose release leaves what the core believes to hold. */
 static int64_t settled_from(const struct hfi_call *call) {
     return call->settle_release ? call->count : call->count + 1;
 }
@@ -321,7 +321,7 @@ static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
                                    command);
 }
 
-/* What was cancelled has been answered after all, so there is nothing to wait for. */
+/* The cancelled command has been answered after all, so there is nothing to wait for. */
 static void ghost_answered(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const redisReply *reply = state->ghost->reply;

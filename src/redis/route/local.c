@@ -26,12 +26,12 @@
 #include "redis/route/local_impl.h"
 
 #define DEFAULT_IDLE_MS 30000
-#define WAIT_MAX_MS 30000 /* nobody's patience is longer; a forgotten lookup must end */
+#define WAIT_MAX_MS 30000 /* nobody waits longer than this; a forgotten lookup must end */
 #define PAUSE_MAX_MS 20   /* between two looks at the socket */
 #define START_AGAIN_MS                                                                             \
     100 /* between the first two attempts to start, then doubling: each clones us */
 #define START_AGAIN_MAX_MS 1000
-#define STARTS_MAX 3 /* a server that came to nothing so often will not come up */
+#define STARTS_MAX 3 /* a server that failed to come up this often never will */
 #define RENAME_BACK_MS                                                                             \
     1000 /* leaving takes some ten milliseconds; after this its monitor is dead */
 
