@@ -1,5 +1,6 @@
 /*
- * What a semaphore and a latch have in common: a number in a string, and scripts that answer with two integers and the time.
+ * What a semaphore and a latch have in common: a number in a string, and scripts that answer with
+ * two integers and the time.
  *
  * Called by the two while commands are written and answers read, on any thread; no state.
  */
@@ -12,8 +13,12 @@ enum { ANSWER_NO = 0, ANSWER_YES = 1, ANSWER_NOT_NOTIFIED = 2 };
 
 void hfi_counter_begin(const struct hfi_redis *redis, const struct hfi_call *call,
                        int64_t not_after_ms, struct hfi_command *command) {
-    hfi_command_bytes(command, "1", 1);
+    /* A cluster would refuse keys of two slots; permits of such a name cannot be in one either. */
+    bool looks = hfi_name_keeps_slot(&redis->names, call->name, call->name_len);
+    hfi_command_number(command, looks ? 2 : 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
+    if (looks)
+        hfi_name_taken_permits(&redis->names, call->name, call->name_len, command);
     hfi_command_number(command, not_after_ms);
 }
 

@@ -1,19 +1,14 @@
--- include: guard.lua
+-- include: counter_common.lua
 -- counter_delete: delete a semaphore or a latch; those who wait for a latch are told.
 --
--- KEYS 1 the number   ARGV 1 not-after, 2 'publish' or 'spublish' or nothing, 3 channel
+-- KEYS 1 the number, 2 where permits with leases would be
+-- ARGV 1 not-after, 2 'publish' or 'spublish' or nothing, 3 channel
 -- Reply {1, 0, now} deleted | {2, 0, now} deleted, but the publish was refused
 --       {0, 0, now} it was not there | {-3, 0, now} too late
 --
--- What is no number is not ours to delete.
--- luacheck: read globals now too_late
-if too_late then return {-3, 0, now} end
-
-local there = redis.call('get', KEYS[1])
+-- What is no number, or a part of permits that are taken, is not ours to delete.
+-- luacheck: read globals now there
 if not there then return {0, 0, now} end
-if not there:find('^-?%d+$') then
-  return redis.error_reply('WRONGTYPE what has this name is not a number')
-end
 redis.call('del', KEYS[1])
 if ARGV[2] ~= '' and type(redis.pcall(ARGV[2], ARGV[3], '0')) == 'table' then return {2, 0, now} end
 return {1, 0, now}

@@ -1,10 +1,12 @@
 /*
- * The count-down latch: a number that is counted down to zero, and those who wait for that; Redisson's RCountDownLatch.
+ * The count-down latch: a number that some count down to zero while others wait for that;
+ * Redisson's RCountDownLatch.
  *
- * On the server it is a number in a string under the latch's name; no number is an open latch. What the scripts do is in
- * latch_*.lua and counter_delete.lua; here is what they are given and what they answer. Waiting is asking for the number
- * again and again, so it changes nothing and may be repeated. A message on the latch's channel says that it was opened, or
- * closed anew: either way it was open, and whoever waited since before that message need not look (acquire.c).
+ * On the server it is a number in a string under the latch's name; without one the latch is open.
+ * What the scripts do is in latch_*.lua and counter_delete.lua; here is what they are given and
+ * what they answer. Waiting is asking for the number again and again, so it changes nothing and may
+ * be repeated. A message on the latch's channel says that it was opened, or closed again: either
+ * way it has been open, and whoever was waiting before that message need not ask (acquire.c).
  * Stateless; any thread.
  */
 #include "redis/counter.h"

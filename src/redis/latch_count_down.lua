@@ -1,20 +1,15 @@
--- include: guard.lua
+-- include: counter_common.lua
 -- latch_count_down: count one down; at zero the latch is open, and those who wait are told.
 --
--- KEYS 1 the count   ARGV 1 not-after, 2 'publish' or 'spublish', 3 channel
+-- KEYS 1 the count, 2 where permits with leases would be
+-- ARGV 1 not-after, 2 'publish' or 'spublish', 3 channel
 -- Reply {1, left, now} counted | {2, 0, now} opened, but the publish was refused
 --       {0, 0, now} it was open | {-3, 0, now} too late
 --
 -- An open latch is a key that is not there: nothing else is left behind. Running twice counts
 -- twice: a copy whose answer was lost must not be sent again.
--- luacheck: read globals now too_late
-if too_late then return {-3, 0, now} end
-
-local there = redis.call('get', KEYS[1])
+-- luacheck: read globals now there
 if not there then return {0, 0, now} end
-if not there:find('^-?%d+$') then
-  return redis.error_reply('WRONGTYPE the count is not a number')
-end
 if tonumber(there) > 1 then return {1, redis.call('decr', KEYS[1]), now} end
 
 redis.call('del', KEYS[1])

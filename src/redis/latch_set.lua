@@ -1,22 +1,17 @@
--- include: guard.lua
+-- include: counter_common.lua
 -- latch_set: close the latch, if it is open.
 --
--- KEYS 1 the count   ARGV 1 not-after, 2 count (>= 1), 3 'publish' or 'spublish', 4 channel
+-- KEYS 1 the count, 2 where permits with leases would be
+-- ARGV 1 not-after, 2 count (>= 1), 3 'publish' or 'spublish', 4 channel
 -- Reply {1, count, now} closed | {2, count, now} closed, but the publish was refused
 --       {0, count there, now} it was closed already | {-3, 0, now} too late
 --
 -- A count of zero or less that somebody has left is an open latch. The message is for Java, whose
 -- waiters look again before they sleep on.
--- luacheck: read globals now too_late
-if too_late then return {-3, 0, now} end
-
+-- luacheck: read globals now there
 local count = tonumber(ARGV[2])
 if count < 1 then
   return redis.error_reply('ERR the count must be at least 1')
-end
-local there = redis.call('get', KEYS[1])
-if there and not there:find('^-?%d+$') then
-  return redis.error_reply('WRONGTYPE the count is not a number')
 end
 if there and tonumber(there) > 0 then return {0, tonumber(there), now} end
 

@@ -1,10 +1,11 @@
 /*
- * The semaphore: a number of permits, nobody's in particular; Redisson's RSemaphore.
+ * The semaphore: a number of permits that belong to nobody in particular; Redisson's RSemaphore.
  *
- * On the server it is a number in a string under the semaphore's name. What the scripts do is in semaphore_*.lua and
- * counter_delete.lua; here is what they are given and what they answer. The server does not know who took what, so nothing
- * that changes the number may run twice, and an outcome that is unknown stays so: with one exception. An acquire that was
- * cancelled while it was on its way is still listened for, and if its answer comes and says "taken", it is given back.
+ * On the server it is a number in a string under the semaphore's name. What the scripts do is in
+ * semaphore_*.lua and counter_delete.lua; here is what they are given and what they answer. The
+ * server does not know who took what, so nothing that changes the number may run twice, and an
+ * unknown outcome stays unknown, with one exception: if an acquire is cancelled while it is under
+ * way, its answer is still waited for, and if it says "taken", the permits are given back.
  * Stateless but for that settlement, which is the keeper's.
  */
 #include "redis/counter.h"
@@ -109,7 +110,7 @@ static const struct hfi_redis_act acts[HFI_ACTS] = {
 
 /* ---- Settlement ---- */
 
-/* Given back, or not: whatever came of it, it cannot be tried again. */
+/* Given back or not: whatever came of it, it cannot be tried again. */
 static void given_back(struct hfi_call *call) {
     hfi_call_finish(call, HF_OK);
 }

@@ -1,21 +1,15 @@
--- include: guard.lua
+-- include: counter_common.lua
 -- semaphore_change: give permits back, or change their number.
 --
--- KEYS 1 the number of permits   ARGV 1 not-after, 2 by how many (may be negative),
---                                     3 1 = only if it is there, 4 'publish' or 'spublish',
---                                     5 channel
+-- KEYS 1 the number of permits, 2 where permits with leases would be
+-- ARGV 1 not-after, 2 by how many (may be negative), 3 1 = only if it is there,
+--      4 'publish' or 'spublish', 5 channel
 -- Reply {1, permits, now} changed | {2, permits, now} changed, but the publish was refused
 --       {0, 0, now} it was not there | {-3, 0, now} too late
 --
 -- INCRBY leaves a TTL as it is, and makes what is not there. Running twice changes twice: a copy
 -- whose answer was lost must not be sent again.
--- luacheck: read globals now too_late
-if too_late then return {-3, 0, now} end
-
-local there = redis.call('get', KEYS[1])
-if there and not there:find('^-?%d+$') then
-  return redis.error_reply('WRONGTYPE the number of permits is not a number')
-end
+-- luacheck: read globals now there
 if not there and ARGV[3] == '1' then return {0, 0, now} end
 
 local permits = redis.call('incrby', KEYS[1], ARGV[2])

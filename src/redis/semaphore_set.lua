@@ -1,23 +1,15 @@
--- include: guard.lua
+-- include: counter_common.lua
 -- semaphore_set: make a semaphore, unless it is there.
 --
--- KEYS 1 the number of permits   ARGV 1 not-after, 2 how many, 3 ttl ms (0 = none),
---                                     4 'publish' or 'spublish', 5 channel
+-- KEYS 1 the number of permits, 2 where permits with leases would be
+-- ARGV 1 not-after, 2 how many, 3 ttl ms (0 = none), 4 'publish' or 'spublish', 5 channel
 -- Reply {1, permits, now} made | {2, permits, now} made, but the publish was refused
 --       {0, there, now} it was there | {-3, 0, now} too late
 --
 -- A name that is used for something else is an error, and not "it was there".
--- luacheck: read globals now too_late
-if too_late then return {-3, 0, now} end
-
+-- luacheck: read globals now there
 local permits, ttl_ms = tonumber(ARGV[2]), tonumber(ARGV[3])
-local there = redis.call('get', KEYS[1])
-if there then
-  if not there:find('^-?%d+$') then
-    return redis.error_reply('WRONGTYPE the number of permits is not a number')
-  end
-  return {0, tonumber(there), now}
-end
+if there then return {0, tonumber(there), now} end
 
 if ttl_ms > 0 then
   redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])

@@ -91,16 +91,17 @@ static const struct {
     const char *refused[7];
     const char *java_then; /* may be NULL */
 } clashes[] = {
-    {"plain", "lock H", {"read", "write", "semaphore", "permits", "latch"}},
-    {"fair", "lock H", {"read", "write", "semaphore", "permits", "latch"}},
+    {"plain", "lock H", {"read", "write", "semaphore", "permits", "latch"}, NULL},
+    {"fair", "lock H", {"read", "write", "semaphore", "permits", "latch"}, NULL},
     {"read",
      "lock H",
-     {"plain", "nonreentrant", "spin", "fenced", "fair", "nonreentrantfair", "semaphore"}},
-    {"write", "lock H", {"plain", "fair", "permits", "latch"}},
-    {"semaphore", "setPermits H permits=1", {"plain", "fair", "read", "write"}},
+     {"plain", "nonreentrant", "spin", "fenced", "fair", "nonreentrantfair", "semaphore"},
+     NULL},
+    {"write", "lock H", {"plain", "fair", "permits", "latch"}, NULL},
+    {"semaphore", "setPermits H permits=1", {"plain", "fair", "read", "write"}, NULL},
     {"permits", "setPermits H permits=1", {"plain", "fair", "read", "write"}, NULL},
     {"permits", "setPermits H permits=2", {"plain", "semaphore"}, "try H lease=60000"},
-    {"latch", "setCount H count=1", {"plain", "fair", "read", "write"}},
+    {"latch", "setCount H count=1", {"plain", "fair", "read", "write"}, NULL},
 };
 
 /* What asks for something, by kind. */
