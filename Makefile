@@ -70,6 +70,6 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR= ; make uninstall undoes it"
 	@echo "make bench      the benchmarks"
 	@echo "make soak       every test at full size (hours)"
-	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, clang-format"
+	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, shellcheck, clang-format"
 	@echo "make format     clang-format on everything"
 	@echo "make clean      remove build/"
