@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEASE_MS 700
-#define WATCHDOG_MS 1200
+#define LEASE_MS 2000 /* of a hold that must be known to be held before it ends */
+#define WATCHDOG_MS ENDURING_MS
 
 static void assert_lock_ok(const char *handle, int thread, const char *options) {
     assert_string_equal(java_call(suite.java, "lock %s thread=%d %s", handle, thread, options),

@@ -285,8 +285,10 @@ void proxy_heal(struct proxy *proxy) {
     proxy->hole_to_server = proxy->hole_to_client = proxy->refuse = false;
     proxy->delay_ms = 0;
     proxy->trickle = 0;
-    for (struct link *link = proxy->links; link != NULL; link = link->next)
+    for (struct link *link = proxy->links; link != NULL; link = link->next) {
         link->frozen = false;
+        link_disarm(link);
+    }
     commit(proxy);
 }
 
@@ -371,6 +373,15 @@ size_t proxy_seen(struct proxy *proxy, const char *matcher) {
     size_t seen = log_count(&proxy->log, matcher, &next);
     sync_unlock(&proxy->sync);
     return seen;
+}
+
+size_t proxy_seen_in_time(struct proxy *proxy, const char *matcher) {
+    size_t next = 0;
+    begin(proxy);
+    size_t late = log_count_too_late(&proxy->log, matcher);
+    size_t seen = log_count(&proxy->log, matcher, &next);
+    sync_unlock(&proxy->sync);
+    return seen - late;
 }
 
 bool proxy_wait_seen(struct proxy *proxy, const char *matcher, size_t count, int64_t limit_ms) {

@@ -51,7 +51,9 @@ int proxy_port(const struct proxy *proxy);
 /* ---- Replies lost after execution ------------------------------------------------------------ */
 
 /* Lets the command through; when the server has answered it, throws the answer away and cuts the
- * client's connection. Fired when the answer came, so the server has run the command by then. */
+ * client's connection. Fired when the answer came, so the server has run the command by then: an
+ * answer of our scripts that the copy came too late (the machine paused, and nothing was done)
+ * passes, and the rule is for the next copy. */
 void proxy_drop_replies_after(struct proxy *proxy, const char *matcher);
 
 /* The same, but the connection stays open and silent: the client's commands still reach the server,
@@ -130,6 +132,10 @@ size_t proxy_open(struct proxy *proxy);        /* clients connected now */
  * are known.) */
 size_t proxy_seen(struct proxy *proxy, const char *matcher);
 bool proxy_wait_seen(struct proxy *proxy, const char *matcher, size_t count, int64_t limit_ms);
+
+/* The same without those that the server has answered with "too late": they did nothing. For what
+ * must not be sent twice, whatever the machine does. */
+size_t proxy_seen_in_time(struct proxy *proxy, const char *matcher);
 
 /* How many rules have done their work: the reply dropped, muted or forged, the command held or
  * answered. */

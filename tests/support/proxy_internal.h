@@ -25,7 +25,9 @@ enum fate { FATE_PASS, FATE_CUT, FATE_MUTE, FATE_FORGE, FATE_LOCAL };
 struct due {
     enum fate fate;
     bool subscribes;    /* the reply after which replies are no longer one for one */
+    size_t number;      /* of its command in the log */
     struct bytes bytes; /* of FORGE and LOCAL */
+    struct rule *rule;  /* of CUT and MUTE: to be armed again if the command came too late */
 };
 
 struct link {
@@ -38,6 +40,7 @@ struct link {
     struct due *due;                     /* one for each command on its way, oldest first */
     size_t due_count, due_room;
     bool head_checked;        /* the first command in from_client had its rules applied */
+    size_t head_number;       /* in the log, of the command that had them applied last */
     int64_t delayed_until_ms; /* 0: the first command is not delayed */
     bool held;                /* from_client waits for proxy_release_held */
     size_t late_due;          /* replies to come before a release is complete */
@@ -48,6 +51,7 @@ struct link {
 
 struct log_entry {
     size_t link_id, length;
+    bool too_late; /* the server said so: it did nothing */
     char bytes[];
 };
 
@@ -86,12 +90,15 @@ bool link_waits_for_taker(const struct proxy *proxy, const struct link *link);
 short link_client_events(const struct proxy *proxy, const struct link *link);
 short link_server_events(const struct link *link);
 size_t link_held_commands(const struct link *link);
+void link_disarm(struct link *link); /* no rule is armed again for a copy that came too late */
 void link_free(struct link *link);
 void rule_free(struct rule *rule);
 
 /* proxy_log.c */
-void log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length);
+size_t log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length);
+void log_mark_too_late(struct command_log *log, size_t number);
 size_t log_count(const struct command_log *log, const char *matcher, size_t *next);
+size_t log_count_too_late(const struct command_log *log, const char *matcher);
 bool log_link_matches(const struct command_log *log, size_t link_id, const char *matcher);
 void log_clear(struct command_log *log);
 

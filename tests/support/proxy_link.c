@@ -64,14 +64,22 @@ static void lose_server(struct proxy *proxy, struct link *link) {
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static void push_due(struct link *link, enum fate fate, bool subscribes, struct bytes bytes) {
+void rule_free(struct rule *rule) {
+    if (rule == NULL)
+        return;
+    free(rule->matcher);
+    bytes_clear(&rule->bytes);
+    free(rule);
+}
+
+static void push_due(struct link *link, struct due due) {
     if (link->due_count == link->due_room) {
         link->due_room = link->due_room == 0 ? 16 : link->due_room * 2;
         link->due = realloc(link->due, link->due_room * sizeof *link->due);
         if (link->due == NULL)
             support_die("out of memory");
     }
-    link->due[link->due_count++] = (struct due){fate, subscribes, bytes};
+    link->due[link->due_count++] = due;
 }
 
 static struct due pop_due(struct link *link) {
@@ -98,7 +106,15 @@ static void give_local_answers(struct proxy *proxy, struct link *link) {
     }
 }
 
+void link_disarm(struct link *link) {
+    for (size_t i = 0; i < link->due_count; i++) {
+        rule_free(link->due[i].rule);
+        link->due[i].rule = NULL;
+    }
+}
+
 static void forget_due(struct link *link) {
+    link_disarm(link);
     while (link->due_count > 0)
         bytes_clear(&link->due[--link->due_count].bytes);
 }
@@ -123,6 +139,31 @@ static void take_unordered(struct proxy *proxy, struct link *link, const char *b
         to_client(link, bytes, length);
 }
 
+/* How our scripts say that a copy came after its time, and did nothing: by -3, or (renewals) by the
+ * server's time in milliseconds and nothing else. */
+static bool says_too_late(const char *bytes, size_t length) {
+    static const char only_time[] = "*1\r\n:1700000000000\r\n";
+    const char *second = memchr(bytes, '\n', length);
+    size_t rest = second != NULL ? length - (size_t)(++second - bytes) : 0;
+    if (bytes[0] != '*' || rest < 5 || second[0] != ':')
+        return false;
+    return memcmp(second, ":-3\r\n", 5) == 0 ||
+           (memcmp(bytes, only_time, 5) == 0 && length >= sizeof only_time - 1);
+}
+
+/* It did nothing and will be sent again: that copy's reply is the one to lose. */
+static void pass_too_late(struct proxy *proxy, struct due *due) {
+    log_mark_too_late(&proxy->log, due->number);
+    if (due->fate != FATE_CUT && due->fate != FATE_MUTE)
+        return;
+    due->fate = FATE_PASS;
+    if (due->rule == NULL)
+        return; /* disarmed */
+    due->rule->next = proxy->rules;
+    proxy->rules = due->rule;
+    due->rule = NULL;
+}
+
 static void take_reply(struct proxy *proxy, struct link *link, const char *bytes, size_t length) {
     bool pushed = bytes[0] == '>' && !(link->due_count > 0 && link->due[0].subscribes);
     if (link->pubsub || pushed || link->due_count == 0) {
@@ -131,6 +172,9 @@ static void take_reply(struct proxy *proxy, struct link *link, const char *bytes
     }
 
     struct due due = pop_due(link);
+    if (says_too_late(bytes, length))
+        pass_too_late(proxy, &due);
+    rule_free(due.rule);
     if (due.fate == FATE_CUT) {
         drop_rest(proxy, link);
         return;
@@ -167,12 +211,6 @@ static void move_replies(struct proxy *proxy, struct link *link) {
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-void rule_free(struct rule *rule) {
-    free(rule->matcher);
-    bytes_clear(&rule->bytes);
-    free(rule);
-}
-
 static struct rule *take_rule(struct proxy *proxy, const char *command, size_t length) {
     for (struct rule **at = &proxy->rules; *at != NULL; at = &(*at)->next) {
         struct rule *rule = *at;
@@ -190,6 +228,7 @@ static bool is_subscription(const char *command, size_t length) {
            resp_command_is(command, length, "SSUBSCRIBE");
 }
 
+/* The rule is used up. */
 static void forward(struct proxy *proxy, struct link *link, size_t length, struct rule *rule) {
     static const enum fate fates[] = {
         [RULE_DROP] = FATE_CUT, [RULE_MUTE] = FATE_MUTE, [RULE_FORGE] = FATE_FORGE};
@@ -197,18 +236,23 @@ static void forward(struct proxy *proxy, struct link *link, size_t length, struc
     enum fate fate = rule != NULL ? fates[rule->kind] : FATE_PASS;
     bytes_append(&link->to_server, command, length);
     if (!link->pubsub) {
-        struct bytes forged = {0};
+        struct due due = {.fate = fate, .number = link->head_number};
+        due.subscribes = is_subscription(command, length);
         if (fate == FATE_FORGE) {
-            forged = rule->bytes;
+            due.bytes = rule->bytes;
             rule->bytes = (struct bytes){0};
+        } else {
+            due.rule = rule;
+            rule = NULL;
         }
-        push_due(link, fate, is_subscription(command, length), forged);
+        push_due(link, due);
     } else if (fate == FATE_MUTE) {
         link->muted = true;
         proxy->fired++;
     } else if (fate != FATE_PASS) {
         link->cut_at_next = true;
     }
+    rule_free(rule);
 }
 
 /* Applies the rule that matches the first command, if any. False when that keeps the command. */
@@ -216,30 +260,27 @@ static bool pass_by_rules(struct proxy *proxy, struct link *link, size_t length)
     struct rule *rule = NULL;
     if (!link->head_checked) {
         size_t looked_at = length < 65536 ? length : 65536;
-        log_add(&proxy->log, link->id, link->from_client.data, length);
+        link->head_number = log_add(&proxy->log, link->id, link->from_client.data, length);
         rule = take_rule(proxy, link->from_client.data, looked_at);
     }
     link->head_checked = false;
-    if (rule == NULL) {
-        forward(proxy, link, length, NULL);
+    bool keeps = rule != NULL && (rule->kind == RULE_HOLD || rule->kind == RULE_STALL);
+    if (rule == NULL || (!keeps && rule->kind != RULE_ANSWER)) {
+        forward(proxy, link, length, rule);
         return true;
     }
 
-    bool passes = true;
-    if (rule->kind == RULE_HOLD || rule->kind == RULE_STALL) {
-        passes = false;
+    if (keeps) {
         link->held = link->head_checked = true;
         proxy->fired++;
         link->cut_when_quiet = rule->kind == RULE_HOLD;
-    } else if (rule->kind == RULE_ANSWER) {
-        push_due(link, FATE_LOCAL, false, rule->bytes);
+    } else {
+        push_due(link, (struct due){.fate = FATE_LOCAL, .bytes = rule->bytes});
         rule->bytes = (struct bytes){0};
         give_local_answers(proxy, link);
-    } else {
-        forward(proxy, link, length, rule);
     }
     rule_free(rule);
-    return passes;
+    return !keeps;
 }
 
 /* True while the first command still has to wait for its time. */

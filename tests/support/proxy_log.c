@@ -27,7 +27,8 @@ static void forget_older_half(struct command_log *log) {
     memmove(log->entries, log->entries + half, log->count * sizeof *log->entries);
 }
 
-void log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length) {
+/* Returns its number. */
+size_t log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length) {
     if (length > ENTRY_BYTES)
         length = ENTRY_BYTES;
     if (log->count == log->room) {
@@ -39,11 +40,18 @@ void log_add(struct command_log *log, size_t link_id, const char *bytes, size_t 
         support_die("out of memory");
     entry->link_id = link_id;
     entry->length = length;
+    entry->too_late = false;
     memcpy(entry->bytes, bytes, length);
     log->entries[log->count++] = entry;
     log->total_bytes += sizeof *entry + length;
     if (log->total_bytes > LOG_BYTES)
         forget_older_half(log);
+    return log->first + log->count - 1;
+}
+
+void log_mark_too_late(struct command_log *log, size_t number) {
+    if (number >= log->first && number - log->first < log->count)
+        log->entries[number - log->first]->too_late = true;
 }
 
 /* Counts the matching entries from number `*next` on, and moves it behind the last. */
@@ -52,6 +60,15 @@ size_t log_count(const struct command_log *log, const char *matcher, size_t *nex
     for (size_t i = *next > log->first ? *next - log->first : 0; i < log->count; i++)
         found += resp_contains(log->entries[i]->bytes, log->entries[i]->length, matcher);
     *next = log->first + log->count;
+    return found;
+}
+
+size_t log_count_too_late(const struct command_log *log, const char *matcher) {
+    size_t found = 0;
+    for (size_t i = 0; i < log->count; i++) {
+        const struct log_entry *entry = log->entries[i];
+        found += entry->too_late && resp_contains(entry->bytes, entry->length, matcher);
+    }
     return found;
 }
 

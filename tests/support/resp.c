@@ -19,27 +19,41 @@
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
+/* Moves the bytes to the beginning of the block. It also grows, unless more was consumed than is
+ * left; so each byte is moved a few times at most, however small the pieces are. */
+static void make_room(struct bytes *bytes, size_t length) {
+    char *block = bytes->room > 0 ? bytes->data - bytes->consumed : NULL;
+    if (bytes->length > 0 && bytes->consumed > 0)
+        memmove(block, bytes->data, bytes->length);
+    if (bytes->consumed <= bytes->length || bytes->length + length > bytes->room) {
+        bytes->room = (bytes->length + length) * 2;
+        block = realloc(block, bytes->room);
+        if (block == NULL)
+            support_die("out of memory");
+    }
+    bytes->data = block;
+    bytes->consumed = 0;
+}
+
 void bytes_append(struct bytes *bytes, const void *data, size_t length) {
     if (length == 0)
         return;
-    if (bytes->length + length > bytes->room) {
-        bytes->room = (bytes->length + length) * 2;
-        bytes->data = realloc(bytes->data, bytes->room);
-        if (bytes->data == NULL)
-            support_die("out of memory");
-    }
+    if (bytes->consumed + bytes->length + length > bytes->room)
+        make_room(bytes, length);
     memcpy(bytes->data + bytes->length, data, length);
     bytes->length += length;
 }
 
+/* A flood of small messages is consumed one by one, so the rest must not be moved each time. */
 void bytes_consume(struct bytes *bytes, size_t length) {
     bytes->length -= length;
-    if (bytes->length > 0)
-        memmove(bytes->data, bytes->data + length, bytes->length);
+    bytes->data += length;
+    bytes->consumed += length;
 }
 
 void bytes_clear(struct bytes *bytes) {
-    free(bytes->data);
+    if (bytes->room > 0)
+        free(bytes->data - bytes->consumed);
     *bytes = (struct bytes){0};
 }
 

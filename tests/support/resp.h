@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 struct bytes {
-    char *data;
-    size_t length, room;
+    char *data; /* where they begin, `consumed` bytes into a block of `room` */
+    size_t length, consumed, room;
 };
 
 void bytes_append(struct bytes *bytes, const void *data, size_t length);

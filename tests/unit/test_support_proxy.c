@@ -81,14 +81,20 @@ static long long next_int(redisContext *c) {
     return number;
 }
 
+static void send_commands(redisContext *c) {
+    int done = 0;
+    while (!done)
+        redisBufferWrite(c, &done);
+}
+
 /* The command gets no answer because the connection has ended. */
 static void assert_cut(redisContext *c, const char *command) {
     assert_null(redisCommand(c, command));
     assert_true(c->err == REDIS_ERR_EOF || errno == ECONNRESET || errno == EPIPE);
 }
 
-/* The command gets no answer, but the connection is open. Only here is an answer not waited for: one that is to come may take
- * its time. */
+/* The command gets no answer, but the connection is open. Only here is an answer not waited for:
+ * one that is to come may take its time. */
 static void assert_silent(redisContext *c, const char *command) {
     redisSetTimeout(c, (struct timeval){.tv_usec = SHORT_MS * 1000});
     errno = 0;
@@ -220,6 +226,58 @@ static void muted_connection_still_reaches_the_server(void **state) {
     assert_int_equal(errno, EAGAIN);
     redisFree(c);
     redisFree(other);
+}
+
+static void run_script(redisContext *c, const char *body, size_t elements) {
+    redisReply *reply = redisCommand(c, "EVAL %s 0", body);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->elements, elements);
+    freeReplyObject(reply);
+}
+
+/* A copy that came too late did nothing: its answer arrives, and the next copy's is lost. */
+static void too_late_is_not_the_one_to_lose(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_drop_replies_after(wire->p, "EVAL");
+    run_script(c, "return {-3, 0, 1700000000000}", 3);
+    run_script(c, "return {1700000000000}", 1); /* as a renewal says it */
+    assert_int_equal(proxy_fired(wire->p), 0);
+    assert_int_equal(proxy_seen(wire->p, "EVAL"), 2);
+    assert_int_equal(proxy_seen_in_time(wire->p, "EVAL"), 0);
+    assert_cut(c, "EVAL return{redis.call('INCR','n'),0,-3} 0");
+    assert_int_equal(cmd_int(wire->s, "GET n"), 1);
+    assert_int_equal(proxy_fired(wire->p), 1);
+    assert_int_equal(proxy_seen_in_time(wire->p, "EVAL"), 1);
+    redisFree(c);
+
+    c = client(wire);
+    proxy_mute_replies_after(wire->p, "EVAL");
+    run_script(c, "return {-3, 0, 0, 1700000000000}", 4);
+    assert_silent(c, "EVAL return{redis.call('INCR','n')} 0");
+    assert_true(proxy_wait_fired(wire->p, 2, LIMIT_MS));
+    assert_int_equal(cmd_int(wire->s, "GET n"), 2);
+    redisFree(c);
+}
+
+/* Healed while the copy is on its way: nothing is lost then, and nothing after it. */
+static void too_late_after_healing_arms_nothing(void **state) {
+    struct wire *wire = *state;
+    redisContext *c = client(wire);
+    proxy_drop_replies_after(wire->p, "EVAL");
+    server_freeze(wire->s);
+    redisAppendCommand(c, "EVAL %s 0", "return {-3, 0, 1700000000000}");
+    send_commands(c);
+    assert_true(proxy_wait_seen(wire->p, "EVAL", 1, LIMIT_MS));
+    proxy_heal(wire->p);
+    server_unfreeze(wire->s);
+    void *reply;
+    assert_int_equal(redisGetReply(c, &reply), REDIS_OK);
+    freeReplyObject(reply);
+    run_script(c, "return {1, 0, 1700000000000}", 3);
+    assert_int_equal(proxy_fired(wire->p), 0);
+    redisFree(c);
 }
 
 /* ---- Late copies ----------------------------------------------------------------------------- */
@@ -407,12 +465,6 @@ static void freeze_and_cut_choose_by_what_was_sent(void **state) {
 
 /* ---- Slow wires ------------------------------------------------------------------------------ */
 
-static void send_commands(redisContext *c) {
-    int done = 0;
-    while (!done)
-        redisBufferWrite(c, &done);
-}
-
 static void delay_keeps_order_and_spares_others(void **state) {
     struct wire *wire = *state;
     enum { DELAY_MS = 300 };
@@ -589,6 +641,28 @@ static void messages_pass(void **state) {
     redisFree(c);
 }
 
+/* They pile up in the proxy, and not one is lost or changed, nor its place. */
+static void a_flood_of_messages_passes_in_order(void **state) {
+    struct wire *wire = *state;
+    enum { MESSAGES = 20000 };
+    redisContext *c = client(wire);
+    redisAppendCommand(c, "SUBSCRIBE one");
+    assert_message(c, "subscribe", NULL);
+    static const char publish[] =
+        "for i = ARGV[1], ARGV[1] + 1999 do redis.call('publish', 'one', i) end";
+    for (int half = 0; half < 2; half++) {
+        proxy_blackhole(wire->p, false, half == 0);
+        for (int i = half * MESSAGES / 2; i < (half + 1) * MESSAGES / 2; i += 2000)
+            cmd_ok(wire->s, "EVAL %s 0 %d", publish, i);
+    }
+    for (int i = 0; i < MESSAGES; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        assert_message(c, "message", number);
+    }
+    redisFree(c);
+}
+
 static void subscription_can_be_stalled(void **state) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
@@ -618,6 +692,8 @@ int main(void) {
         wire_test(dropped_reply_was_executed),
         wire_test(drop_keeps_replies_before_it),
         wire_test(drop_waits_for_the_server),
+        wire_test(too_late_is_not_the_one_to_lose),
+        wire_test(too_late_after_healing_arms_nothing),
         wire_test(muted_connection_still_reaches_the_server),
         wire_test(held_request_arrives_late),
         wire_test(held_request_takes_its_followers_along),
@@ -636,6 +712,7 @@ int main(void) {
         wire_test(waits_end_at_their_limit),
         wire_test(password_is_in_the_urls),
         wire_test(messages_pass),
+        wire_test(a_flood_of_messages_passes_in_order),
         wire_test(subscription_can_be_stalled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
