@@ -34,6 +34,7 @@ struct hfi_exec {
 
     /* Of src/net, for an executor of a synchronous caller; not guarded by `mtx`. */
     void *lane;                /* the connection this thread attends while it waits, or NULL */
+    void *listens_to;          /* the one it attends when it has no lane: for messages, or NULL */
     struct hfi_link seat_link; /* its place beside that connection's seat */
     atomic_bool following;     /* it has such a place */
 };

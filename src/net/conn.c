@@ -73,6 +73,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     conn->fd = conn->zombie_fd = -1;
     conn->alarm.fire = alarm_fired;
     conn->doubt.fire = doubt_fired;
+    conn->adopt.fire = hfi_seat_adopt_fired;
     pthread_mutex_init(&conn->mtx, NULL);
     hfi_list_init(&conn->followers);
     hfi_list_init(&conn->fifo);
@@ -97,6 +98,7 @@ void hfi_conn_free(struct hfi_conn *conn) {
     hfi_conn_connect_failed(conn, HF_ECLOSED, &error);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->alarm);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->doubt);
+    hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->adopt);
     hfi_keeper_remove(conn->target->keeper, conn);
     if (conn->reader != NULL) {
         hfi_free(mem, conn->reader->privdata);

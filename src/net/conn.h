@@ -3,10 +3,12 @@
  *
  * A request is submitted by appending its bytes; replies come in order, and complete requests by
  * posting to their task. Reading is the work of the one who sits in the driver's seat:
- *   HFI_SEAT_CALLERS  a synchronous caller that waits (hfi_conn_attend); the keeper only when
- *                     nobody else would
- *   HFI_SEAT_KEEPER   always the keeper
- *   HFI_SEAT_DISPATCH the thread in hf_dispatch()
+ *   HFI_SEAT_CALLERS   a synchronous caller that waits (hfi_conn_attend); the keeper only when
+ *                      nobody else would
+ *   HFI_SEAT_LISTENERS the same for messages; the keeper when nobody has waited for a while, and
+ *                      for those who listen but do not attend (hfi_conn_listen)
+ *   HFI_SEAT_KEEPER    always the keeper
+ *   HFI_SEAT_DISPATCH  the thread in hf_dispatch()
  * Connecting, the handshake, and connecting again are always the keeper's work, and happen only
  * while somebody has asked for it (hfi_conn_want).
  */
@@ -24,7 +26,7 @@
 struct hfi_conn;
 struct hfi_keeper;
 
-enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
+enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
 
 /* Where a connection leads, and how it introduces itself. Shared by all connections of a node;
  * outlives them. */
@@ -48,7 +50,7 @@ struct hfi_target {
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
 };
 
-/* What a pub/sub connection calls for every message from the server, on the keeper's thread. */
+/* What a pub/sub connection calls for every message, on the thread of whoever reads. */
 typedef void (*hfi_push_fn)(void *arg, const redisReply *reply);
 /* Called on the keeper's thread when a connection is ready (up) or has been lost (down). */
 typedef void (*hfi_state_fn)(void *arg, bool up);
@@ -145,8 +147,15 @@ void hfi_conn_keep_up(struct hfi_conn *conn, bool up);
 /* ---- Driving (synchronous callers) ---- */
 
 /* Waits until `exec` has work, driving the connection that exec->lane names if its seat is empty.
- * Without a lane it only sleeps. */
+ * Without a lane it drives the one it listens to, or only sleeps. */
 void hfi_conn_attend(struct hfi_exec *exec);
+
+/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on: `caller` attends to it when it
+ * has no lane (on its own thread); NULL is one who does not, so the keeper reads. */
+void hfi_conn_listen(struct hfi_conn *conn, struct hfi_exec *caller);
+void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_exec *caller);
+/* Reads what has arrived while nobody listened, if nobody is there to do it. */
+void hfi_conn_catch_up(struct hfi_conn *conn, struct hfi_exec *exec);
 
 /* ---- Driving (keeper and dispatcher), see keeper.h and seat.c ---- */
 

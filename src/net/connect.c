@@ -49,6 +49,8 @@ void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *err
     hfi_lookup_drop(conn->lookup);
     conn->lookup = NULL;
     conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
+    if (err != HF_ECLOSED) /* else only the deadline of this attempt would wake us */
+        hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
     if (err != HF_ECLOSED)
         hfi_log(conn->target->log, HF_LOG_WARN, "%s: %s", conn->target->node, error->text);
     pthread_mutex_lock(&conn->mtx);
@@ -76,7 +78,7 @@ static void now_ready(struct hfi_conn *conn) {
     atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
     pthread_mutex_lock(&conn->mtx);
     conn->state = CONN_READY;
-    if (conn->seat == HFI_SEAT_KEEPER)
+    if (conn->seat == HFI_SEAT_KEEPER || conn->seat == HFI_SEAT_LISTENERS)
         conn->driver = hfi_keeper_exec(conn->target->keeper);
     else if (conn->seat == HFI_SEAT_DISPATCH)
         conn->driver = conn->target->dispatch;
@@ -302,6 +304,8 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
     if (conn->ping_sent_ms != 0) {
         next_ms = conn->ping_sent_ms + target->cmd_timeout_ms;
         if (now_ms >= next_ms) {
+            if (conn->push != NULL) /* the answer may be here, and nobody has read it */
+                hfi_conn_catch_up(conn, hfi_keeper_exec(target->keeper));
             hfi_conn_suspect(conn, conn->ping_sent_ms);
             next_ms = now_ms + target->cmd_timeout_ms;
         }
@@ -341,6 +345,17 @@ static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {
         hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
 }
 
+/* A greeting could not be sent. Nobody would answer it, so it must not wait for its deadline. */
+static void give_up_greeting(struct hfi_conn *conn) {
+    hfi_conn_progress(conn); /* what the server has said before may tell why */
+    if (conn->state == CONN_TLS || conn->state == CONN_HANDSHAKE) {
+        hf_error error;
+        hfi_error_clear(&error);
+        hfi_fail(&error, HF_EUNREACH, "the greeting could not be sent");
+        hfi_conn_connect_failed(conn, HF_EUNREACH, &error);
+    }
+}
+
 void hfi_conn_tend(struct hfi_conn *conn) {
     int64_t now_ms = hfi_now_ms();
     pthread_mutex_lock(&conn->mtx);
@@ -359,6 +374,8 @@ void hfi_conn_tend(struct hfi_conn *conn) {
     }
     if (state == CONN_RESOLVING)
         look_at_lookup(conn);
+    if ((state == CONN_TLS || state == CONN_HANDSHAKE) && atomic_load(&conn->broken))
+        give_up_greeting(conn);
     if ((conn->state == CONN_RESOLVING || conn->state == CONN_CONNECTING ||
          conn->state == CONN_TLS || conn->state == CONN_HANDSHAKE) &&
         now_ms >= conn->connect_deadline_ms) {

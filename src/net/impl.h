@@ -53,7 +53,11 @@ struct hfi_conn {
     int kick_fd;             /* what a caller in the seat polls beside the socket */
     struct hfi_exec *driver; /* NULL: empty */
     struct hfi_link followers;
-    unsigned attendants; /* requests in flight that a caller looks after */
+    unsigned attendants;    /* requests in flight that a caller looks after */
+    unsigned wards;         /* listeners who cannot read for themselves */
+    struct hfi_alarm adopt; /* the keeper looks if anybody still comes to listen */
+    bool adopt_is_set;
+    bool left_lately; /* somebody has left the seat since it last looked */
 
     /* Requests. */
     struct hfi_link fifo;
@@ -120,6 +124,9 @@ void hfi_seat_excuse_locked(struct hfi_exec *exec);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 /* the keeper takes a seat that nobody else would */
 bool hfi_seat_adopt_locked(struct hfi_conn *conn);
+void hfi_seat_adopt_fired(struct hfi_alarm *alarm);
+/* the keeper is in the seat, and leaves it to a caller, or if nothing is left to read */
+bool hfi_seat_yield_locked(struct hfi_conn *conn);
 
 /* connect.c: the keeper's thread */
 void hfi_conn_tend(struct hfi_conn *conn);

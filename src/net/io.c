@@ -127,8 +127,9 @@ void hfi_conn_flush_locked(struct hfi_conn *conn) {
             conn->write_pos += (size_t)sent;
         } else if (failure == EAGAIN || failure == EWOULDBLOCK) {
             atomic_store(&conn->blocked, true);
-            if (conn->driver != NULL)
-                hfi_exec_nudge(conn->driver); /* so that it polls for POLLOUT */
+            /* so that it polls for POLLOUT */
+            hfi_exec_nudge(conn->driver != NULL ? conn->driver
+                                                : hfi_keeper_exec(conn->target->keeper));
         } else {
             break_locked(conn);
         }

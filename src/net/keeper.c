@@ -108,11 +108,8 @@ static bool is_ours(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     bool ours = conn->state == CONN_CONNECTING || conn->state == CONN_TLS ||
                 conn->state == CONN_HANDSHAKE ||
                 (conn->state == CONN_READY && conn->driver == &keeper->exec);
-    if (ours && conn->state == CONN_READY && conn->seat == HFI_SEAT_CALLERS &&
-        (conn->in_flight == 0 || conn->attendants > 0) && !atomic_load(&conn->broken)) {
-        hfi_seat_leave_locked(conn); /* a caller is here again, or nothing is left to read */
+    if (ours && conn->state == CONN_READY && hfi_seat_yield_locked(conn))
         ours = false;
-    }
     pthread_mutex_unlock(&conn->mtx);
     return ours;
 }

@@ -1,7 +1,7 @@
 /*
  * The keeper: one background thread per client for everything that no caller waits for: timers,
- * connecting, the control and pub/sub connections, and command connections whose callers have all
- * left. Its executor is `hfi_keeper_exec`.
+ * connecting, the control connection, and those whose callers or listeners have all left. Its
+ * executor is `hfi_keeper_exec`.
  */
 #ifndef HFI_NET_KEEPER_H
 #define HFI_NET_KEEPER_H

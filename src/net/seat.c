@@ -1,11 +1,17 @@
 /*
- * The driver's seat of a command connection.
+ * The driver's seat of a connection that callers drive.
  *
  * A synchronous caller that waits for its reply reads for everybody if nobody else does; the others
  * sleep, and are woken through their executors. Leaving the seat and naming a successor is one step
  * under the connection's mutex. A follower that has to leave checks under the same mutex whether
  * the seat was offered to it, and passes it on. When the last caller has left and replies are still
  * to come (to requests that were abandoned), the keeper takes the seat.
+ *
+ * Messages are waited for in the same way, but when the last listener has left, the next is often
+ * about to come. So the keeper takes the seat only when nobody has used it for a while, and the
+ * first to listen again asks it to leave; until then nobody is woken for a seat that is left and
+ * taken. Whoever listens and cannot read (the task of another thread) is a ward of the keeper,
+ * which then stays.
  */
 #include "net/impl.h"
 
@@ -13,6 +19,9 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
+
+/* Nobody has come to listen for so long, at most twice: the keeper reads. */
+#define EMPTY_MS 50
 
 /* Takes a follower off its list, if it is on one. */
 void hfi_seat_excuse_locked(struct hfi_exec *exec) {
@@ -22,10 +31,26 @@ void hfi_seat_excuse_locked(struct hfi_exec *exec) {
     atomic_store_explicit(&exec->following, false, memory_order_release);
 }
 
+static void seat_keeper_locked(struct hfi_conn *conn) {
+    conn->driver = hfi_keeper_exec(conn->target->keeper);
+    hfi_exec_nudge(conn->driver);
+}
+
+static void look_later_locked(struct hfi_conn *conn) {
+    if (conn->adopt_is_set)
+        return;
+    conn->adopt_is_set = true;
+    hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->adopt, hfi_now_ms() + EMPTY_MS);
+}
+
 void hfi_seat_leave_locked(struct hfi_conn *conn) {
     conn->driver = NULL;
     if (conn->state != CONN_READY)
         return;
+    if (conn->wards > 0) {
+        seat_keeper_locked(conn);
+        return;
+    }
     for (struct hfi_link *link = conn->followers.next; link != &conn->followers;
          link = link->next) {
         struct hfi_exec *follower = HFI_CONTAINER(link, struct hfi_exec, seat_link);
@@ -37,14 +62,45 @@ void hfi_seat_leave_locked(struct hfi_conn *conn) {
     }
     if (conn->in_flight > 0 && conn->attendants == 0)
         hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+    if (conn->seat == HFI_SEAT_LISTENERS) {
+        conn->left_lately = true;
+        look_later_locked(conn);
+    }
+}
+
+/* Is there something to do that cannot wait for a caller? */
+static bool needs_keeper(const struct hfi_conn *conn) {
+    return (conn->in_flight > 0 && conn->attendants == 0) || conn->wards > 0 ||
+           atomic_load(&conn->broken) ||
+           (conn->seat == HFI_SEAT_LISTENERS && atomic_load(&conn->blocked));
 }
 
 bool hfi_seat_adopt_locked(struct hfi_conn *conn) {
-    bool wanted = conn->state == CONN_READY && conn->driver == NULL &&
-                  ((conn->in_flight > 0 && conn->attendants == 0) || atomic_load(&conn->broken));
+    bool wanted = conn->state == CONN_READY && conn->driver == NULL && needs_keeper(conn);
     if (wanted)
         conn->driver = hfi_keeper_exec(conn->target->keeper);
     return wanted;
+}
+
+void hfi_seat_adopt_fired(struct hfi_alarm *alarm) {
+    struct hfi_conn *conn = HFI_CONTAINER(alarm, struct hfi_conn, adopt);
+    pthread_mutex_lock(&conn->mtx);
+    conn->adopt_is_set = false;
+    if (conn->left_lately) /* set from here, it wakes nobody */
+        look_later_locked(conn);
+    else if (conn->state == CONN_READY && conn->driver == NULL)
+        conn->driver = hfi_keeper_exec(conn->target->keeper);
+    conn->left_lately = false;
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+bool hfi_seat_yield_locked(struct hfi_conn *conn) {
+    bool yields = conn->seat == HFI_SEAT_CALLERS ||
+                  (conn->seat == HFI_SEAT_LISTENERS && !hfi_list_empty(&conn->followers));
+    if (!yields || needs_keeper(conn))
+        return false;
+    hfi_seat_leave_locked(conn);
+    return true;
 }
 
 static int poll_timeout(int64_t at_ms) {
@@ -94,35 +150,76 @@ static bool follow(struct hfi_conn *conn, struct hfi_exec *exec) {
     return offered;
 }
 
+/* Unless the connection, and the seat with it, is lost. */
+static void stand_up(struct hfi_conn *conn, const struct hfi_exec *exec) {
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->driver == exec)
+        hfi_seat_leave_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+}
+
 void hfi_conn_attend(struct hfi_exec *exec) {
-    struct hfi_conn *conn = exec->lane;
+    bool listens = exec->lane == NULL;
+    struct hfi_conn *conn = listens ? exec->listens_to : exec->lane;
     if (conn == NULL) {
         hfi_exec_sleep(exec);
         return;
     }
     pthread_mutex_lock(&conn->mtx);
-    if (conn->state != CONN_READY || conn->in_flight == 0) {
+    if (!listens && (conn->state != CONN_READY || conn->in_flight == 0)) {
         pthread_mutex_unlock(&conn->mtx);
         hfi_exec_sleep(exec); /* our request has completed: there is work */
         return;
     }
-    bool seated = conn->driver == NULL;
+    bool seated = conn->state == CONN_READY && conn->driver == NULL;
     if (seated) {
         conn->driver = exec;
     } else {
         hfi_list_push_back(&conn->followers, &exec->seat_link);
         atomic_store_explicit(&exec->following, true, memory_order_relaxed);
+        if (listens && conn->driver == hfi_keeper_exec(conn->target->keeper) && !needs_keeper(conn))
+            hfi_exec_nudge(conn->driver); /* it yields */
     }
     pthread_mutex_unlock(&conn->mtx);
     if (!seated && !follow(conn, exec))
         return;
 
     drive(conn, exec);
+    stand_up(conn, exec);
+}
 
+void hfi_conn_listen(struct hfi_conn *conn, struct hfi_exec *caller) {
+    if (caller != NULL) {
+        caller->listens_to = conn;
+        return;
+    }
     pthread_mutex_lock(&conn->mtx);
-    if (conn->driver == exec)
-        hfi_seat_leave_locked(conn);
+    conn->wards++;
+    if (conn->state == CONN_READY && conn->driver == NULL)
+        seat_keeper_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
+}
+
+void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_exec *caller) {
+    if (caller != NULL) {
+        caller->listens_to = NULL;
+        return;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    conn->wards--;
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+void hfi_conn_catch_up(struct hfi_conn *conn, struct hfi_exec *exec) {
+    pthread_mutex_lock(&conn->mtx);
+    bool seated = conn->state == CONN_READY && conn->driver == NULL;
+    if (seated)
+        conn->driver = exec;
+    pthread_mutex_unlock(&conn->mtx);
+    if (!seated)
+        return;
+    hfi_conn_service(conn, POLLIN);
+    stand_up(conn, exec);
 }
 
 int hfi_conn_poll_fd(struct hfi_conn *conn, short *ret_events) {

@@ -154,6 +154,8 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
     state->kind->channel(redis, call, name);
     int err = HF_OK;
     struct hfi_waiter *waiter = &state->u.acquire.waiter;
+    if (call->lane == HFI_LANE_CALLER)
+        waiter->caller = call->task->exec;
     if (heard_only)
         state->u.acquire.heard = state->u.acquire.listening =
             hfi_pubsub_join_heard(redis->pubsub, waiter, call->task, name, len);
@@ -169,6 +171,8 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
 static void subscribe(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     state->u.acquire.waiter.wants_fresh = state->kind->counts_down;
+    if (call->lane == HFI_LANE_CALLER)
+        hfi_pubsub_catch_up(state->exchange.redis->pubsub, call->task->exec);
     if (join_channel(call, false) != HF_OK) {
         sleep_or_attempt(call); /* without memory for a subscription it can still poll */
         return;

@@ -330,6 +330,8 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     x->start_ms = hfi_now_ms();
     /* A lost copy is waited out: leave time for others before the exchange must end. */
     x->slice_ms = later(earlier(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
+    if (x->retry == HFI_RETRY_NONE) /* there are no others, so it may be as slow as the limit */
+        x->slice_ms = later(x->limit_ms - x->start_ms, SLICE_MIN_MS);
     x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
     return try_now(x);
 }

@@ -1,10 +1,11 @@
 /*
  * The channels we listen on.
  *
- * Waiters join and leave on any thread, under `mtx`. The connection is used on the keeper's thread
- * alone, by a task that brings the server's subscriptions in line with the registry: so SUBSCRIBE
- * and UNSUBSCRIBE of one channel can never overtake each other. Nothing is sent, and no callback of
- * the connection runs, with `mtx` held.
+ * Waiters join and leave on any thread, under `mtx`, and messages come on the thread of whoever
+ * reads the connection. It is written to on the keeper's thread alone, by a task that brings the
+ * server's subscriptions in line with the registry: so SUBSCRIBE and UNSUBSCRIBE of one channel can
+ * never overtake each other. Nothing is sent, and no callback of the connection runs, with `mtx`
+ * held; the connection's own mutex may be taken under it.
  *
  * A channel is NEW until SUBSCRIBE has been sent, and ASKED until the server has confirmed (HEARD)
  * or refused it (DEAF); a lost connection makes all of them NEW. Each SUBSCRIBE names one channel,
@@ -228,19 +229,18 @@ static bool is_text(const redisReply *reply, const char *text) {
            memcmp(reply->str, text, len) == 0;
 }
 
-static void refused_locked(struct hfi_pubsub *pubsub, const redisReply *reply) {
+/* Returns whether the first refusal is still to be logged. */
+static bool refused_locked(struct hfi_pubsub *pubsub) {
     struct hfi_link *first = hfi_list_pop_front(&pubsub->asked);
     if (first == NULL)
-        return;
+        return false;
     struct hfi_channel *channel = HFI_CONTAINER(first, struct hfi_channel, asked);
     channel->state = CHANNEL_DEAF;
     channel->answered = channel->sent;
     tell_waiters(channel, HFI_EVENT_DEAF);
-    if (!pubsub->refusal_logged)
-        hfi_log(pubsub->log, HF_LOG_WARN,
-                "the server refuses to tell of releases, so waiting polls: %.*s",
-                (int)(reply->len < 128 ? reply->len : 128), reply->str);
+    bool logged = pubsub->refusal_logged;
     pubsub->refusal_logged = true;
+    return !logged;
 }
 
 static void confirmed_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
@@ -256,9 +256,10 @@ static void confirmed_locked(struct hfi_pubsub *pubsub, struct hfi_channel *chan
 
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
     struct hfi_channel *channel = NULL;
+    bool log_refusal = false;
     pthread_mutex_lock(&pubsub->mtx);
     if (reply->type == REDIS_REPLY_ERROR)
-        refused_locked(pubsub, reply);
+        log_refusal = refused_locked(pubsub);
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
         reply->element[1]->type == REDIS_REPLY_STRING)
         channel = find_channel(pubsub, reply->element[1]->str, reply->element[1]->len);
@@ -269,6 +270,10 @@ void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
         confirmed_locked(pubsub, channel);
     }
     pthread_mutex_unlock(&pubsub->mtx);
+    if (log_refusal)
+        hfi_log(pubsub->log, HF_LOG_WARN,
+                "the server refuses to tell of releases, so waiting polls: %.*s",
+                (int)(reply->len < 128 ? reply->len : 128), reply->str);
 }
 
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
@@ -307,12 +312,13 @@ static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const c
     return channel;
 }
 
-static void add_waiter_locked(struct hfi_channel *channel, struct hfi_waiter *waiter,
-                              struct hfi_task *task) {
+static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,
+                              struct hfi_waiter *waiter, struct hfi_task *task) {
     waiter->channel = channel;
     waiter->task = task;
     waiter->number = 0;
     hfi_list_push_back(&channel->waiters, &waiter->link);
+    hfi_conn_listen(pubsub->conn, waiter->caller);
 }
 
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
@@ -322,7 +328,7 @@ bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
         pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
     bool heard = channel != NULL && channel->state == CHANNEL_HEARD;
     if (heard)
-        add_waiter_locked(channel, waiter, task);
+        add_waiter_locked(pubsub, channel, waiter, task);
     pthread_mutex_unlock(&pubsub->mtx);
     return heard;
 }
@@ -345,7 +351,7 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     if (!stopped && channel == NULL)
         channel = add_channel_locked(pubsub, name, len);
     if (channel != NULL) {
-        add_waiter_locked(channel, waiter, task);
+        add_waiter_locked(pubsub, channel, waiter, task);
         if (waiter->wants_fresh)
             want_fresh_locked(pubsub, channel, waiter);
         *ret_heard = channel->state == CHANNEL_HEARD;
@@ -371,11 +377,17 @@ bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64
     return any;
 }
 
+void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller) {
+    hfi_conn_catch_up(pubsub->conn, caller);
+}
+
 void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
     pthread_mutex_lock(&pubsub->mtx);
     struct hfi_channel *channel = waiter->channel;
     hfi_list_remove(&waiter->link);
     waiter->channel = NULL;
+    if (!pubsub->stopped)
+        hfi_conn_unlisten(pubsub->conn, waiter->caller);
     if (hfi_list_empty(&channel->waiters) && !pubsub->stopped) {
         channel->leave_ms = hfi_now_ms() + (waiter->linger_ms > 0 ? waiter->linger_ms : LINGER_MS);
         if (channel->leave_ms < pubsub->alarm_ms) {

@@ -22,6 +22,8 @@ struct hfi_waiter {
     struct hfi_link link;
     struct hfi_channel *channel;
     struct hfi_task *task;
+    /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
+    struct hfi_exec *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
     /* It wants to know which messages were certainly published after it joined: those that come
      * after the answer to a SUBSCRIBE that was sent after that. Such a message is also
@@ -54,7 +56,10 @@ void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
 bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
                      int64_t *ret_heard_ms);
 
-/* What the connection tells, on the keeper's thread. */
+/* A synchronous caller is about to join: what came while nobody listened is not for it. */
+void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);
+
+/* What the connection tells: messages on the thread of whoever reads, its state on the keeper's. */
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up);
 

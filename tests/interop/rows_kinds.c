@@ -215,7 +215,7 @@ void kin_forced_and_not_owner_on_either_side(void **state) {
 /* ---- Time ---- */
 
 void kin_leases_end_for_the_other_side(void **state) {
-    const int64_t lease_ms = 600;
+    const int64_t lease_ms = 2000;
     struct pair pair = begin(state, 0, "j1");
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.lease_ms = lease_ms;

@@ -80,6 +80,28 @@ static void rule7_renewal_survives_errors(void **state) {
     world_end(&w);
 }
 
+/* Each renewal reaches the server a second late: within the limit of an exchange (here a third of
+ * the lease), but later than the first copy of any other command may act. */
+static void rule7_slow_server_still_renews(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 6000;
+    world_begin(&w, &options);
+    proxy_delay(w.proxy, WORLD_RENEW, 1100);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_stats stats = world_stats(w.client);
+    for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(5)) {
+        stats = world_stats(w.client);
+        if (stats.renewals >= 2 || stats.losses > 0)
+            break;
+    }
+    assert_int_equal(stats.losses, 0);
+    assert_true(stats.renewals >= 2);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
 static void rule7_renewal_reply_lost(void **state) {
     (void)state;
     struct world w;
@@ -200,6 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(U24_script_flush_during_a_hold),
         cmocka_unit_test(rule7_renewal_survives_errors),
+        cmocka_unit_test(rule7_slow_server_still_renews),
         cmocka_unit_test(rule7_renewal_reply_lost),
         cmocka_unit_test(rule7_thousand_holds_none_late_in_batches),
         cmocka_unit_test(rule7_one_bad_key_does_not_stop_the_others),

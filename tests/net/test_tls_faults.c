@@ -8,6 +8,7 @@
  * and calls that can wait go on.
  */
 #include "net/scene.h"
+#include "support/memory.h"
 #include "support/tls.h"
 #include "support/wire.h"
 
@@ -65,6 +66,42 @@ static size_t bytes_of_a_ping(void) {
     hf_close(client);
     wire_free(wire);
     return bytes;
+}
+
+/* ---- No memory ---- */
+
+/* Any one allocation fails, also that for a greeting of TLS or of ours. The exchange limit is twice
+ * the hang limit, so that an attempt that would only end with it is caught. True: it came so far. */
+static bool ping_without_memory(long fail_at) {
+    struct memory memory = {.fail_at = fail_at};
+    hf_options options = patient_options();
+    options.cmd_timeout_ms = options.connect_timeout_ms = 2 * HANG_MS;
+    options.allocator = memory_allocator(&memory);
+    char url[64];
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d", server_port(server));
+    hf_client *client = NULL;
+    int err = hf_open(url, &options, &client);
+    if (err == HF_OK) {
+        int64_t start_ms = now_ms();
+        err = hf_ping(client);
+        if (now_ms() - start_ms >= HANG_MS)
+            fail_msg("without allocation %ld: %s", fail_at, hf_last_error()->text);
+        if (err != HF_OK) /* it was this one call that failed */
+            assert_int_equal(hf_ping(client), HF_OK);
+        assert_int_equal(hf_close(client), HF_OK);
+    }
+    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH)
+        fail_msg("without allocation %ld: %s", fail_at, hf_error_name(err));
+    assert_int_equal(atomic_load(&memory.live), 0);
+    return atomic_load(&memory.calls) >= fail_at;
+}
+
+static void any_allocation_fails(void **state) {
+    (void)state;
+    long fail_at = 1;
+    while (ping_without_memory(fail_at))
+        fail_at++;
+    assert_in_range(fail_at, 10, 200); /* else the allocator was never asked */
 }
 
 /* ---- Ends ---- */
@@ -393,6 +430,7 @@ static void parent_goes_on_after_fork(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_allocation_fails),
         cmocka_unit_test(cut_anywhere),
         cmocka_unit_test(dropped_in_the_handshake),
         cmocka_unit_test(silence_in_the_handshake),

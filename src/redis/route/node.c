@@ -132,7 +132,7 @@ static int make_connections(struct hfi_node *node, const struct hfi_node_config 
         node->command[i] = hfi_conn_new(target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
     node->control = hfi_conn_new(target, HFI_SEAT_KEEPER, NULL, config->control_state, config->arg);
     node->pubsub =
-        hfi_conn_new(target, HFI_SEAT_KEEPER, config->push, config->pubsub_state, config->arg);
+        hfi_conn_new(target, HFI_SEAT_LISTENERS, config->push, config->pubsub_state, config->arg);
     if (node->command[0] == NULL || node->command[1] == NULL || node->control == NULL ||
         node->pubsub == NULL)
         return hfi_fail(error, HF_ENOMEM, "no memory or descriptors for a connection");
