@@ -215,7 +215,7 @@ static void U65_async(void **state) {
 
 static void U65_renewals_and_loss(void **state) {
     (void)state;
-    run_all_steps(scene_renewed, 1500);
+    run_all_steps(scene_renewed, 3000);
 }
 
 /* From some moment on there is no memory at all: every call comes back, and the client closes. */
