@@ -3,7 +3,8 @@
 #
 #   make test V=1       show every line of the build and of the tests
 #   make test CC=clang  another compiler (for a build directory that does not exist yet)
-#   make test JOBS=4    how many things to do at once (default: one for each processor)
+#   make test JOBS=4    how many things to do at once (default: one for each
+#                       processor, and three tests)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
