@@ -23,9 +23,9 @@
  * left; so each byte is moved a few times at most, however small the pieces are. */
 static void make_room(struct bytes *bytes, size_t length) {
     char *block = bytes->room > 0 ? bytes->data - bytes->consumed : NULL;
-    if (bytes->length > 0 && bytes->consumed > 0)
+    if (block != NULL && bytes->consumed > 0)
         memmove(block, bytes->data, bytes->length);
-    if (bytes->consumed <= bytes->length || bytes->length + length > bytes->room) {
+    if (block == NULL || bytes->consumed <= bytes->length || bytes->length + length > bytes->room) {
         bytes->room = (bytes->length + length) * 2;
         block = realloc(block, bytes->room);
         if (block == NULL)
