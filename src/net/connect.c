@@ -49,10 +49,11 @@ void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *err
     hfi_lookup_drop(conn->lookup);
     conn->lookup = NULL;
     conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
-    if (err != HF_ECLOSED) /* else only the deadline of this attempt would wake us */
+    if (err != HF_ECLOSED) {
+        /* Else only the deadline of the attempt that has failed would wake us. */
         hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
-    if (err != HF_ECLOSED)
         hfi_log(conn->target->log, HF_LOG_WARN, "%s: %s", conn->target->node, error->text);
+    }
     pthread_mutex_lock(&conn->mtx);
     hfi_conn_close_socket(conn);
     hfi_conn_discard_output(conn);
