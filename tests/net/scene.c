@@ -90,11 +90,15 @@ void scene_acquire(struct scene_call *call, hf_lock *lock, int64_t wait_ms, hf_c
     assert_int_equal(pthread_create(&call->thread, NULL, run_acquire, call), 0);
 }
 
-int scene_join(struct scene_call *call) {
+void scene_join_thread(pthread_t thread) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += HANG_MS / 1000;
-    assert_int_equal(pthread_timedjoin_np(call->thread, NULL, &until), 0);
+    assert_int_equal(pthread_timedjoin_np(thread, NULL, &until), 0);
+}
+
+int scene_join(struct scene_call *call) {
+    scene_join_thread(call->thread);
     return call->result;
 }
 

@@ -49,6 +49,7 @@ struct scene_call {
 void scene_acquire(struct scene_call *call, hf_lock *lock, int64_t wait_ms, hf_cancel *cancel);
 /* Joins, and fails when the thread does not end within HANG_MS. */
 int scene_join(struct scene_call *call);
+void scene_join_thread(pthread_t thread); /* one that must have ended within HANG_MS */
 
 /* Waits until the server has seen a subscriber of the lock's channel. */
 void scene_wait_subscribed(struct server *server, const char *name);

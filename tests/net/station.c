@@ -205,10 +205,7 @@ void listener_start(struct listener *listener, struct station *station, int numb
 }
 
 unsigned listener_join(struct listener *listener) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += HANG_MS / 1000;
-    assert_int_equal(pthread_timedjoin_np(listener->thread, NULL, &until), 0);
+    scene_join_thread(listener->thread);
     listener_end(listener);
     return listener->news;
 }

@@ -237,10 +237,7 @@ static void start_voice(struct voice *voice, struct line *line, size_t size, int
 }
 
 static enum outcome join_voice(struct voice *voice) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += HANG_MS / 1000;
-    assert_int_equal(pthread_timedjoin_np(voice->thread, NULL, &until), 0);
+    scene_join_thread(voice->thread);
     voice_end(voice);
     return voice->outcome;
 }
@@ -471,10 +468,7 @@ static void disturb(struct line *line, struct hammer *hammers, uint64_t *random)
 }
 
 static void join_hammer(struct hammer *hammer) {
-    struct timespec limit;
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += HANG_MS / 1000;
-    assert_int_equal(pthread_timedjoin_np(hammer->voice.thread, NULL, &limit), 0);
+    scene_join_thread(hammer->voice.thread);
     voice_end(&hammer->voice);
     const atomic_uint *counts = hammer->counts;
     assert_int_equal(counts[WRONG] + counts[LOST] + counts[UNSENT], 0);
