@@ -243,9 +243,10 @@ static void lookup_finished(void *arg) {
     hfi_exec_nudge(hfi_keeper_exec(arg));
 }
 
-static void start_connecting(struct hfi_conn *conn, int64_t now_ms) {
+static void start_connecting(struct hfi_conn *conn) {
     const struct hfi_target *target = conn->target;
-    conn->connect_deadline_ms = now_ms + target->cmd_timeout_ms;
+    /* Read now: the keeper's round may have begun before whoever wants the connection came. */
+    conn->connect_deadline_ms = hfi_now_ms() + target->cmd_timeout_ms;
     conn->addrs_next = 0;
     hfi_alarm_set(hfi_keeper_exec(target->keeper), &conn->alarm, conn->connect_deadline_ms);
     if (target->resolve == NULL) {
@@ -341,7 +342,7 @@ static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {
     if (!wanted)
         return;
     if (now_ms >= conn->retry_at_ms)
-        start_connecting(conn, now_ms);
+        start_connecting(conn);
     else
         hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
 }
