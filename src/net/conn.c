@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -70,7 +71,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     conn->push = push;
     conn->on_state = state;
     conn->arg = arg;
-    conn->fd = conn->zombie_fd = -1;
+    conn->fd = conn->zombie_fd = conn->poll_set = -1;
     conn->alarm.fire = alarm_fired;
     conn->doubt.fire = doubt_fired;
     conn->adopt.fire = hfi_seat_adopt_fired;
@@ -338,13 +339,28 @@ int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf
     return err;
 }
 
+/* Ends the connection, not only our use of it: a forked child may have copies of its descriptor,
+ * and closing ours would leave the server a client, and a subscriber, that nobody is. (In the child
+ * nobody comes here: hfi_conn_close_fds.) */
+static void hang_up(const struct hfi_conn *conn) {
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    if (conn->in_flight > 0) {
+        /* Abortively: what the server has not read yet must not be read any more. Disconnecting
+         * does that at once, whoever has copies, and only for TCP. */
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+        connect(conn->fd, &nowhere, sizeof nowhere);
+    }
+    shutdown(conn->fd, SHUT_RDWR);
+}
+
 void hfi_conn_close_socket(struct hfi_conn *conn) {
     if (conn->fd < 0)
         return;
-    /* Abortive close: what the server has not read yet must not be read any more. */
-    struct linger linger = {.l_onoff = 1, .l_linger = 0};
-    if (conn->in_flight > 0)
-        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    if (conn->poll_set >= 0)
+        epoll_ctl(conn->poll_set, EPOLL_CTL_DEL, conn->fd, NULL);
+    conn->poll_set = -1;
+    hang_up(conn);
     if (conn->is_writing && conn->zombie_fd < 0)
         conn->zombie_fd = conn->fd;
     else /* also while a writer is still busy with an earlier one */

@@ -45,6 +45,8 @@ struct hfi_conn {
     pthread_mutex_t mtx;           /* guards all below, except where a line names another owner */
     _Atomic enum conn_state state; /* read without the mutex only as a hint, or by its changer */
     int fd;                        /* closed only by the holder of the seat */
+    int poll_set;                  /* the epoll set that `fd` is in, or -1 */
+    unsigned poll_events;          /* what it is there for */
     unsigned generation;           /* counts connections made */
     atomic_bool broken;            /* to be torn down by the holder of the seat */
     bool lost;                     /* was ready and no longer is: the keeper has yet to say so */

@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 /* Nobody has come to listen for so long, at most twice: the keeper reads. */
 #define EMPTY_MS 50
@@ -237,4 +238,20 @@ int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events) {
     if (ours && broken)
         hfi_conn_service(conn, 0);
     return ours && !broken ? hfi_conn_poll_fd(conn, ret_events) : -1;
+}
+
+void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd) {
+    short events = 0;
+    if (hfi_conn_dispatch_fd(conn, &events) < 0)
+        return;
+    struct epoll_event event = {.events = (events & POLLOUT) ? EPOLLIN | EPOLLOUT : EPOLLIN};
+    pthread_mutex_lock(&conn->mtx);
+    bool listed = conn->poll_set >= 0 && conn->poll_events == event.events;
+    if (conn->fd >= 0 && !listed &&
+        epoll_ctl(epoll_fd, conn->poll_set >= 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, conn->fd,
+                  &event) == 0) {
+        conn->poll_set = epoll_fd;
+        conn->poll_events = event.events;
+    }
+    pthread_mutex_unlock(&conn->mtx);
 }
