@@ -166,6 +166,7 @@ bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms)
     if (poll) {
         exec->kick_fd = kick_fd;
         exec->kicked = false;
+        exec->polls++;
         arm_locked(exec);
         *ret_at_ms = exec->armed_ms;
     }
@@ -173,16 +174,42 @@ bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms)
     return poll;
 }
 
-void hfi_exec_poll_end(struct hfi_exec *exec) {
+bool hfi_exec_poll_end(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
-    if (exec->kicked) {
+    bool relieved = exec->relieved;
+    if (relieved) {
+        close(exec->kick_fd);
+    } else if (exec->kicked) {
         uint64_t count;
         ssize_t got = read(exec->kick_fd, &count, sizeof count);
         (void)got; /* empty only if somebody else drained it: nothing to do */
-        exec->kicked = false;
     }
+    exec->kicked = exec->relieved = false;
     exec->kick_fd = -1;
     pthread_mutex_unlock(&exec->mtx);
+    return !relieved;
+}
+
+bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_kicked) {
+    if (pthread_mutex_trylock(&exec->mtx) != 0)
+        return false;
+    bool polling = exec->kick_fd >= 0;
+    *ret_polls = exec->polls;
+    *ret_kicked = exec->kicked;
+    pthread_mutex_unlock(&exec->mtx);
+    return polling;
+}
+
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls) {
+    if (pthread_mutex_trylock(&exec->mtx) != 0)
+        return false;
+    bool relieved = exec->kick_fd >= 0 && exec->polls == polls;
+    if (relieved) {
+        exec->relieved = true;
+        rouse_locked(exec); /* if it is only slow, it has nothing to wait for any more */
+    }
+    pthread_mutex_unlock(&exec->mtx);
+    return relieved;
 }
 
 void hfi_exec_nudge(struct hfi_exec *exec) {
