@@ -50,6 +50,25 @@ bool parse_number(const char *text, long low, long high, long *ret) {
     return true;
 }
 
+/* Not every C library can tell their names. */
+static const struct {
+    const char *name;
+    int number;
+} signals[] = {
+#define SIGNAL_ROW(name)                                                                           \
+    { #name, SIG##name }
+    SIGNAL_ROW(HUP),    SIGNAL_ROW(INT),   SIGNAL_ROW(QUIT), SIGNAL_ROW(ILL),  SIGNAL_ROW(TRAP),
+    SIGNAL_ROW(ABRT),   SIGNAL_ROW(BUS),   SIGNAL_ROW(FPE),  SIGNAL_ROW(KILL), SIGNAL_ROW(USR1),
+    SIGNAL_ROW(SEGV),   SIGNAL_ROW(USR2),  SIGNAL_ROW(PIPE), SIGNAL_ROW(ALRM), SIGNAL_ROW(TERM),
+    SIGNAL_ROW(CHLD),   SIGNAL_ROW(CONT),  SIGNAL_ROW(STOP), SIGNAL_ROW(TSTP), SIGNAL_ROW(TTIN),
+    SIGNAL_ROW(TTOU),   SIGNAL_ROW(URG),   SIGNAL_ROW(XCPU), SIGNAL_ROW(XFSZ), SIGNAL_ROW(VTALRM),
+    SIGNAL_ROW(PROF),   SIGNAL_ROW(WINCH), SIGNAL_ROW(POLL), SIGNAL_ROW(PWR),  SIGNAL_ROW(SYS),
+#ifdef SIGSTKFLT
+    SIGNAL_ROW(STKFLT),
+#endif
+#undef SIGNAL_ROW
+};
+
 bool parse_signal(const char *text, int *ret_signal) {
     long number;
     if (parse_number(text, 1, SIGRTMAX, &number)) {
@@ -58,10 +77,9 @@ bool parse_signal(const char *text, int *ret_signal) {
     }
     if (strncasecmp(text, "SIG", 3) == 0)
         text += 3;
-    for (int signal = 1; signal < SIGRTMIN; signal++) {
-        const char *name = sigabbrev_np(signal);
-        if (name != NULL && strcasecmp(text, name) == 0) {
-            *ret_signal = signal;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        if (strcasecmp(text, signals[i].name) == 0) {
+            *ret_signal = signals[i].number;
             return true;
         }
     }

@@ -4,7 +4,9 @@
 #   hf_warnings    the warnings of the house, errors with HF_WERROR
 #   hf_sanitizers  HF_SANITIZE, for compiling and for linking
 
-set(CMAKE_C_STANDARD 11)
+if(NOT CMAKE_C_STANDARD) # C11 is what the code is written in; it is also good C17 and C23.
+  set(CMAKE_C_STANDARD 11)
+endif()
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON)
 set(CMAKE_C_VISIBILITY_PRESET hidden)

@@ -1,7 +1,7 @@
 # Run with cmake -P: DIR (whose *.c and *.h are read), MAY_USE (foreign libraries, comma separated),
 # STAMP (a file to touch when all is well; may be empty). What it stops is described in Layers.cmake.
 
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 
 # The foreign libraries we know, and what their headers look like between the quotes.
 set(header_of_hiredis "^(hiredis/|hiredis\\.h)")

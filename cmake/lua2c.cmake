@@ -1,6 +1,6 @@
 # Run with cmake -P: IN (a script), INCLUDED (what its first line includes, or empty), DEEPER (the same of
 # INCLUDED), NAME (the stem of the C name), OUT (the whole script is written there, and as C to OUT.c).
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 
 # Puts `prelude` in the place of the first line of `text`.
 function(hf_put_in_front prelude text ret)

@@ -1,6 +1,6 @@
 # Run with cmake -P: MANIFEST (what the last install wrote), DESTDIR (as it was given to the install).
 # Removes the files that were installed, and the directories that the install has made if nobody else uses them.
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 
 if(NOT EXISTS ${MANIFEST})
   message(FATAL_ERROR "Nothing to uninstall: ${MANIFEST} is written by make install.")

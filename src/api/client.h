@@ -32,8 +32,6 @@ struct hfi_dispatcher {
     atomic_bool busy; /* somebody is in hf_dispatch() */
     bool polling;     /* the executor's kicks go to kick_fd, for the outside to see */
     int epoll_fd, kick_fd, timer_fd;
-    int watched_fd; /* the connection's descriptor in epoll_fd, or -1 */
-    short watched_events;
 };
 
 struct hf_client {

@@ -22,7 +22,7 @@
 int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
     struct hfi_dispatcher *d = &client->dispatcher;
     d->manual = manual;
-    d->epoll_fd = d->kick_fd = d->timer_fd = d->watched_fd = -1;
+    d->epoll_fd = d->kick_fd = d->timer_fd = -1;
     hfi_list_init(&d->notices);
     pthread_mutex_init(&d->mtx, NULL);
     pthread_cond_init(&d->cond, NULL);
@@ -190,13 +190,8 @@ static void wait_and_read(hf_client *client, int64_t until_ms) {
 static void hand_over(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
     struct hfi_conn *conn = connection(client);
-    short events = 0;
-    int fd = conn != NULL ? hfi_conn_dispatch_fd(conn, &events) : -1;
-    if (fd >= 0) {
-        struct epoll_event event = {.events = (events & POLLOUT) ? EPOLLIN | EPOLLOUT : EPOLLIN};
-        if (epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, fd, &event) != 0)
-            epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    }
+    if (conn != NULL)
+        hfi_conn_enlist(conn, d->epoll_fd);
     int64_t at_ms = HFI_NEVER;
     d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
     uint64_t one = 1;

@@ -53,6 +53,22 @@ int hfi_fail(hf_error *error, int code, const char *format, ...) {
     return code;
 }
 
+/* strerror_r() has two forms: GNU's returns the words, POSIX' leaves them in the buffer. */
+static inline const char *words_gnu(const char *words, const char *buffer) {
+    return words != NULL ? words : buffer;
+}
+
+static inline const char *words_posix(int failure, const char *buffer) {
+    return failure == 0 ? buffer : "unknown error";
+}
+
+const char *hfi_errno_words(int sys_errno, char *buffer, size_t size) {
+    buffer[0] = '\0';
+    return _Generic(strerror_r(sys_errno, buffer, size), int
+                    : words_posix, default
+                    : words_gnu)(strerror_r(sys_errno, buffer, size), buffer);
+}
+
 int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format, ...) {
     if (error == NULL)
         return code;
@@ -64,8 +80,8 @@ int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format,
 
     size_t used = strlen(error->text);
     char words[96];
-    const char *said = strerror_r(sys_errno, words, sizeof words); /* the GNU one */
-    snprintf(error->text + used, sizeof error->text - used, ": %s", said);
+    snprintf(error->text + used, sizeof error->text - used, ": %s",
+             hfi_errno_words(sys_errno, words, sizeof words));
     return code;
 }
 

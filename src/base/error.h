@@ -14,6 +14,9 @@ int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format,
     __attribute__((format(printf, 4, 5)));
 void hfi_error_clear(hf_error *error);
 
+/* The system's words for an errno, in `buffer` or in the C library. Never NULL. */
+const char *hfi_errno_words(int sys_errno, char *buffer, size_t size);
+
 /* Appends printable text of `len` bytes from the network, with control characters replaced. */
 void hfi_error_quote(hf_error *error, const char *text, size_t len);
 

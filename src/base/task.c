@@ -21,10 +21,25 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+/* The C library has no function for it, and its own timespec need not be the kernel's: on 32 bits
+ * the time may have 64. So both are written down here. A kernel without the old call, which some
+ * architectures have never had, takes 64 bits. */
+enum { WAIT_PRIVATE = 0 | 128, WAKE_PRIVATE = 1 | 128 };
+#ifdef SYS_futex
+enum { FUTEX = SYS_futex };
+struct kernel_time {
+    long sec, nsec;
+};
+#else
+enum { FUTEX = SYS_futex_time64 };
+struct kernel_time {
+    int64_t sec, nsec;
+};
+#endif
+#define DOZE_MAX_MS 86400000 /* fits everywhere */
 
 void hfi_exec_init(struct hfi_exec *exec) {
     *exec = (struct hfi_exec){.kick_fd = -1, .armed_ms = HFI_NEVER};
@@ -58,7 +73,7 @@ static atomic_uint *rouse_locked(struct hfi_exec *exec) {
 /* Reads nothing of `sleeper`, which may be gone. */
 static void wake(atomic_uint *sleeper) {
     if (sleeper != NULL)
-        syscall(SYS_futex, sleeper, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        syscall(FUTEX, sleeper, WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 void hfi_wakes_flush(struct hfi_wakes *wakes) {
@@ -125,16 +140,18 @@ bool hfi_exec_run(struct hfi_exec *exec) {
 
 /* Waits until the futex is no longer 1 or the time is over; may also return for no reason. */
 static void doze(atomic_uint *asleep, int64_t until_ms) {
-    struct timespec left = {0, 0}, *timeout = NULL;
+    struct kernel_time left = {0, 0}, *timeout = NULL;
     if (until_ms != HFI_NEVER) {
         int64_t left_ms = until_ms - hfi_now_ms();
         if (left_ms <= 0)
             return;
-        left.tv_sec = left_ms / 1000;
-        left.tv_nsec = (left_ms % 1000) * 1000000;
+        if (left_ms > DOZE_MAX_MS)
+            left_ms = DOZE_MAX_MS;
+        left.sec = (long)(left_ms / 1000);
+        left.nsec = (long)(left_ms % 1000) * 1000000;
         timeout = &left;
     }
-    syscall(SYS_futex, asleep, FUTEX_WAIT_PRIVATE, 1, timeout, NULL, 0);
+    syscall(FUTEX, asleep, WAIT_PRIVATE, 1, timeout, NULL, 0);
 }
 
 void hfi_exec_sleep(struct hfi_exec *exec) {
@@ -166,6 +183,7 @@ bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms)
     if (poll) {
         exec->kick_fd = kick_fd;
         exec->kicked = false;
+        exec->polls++;
         arm_locked(exec);
         *ret_at_ms = exec->armed_ms;
     }
@@ -173,16 +191,42 @@ bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms)
     return poll;
 }
 
-void hfi_exec_poll_end(struct hfi_exec *exec) {
+bool hfi_exec_poll_end(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
-    if (exec->kicked) {
+    bool relieved = exec->relieved;
+    if (relieved) {
+        close(exec->kick_fd);
+    } else if (exec->kicked) {
         uint64_t count;
         ssize_t got = read(exec->kick_fd, &count, sizeof count);
         (void)got; /* empty only if somebody else drained it: nothing to do */
-        exec->kicked = false;
     }
+    exec->kicked = exec->relieved = false;
     exec->kick_fd = -1;
     pthread_mutex_unlock(&exec->mtx);
+    return !relieved;
+}
+
+bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_kicked) {
+    if (pthread_mutex_trylock(&exec->mtx) != 0)
+        return false;
+    bool polling = exec->kick_fd >= 0;
+    *ret_polls = exec->polls;
+    *ret_kicked = exec->kicked;
+    pthread_mutex_unlock(&exec->mtx);
+    return polling;
+}
+
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls) {
+    if (pthread_mutex_trylock(&exec->mtx) != 0)
+        return false;
+    bool relieved = exec->kick_fd >= 0 && exec->polls == polls;
+    if (relieved) {
+        exec->relieved = true;
+        rouse_locked(exec); /* if it is only slow, it has nothing to wait for any more */
+    }
+    pthread_mutex_unlock(&exec->mtx);
+    return relieved;
 }
 
 void hfi_exec_nudge(struct hfi_exec *exec) {

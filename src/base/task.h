@@ -31,6 +31,8 @@ struct hfi_exec {
     int kick_fd;      /* an eventfd its thread polls right now, else -1 */
     bool kicked;      /* kick_fd has been written to since */
     bool nudged;      /* hfi_exec_nudge() was called since its thread last looked */
+    bool relieved;    /* hfi_exec_relieve() was called during this poll */
+    unsigned polls;   /* begun so far */
 
     /* Of src/net, for an executor of a synchronous caller; not guarded by `mtx`. */
     void *lane;                /* the connection this thread attends while it waits, or NULL */
@@ -81,7 +83,16 @@ void hfi_exec_sleep(struct hfi_exec *exec);
  * false if there is work already, and then there is nothing to poll for; otherwise *ret_at_ms is
  * when the next timer is due. */
 bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms);
-void hfi_exec_poll_end(struct hfi_exec *exec);
+/* False: its thread was relieved meanwhile, and must leave alone what it has polled. */
+bool hfi_exec_poll_end(struct hfi_exec *exec);
+
+/* Is its thread between begin and end? Then *ret_polls counts the polls, this one included, and
+ * *ret_kicked tells if it has been kicked in vain. Any thread; also false if that cannot be found
+ * out without waiting, since the thread may be stopped anywhere. */
+bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_kicked);
+/* Its thread does not come back from that poll: somebody else polls in its place from now on. It
+ * keeps the `kick_fd` and closes it when it comes. False: it has come. */
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls);
 
 /* Makes the thread return from its sleep or poll even without work. Any thread. */
 void hfi_exec_nudge(struct hfi_exec *exec);

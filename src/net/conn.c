@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,10 +29,10 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
 }
 
-/* The holder of the seat will tear it down. */
-static void break_locked(struct hfi_conn *conn) {
+void hfi_conn_break_locked(struct hfi_conn *conn) {
     atomic_store(&conn->broken, true);
     hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
+    hfi_seat_watch_locked(conn);
 }
 
 /* Somebody has stopped waiting for an answer, perhaps long before it was overdue. If it becomes
@@ -45,7 +46,7 @@ static void doubt_locked(struct hfi_conn *conn) {
     int64_t heard_ms = atomic_load(&conn->last_rx_ms);
     int64_t overdue_ms = (heard_ms > sent_ms ? heard_ms : sent_ms) + conn->target->cmd_timeout_ms;
     if (hfi_now_ms() >= overdue_ms) {
-        break_locked(conn);
+        hfi_conn_break_locked(conn);
         return;
     }
     conn->is_doubted = true;
@@ -70,10 +71,11 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     conn->push = push;
     conn->on_state = state;
     conn->arg = arg;
-    conn->fd = conn->zombie_fd = -1;
+    conn->fd = conn->poll_set = -1;
     conn->alarm.fire = alarm_fired;
     conn->doubt.fire = doubt_fired;
     conn->adopt.fire = hfi_seat_adopt_fired;
+    conn->relief.fire = hfi_seat_relief_fired;
     pthread_mutex_init(&conn->mtx, NULL);
     hfi_list_init(&conn->followers);
     hfi_list_init(&conn->fifo);
@@ -99,6 +101,7 @@ void hfi_conn_free(struct hfi_conn *conn) {
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->alarm);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->doubt);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->adopt);
+    hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->relief);
     hfi_keeper_remove(conn->target->keeper, conn);
     if (conn->reader != NULL) {
         hfi_free(mem, conn->reader->privdata);
@@ -116,8 +119,6 @@ void hfi_conn_close_fds(struct hfi_conn *conn) {
         return;
     if (conn->fd >= 0)
         close(conn->fd);
-    if (conn->zombie_fd >= 0)
-        close(conn->zombie_fd);
     close(conn->kick_fd);
 }
 
@@ -204,7 +205,7 @@ static bool peek_is_alive(struct hfi_conn *conn) {
         return true;
     if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
         return true;
-    break_locked(conn);
+    hfi_conn_break_locked(conn);
     return false;
 }
 
@@ -229,7 +230,7 @@ void hfi_conn_look(struct hfi_conn *conn) {
         if (conn->in_flight == 0)
             peek_is_alive(conn);
         else if (peek_has_ended(conn))
-            break_locked(conn); /* before its driver has noticed */
+            hfi_conn_break_locked(conn); /* before its driver has noticed */
     }
     pthread_mutex_unlock(&conn->mtx);
 }
@@ -338,17 +339,35 @@ int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf
     return err;
 }
 
+/* Ends the connection, not only our use of it: a forked child may have copies of its descriptor,
+ * and closing ours would leave the server a client, and a subscriber, that nobody is. (In the child
+ * nobody comes here: hfi_conn_close_fds.) */
+static void hang_up(const struct hfi_conn *conn) {
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    if (conn->in_flight > 0) {
+        /* Abortively: what the server has not read yet must not be read any more. Disconnecting
+         * does that at once, whoever has copies, and only for TCP. */
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+        connect(conn->fd, &nowhere, sizeof nowhere);
+    }
+    shutdown(conn->fd, SHUT_RDWR);
+}
+
 void hfi_conn_close_socket(struct hfi_conn *conn) {
     if (conn->fd < 0)
         return;
-    /* Abortive close: what the server has not read yet must not be read any more. */
-    struct linger linger = {.l_onoff = 1, .l_linger = 0};
-    if (conn->in_flight > 0)
-        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-    if (conn->is_writing && conn->zombie_fd < 0)
-        conn->zombie_fd = conn->fd;
-    else /* also while a writer is still busy with an earlier one */
+    if (conn->poll_set >= 0)
+        epoll_ctl(conn->poll_set, EPOLL_CTL_DEL, conn->fd, NULL);
+    conn->poll_set = -1;
+    hang_up(conn);
+    if (conn->writer != NULL) { /* it may be a while until it comes back */
+        conn->writer->disowned = true;
+        conn->writer = NULL;
+        conn->writing = (struct buffer){.len = 0};
+    } else {
         close(conn->fd);
+    }
     conn->fd = -1;
     hfi_tls_free(conn->tls);
     conn->tls = NULL;
@@ -431,6 +450,6 @@ unsigned hfi_conn_load(struct hfi_conn *conn) {
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms)
-        break_locked(conn);
+        hfi_conn_break_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
 }

@@ -166,6 +166,10 @@ int hfi_conn_poll_fd(struct hfi_conn *conn, short *ret_events);
 bool hfi_conn_service(struct hfi_conn *conn, short revents);
 /* For the dispatcher: the descriptor to poll, or -1 while the connection is not its to drive. */
 int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);
+/* The same for an epoll set: puts the socket in, for what is to be polled now. It leaves the set
+ * when it is closed, always, since the kernel keeps a closed socket in there for as long as a
+ * forked child has a copy of it. There is one such set per connection; it outlives it. */
+void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd);
 /* Writes what submits on the seat's own thread have gathered. For the holder of the seat. */
 void hfi_conn_flush(struct hfi_conn *conn);
 

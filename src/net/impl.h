@@ -3,6 +3,7 @@
  *
  *   conn.c       life, submitting, completing, losing the connection
  *   seat.c       who reads: callers taking, offering and leaving the seat
+ *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: lookup, connect, TLS, back-off, pings (the keeper's thread)
  *   handshake.c  what is said first on a new connection, and the answers
  *   io.c         bytes: the output buffer, reading, the capped RESP reader
@@ -35,6 +36,11 @@ struct buffer {
     size_t len, cap;
 };
 
+/* On the stack of a thread that is in send(). */
+struct writer {
+    bool disowned; /* the connection was lost: its socket and `writing` are the writer's to end */
+};
+
 struct hfi_conn {
     struct hfi_target *target;
     enum hfi_seat seat;
@@ -45,6 +51,8 @@ struct hfi_conn {
     pthread_mutex_t mtx;           /* guards all below, except where a line names another owner */
     _Atomic enum conn_state state; /* read without the mutex only as a hint, or by its changer */
     int fd;                        /* closed only by the holder of the seat */
+    int poll_set;                  /* the epoll set that `fd` is in, or -1 */
+    unsigned poll_events;          /* what it is there for */
     unsigned generation;           /* counts connections made */
     atomic_bool broken;            /* to be torn down by the holder of the seat */
     bool lost;                     /* was ready and no longer is: the keeper has yet to say so */
@@ -57,7 +65,11 @@ struct hfi_conn {
     unsigned wards;         /* listeners who cannot read for themselves */
     struct hfi_alarm adopt; /* the keeper looks if anybody still comes to listen */
     bool adopt_is_set;
-    bool left_lately; /* somebody has left the seat since it last looked */
+    bool left_lately;        /* somebody has left the seat since it last looked */
+    struct hfi_alarm relief; /* the keeper looks if a caller in the seat is stuck */
+    bool relief_is_set;
+    const struct hfi_exec *idler; /* had something to do when it last looked, and did nothing */
+    unsigned idler_polls;
 
     /* Requests. */
     struct hfi_link fifo;
@@ -66,13 +78,12 @@ struct hfi_conn {
     struct hfi_alarm doubt;
     unsigned unsent;
     struct buffer out;     /* appended to by submits */
-    struct buffer writing; /* being written, from write_pos; owned by the writer */
+    struct buffer writing; /* being written, from write_pos; not to be changed by others */
     size_t write_pos;
-    bool is_writing;     /* somebody is in send() */
-    int zombie_fd;       /* lost while somebody was in send(): the writer closes it */
-    struct hfi_tls *tls; /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
-    bool tls_answered;   /* something has come since its handshake began */
-    atomic_bool blocked; /* the socket takes no more: poll for POLLOUT */
+    struct writer *writer; /* who is in send(); NULL: nobody */
+    struct hfi_tls *tls;   /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
+    bool tls_answered;     /* something has come since its handshake began */
+    atomic_bool blocked;   /* the socket takes no more: poll for POLLOUT */
 
     /* Owned by the holder of the seat. */
     redisReader *reader;
@@ -117,6 +128,8 @@ int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf
 /* holder of the seat; unlocked */
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
 void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
+/* The holder of the seat will tear it down. */
+void hfi_conn_break_locked(struct hfi_conn *conn);
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */
@@ -127,6 +140,11 @@ bool hfi_seat_adopt_locked(struct hfi_conn *conn);
 void hfi_seat_adopt_fired(struct hfi_alarm *alarm);
 /* the keeper is in the seat, and leaves it to a caller, or if nothing is left to read */
 bool hfi_seat_yield_locked(struct hfi_conn *conn);
+
+/* relief.c */
+/* Somebody depends on whoever is in the seat: the keeper has an eye on it. */
+void hfi_seat_watch_locked(struct hfi_conn *conn);
+void hfi_seat_relief_fired(struct hfi_alarm *alarm);
 
 /* connect.c: the keeper's thread */
 void hfi_conn_tend(struct hfi_conn *conn);

@@ -16,6 +16,7 @@
  */
 #include "net/impl.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -55,17 +56,10 @@ bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const c
 }
 
 void hfi_conn_discard_output(struct hfi_conn *conn) {
+    assert(conn->writer == NULL); /* its socket has been closed */
     conn->out.len = 0;
-    if (!conn->is_writing) {
-        conn->writing.len = 0;
-        conn->write_pos = 0;
-    }
+    conn->writing.len = conn->write_pos = 0;
     atomic_store(&conn->blocked, false);
-}
-
-static void break_locked(struct hfi_conn *conn) {
-    atomic_store(&conn->broken, true);
-    hfi_exec_nudge(conn->driver != NULL ? conn->driver : hfi_keeper_exec(conn->target->keeper));
 }
 
 /* The same as take_output() for TLS, which may also have something to say of its own. */
@@ -77,7 +71,7 @@ static bool take_encrypted(struct hfi_conn *conn) {
     size_t pending = hfi_tls_pending(conn->tls);
     ok = ok && reserve(conn->target->mem, &conn->writing, pending);
     if (!ok) {
-        break_locked(conn);
+        hfi_conn_break_locked(conn);
         return false;
     }
     if (pending > 0)
@@ -100,41 +94,46 @@ static bool take_output(struct hfi_conn *conn) {
     return conn->writing.len > 0;
 }
 
+static int send_once(int fd, const char *bytes, size_t len, size_t *ret_sent) {
+    ssize_t sent;
+    do
+        sent = send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    *ret_sent = sent > 0 ? (size_t)sent : 0;
+    return sent < 0 ? errno : 0;
+}
+
 void hfi_conn_flush_locked(struct hfi_conn *conn) {
-    if (conn->is_writing)
+    struct writer self = {.disowned = false};
+    if (conn->writer != NULL)
         return; /* that thread will write ours too */
-    conn->is_writing = true;
+    conn->writer = &self;
     while (
         (conn->state == CONN_READY || conn->state == CONN_HANDSHAKE || conn->state == CONN_TLS) &&
         !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
         int fd = conn->fd;
-        unsigned generation = conn->generation;
+        char *bytes = conn->writing.bytes;
+        size_t pos = conn->write_pos, len = conn->writing.len, sent;
         pthread_mutex_unlock(&conn->mtx);
-        ssize_t sent;
-        do
-            sent = send(fd, conn->writing.bytes + conn->write_pos,
-                        conn->writing.len - conn->write_pos, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (sent < 0 && errno == EINTR);
-        int failure = errno;
+        int failure = send_once(fd, bytes + pos, len - pos, &sent);
         pthread_mutex_lock(&conn->mtx);
 
-        if (generation != conn->generation || conn->zombie_fd >= 0) { /* it was lost meanwhile */
-            if (conn->zombie_fd >= 0)
-                close(conn->zombie_fd);
-            conn->zombie_fd = -1;
-            conn->writing.len = conn->write_pos = 0;
-        } else if (sent >= 0) {
-            conn->write_pos += (size_t)sent;
-        } else if (failure == EAGAIN || failure == EWOULDBLOCK) {
+        if (self.disowned) { /* it was lost meanwhile */
+            close(fd);
+            hfi_free(conn->target->mem, bytes);
+            return;
+        }
+        conn->write_pos += sent;
+        if (failure == EAGAIN || failure == EWOULDBLOCK) {
             atomic_store(&conn->blocked, true);
             /* so that it polls for POLLOUT */
             hfi_exec_nudge(conn->driver != NULL ? conn->driver
                                                 : hfi_keeper_exec(conn->target->keeper));
-        } else {
-            break_locked(conn);
+        } else if (failure != 0) {
+            hfi_conn_break_locked(conn);
         }
     }
-    conn->is_writing = false;
+    conn->writer = NULL;
 }
 
 void hfi_conn_flush(struct hfi_conn *conn) {

@@ -5,7 +5,8 @@
  * sleep, and are woken through their executors. Leaving the seat and naming a successor is one step
  * under the connection's mutex. A follower that has to leave checks under the same mutex whether
  * the seat was offered to it, and passes it on. When the last caller has left and replies are still
- * to come (to requests that were abandoned), the keeper takes the seat.
+ * to come (to requests that were abandoned), the keeper takes the seat. One that is stuck in the
+ * seat loses it (relief.c).
  *
  * Messages are waited for in the same way, but when the last listener has left, the next is often
  * about to come. So the keeper takes the seat only when nobody has used it for a while, and the
@@ -19,6 +20,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 /* Nobody has come to listen for so long, at most twice: the keeper reads. */
 #define EMPTY_MS 50
@@ -58,6 +60,7 @@ void hfi_seat_leave_locked(struct hfi_conn *conn) {
             continue; /* it is about to go */
         conn->driver = follower;
         hfi_exec_nudge(follower);
+        hfi_seat_watch_locked(conn);
         return;
     }
     if (conn->in_flight > 0 && conn->attendants == 0)
@@ -124,7 +127,8 @@ static void drive(struct hfi_conn *conn, struct hfi_exec *exec) {
         if (!hfi_exec_poll_begin(exec, conn->kick_fd, &at_ms))
             break;
         poll(fds, 2, poll_timeout(at_ms));
-        hfi_exec_poll_end(exec);
+        if (!hfi_exec_poll_end(exec))
+            return; /* too late: the seat is somebody else's */
         if (fds[0].revents != 0 && !hfi_conn_service(conn, fds[0].revents))
             return;
     }
@@ -150,7 +154,7 @@ static bool follow(struct hfi_conn *conn, struct hfi_exec *exec) {
     return offered;
 }
 
-/* Unless the connection, and the seat with it, is lost. */
+/* Unless the connection, and the seat with it, is lost, or the seat was taken away. */
 static void stand_up(struct hfi_conn *conn, const struct hfi_exec *exec) {
     pthread_mutex_lock(&conn->mtx);
     if (conn->driver == exec)
@@ -179,6 +183,7 @@ void hfi_conn_attend(struct hfi_exec *exec) {
         atomic_store_explicit(&exec->following, true, memory_order_relaxed);
         if (listens && conn->driver == hfi_keeper_exec(conn->target->keeper) && !needs_keeper(conn))
             hfi_exec_nudge(conn->driver); /* it yields */
+        hfi_seat_watch_locked(conn);
     }
     pthread_mutex_unlock(&conn->mtx);
     if (!seated && !follow(conn, exec))
@@ -197,6 +202,7 @@ void hfi_conn_listen(struct hfi_conn *conn, struct hfi_exec *caller) {
     conn->wards++;
     if (conn->state == CONN_READY && conn->driver == NULL)
         seat_keeper_locked(conn);
+    hfi_seat_watch_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
 }
 
@@ -237,4 +243,20 @@ int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events) {
     if (ours && broken)
         hfi_conn_service(conn, 0);
     return ours && !broken ? hfi_conn_poll_fd(conn, ret_events) : -1;
+}
+
+void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd) {
+    short events = 0;
+    if (hfi_conn_dispatch_fd(conn, &events) < 0)
+        return;
+    struct epoll_event event = {.events = (events & POLLOUT) ? EPOLLIN | EPOLLOUT : EPOLLIN};
+    pthread_mutex_lock(&conn->mtx);
+    bool listed = conn->poll_set >= 0 && conn->poll_events == event.events;
+    if (conn->fd >= 0 && !listed &&
+        epoll_ctl(epoll_fd, conn->poll_set >= 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, conn->fd,
+                  &event) == 0) {
+        conn->poll_set = epoll_fd;
+        conn->poll_events = event.events;
+    }
+    pthread_mutex_unlock(&conn->mtx);
 }

@@ -44,7 +44,7 @@ static const char *words_of(unsigned long code, char *buffer, size_t size) {
     char system[96];
     const char *words = NULL;
     if (code != 0 && ERR_GET_LIB(code) == ERR_LIB_SYS)
-        words = strerror_r(ERR_GET_REASON(code), system, sizeof system); /* the GNU one */
+        words = hfi_errno_words(ERR_GET_REASON(code), system, sizeof system);
     else if (code != 0)
         words = ERR_reason_error_string(code);
     if (words != NULL)

@@ -227,7 +227,7 @@ static enum hfi_progress back_off(struct hfi_exchange *x) {
 }
 
 /* A connection could not be made; x->error says why. */
-static enum hfi_progress unreachable(struct hfi_exchange *x, int err) {
+static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
     if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EREFUSED)
         return finish(x, err);
     x->trouble = err;
@@ -438,7 +438,7 @@ static enum hfi_progress on_ready(struct hfi_exchange *x) {
     if (x->want->err == HF_OK)
         return try_now(x);
     *x->error = x->want->error;
-    return unreachable(x, x->want->err);
+    return not_connected(x, x->want->err);
 }
 
 static enum hfi_progress on_timer(struct hfi_exchange *x) {

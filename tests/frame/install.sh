@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
 }
 END
 cat >"$user/CMakeLists.txt" <<'END'
-cmake_minimum_required(VERSION 3.25)
+cmake_minimum_required(VERSION 3.22)
 project(user C CXX)
 set(CMAKE_CXX_STANDARD 17)
 find_package(holdfast 0.1 REQUIRED)

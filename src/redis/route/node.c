@@ -204,7 +204,9 @@ static struct hfi_conn *pick_for_caller(struct hfi_node *node) {
     int64_t server_ms, received_ms;
     if (!hfi_conn_ready(second, &server_ms, &received_ms))
         return first;
-    return hfi_conn_load(second) < first_load ? second : first;
+    /* It may be given up, and yet not ended, because the thread that reads it is stuck. */
+    bool first_ready = hfi_conn_ready(first, &server_ms, &received_ms);
+    return !first_ready || hfi_conn_load(second) < first_load ? second : first;
 }
 
 static struct hfi_conn *pick_for_dispatch(struct hfi_node *node) {

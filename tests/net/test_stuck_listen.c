@@ -1,0 +1,97 @@
+/*
+ * A thread that reads the messages of others and does not come back, because a signal handler of
+ * the application does not return: somebody else reads them.
+ */
+#include "net/station.h"
+#include "net/trap.h"
+
+#define SOON_MS (HANG_MS / 5) /* relief takes some 300 ms; polling instead, 10 s */
+
+static bool is_polling(void *arg) {
+    unsigned polls;
+    bool kicked;
+    return hfi_exec_is_polling(arg, &polls, &kicked) && !kicked;
+}
+
+static void start_stuck_driver(struct station *station, struct listener *driver) {
+    listener_start_driver(driver, station, 1, HANG_MS);
+    assert_true(wait_until(is_polling, &driver->exec, HANG_MS));
+    trap_catch(driver->thread);
+}
+
+static void another_listener_takes_the_seat(void **state) {
+    (void)state;
+    struct station station;
+    struct listener driver, follower;
+    station_begin(&station);
+    for (int round = 0; round < 3; round++) {
+        start_stuck_driver(&station, &driver);
+        listener_start(&follower, &station, 2, SOON_MS);
+        station_wait_seated(&station, &driver.exec, 1);
+        station_publish(2);
+        assert_int_equal(listener_join(&follower), EVENT_MESSAGE);
+        station_publish(1); /* the keeper reads when nobody else does */
+        trap_release();
+        assert_int_equal(listener_join(&driver), EVENT_MESSAGE);
+    }
+    station_assert_works(&station);
+    station_end(&station);
+}
+
+/* One who cannot read for itself: the keeper does. */
+static void the_keeper_reads_for_its_ward(void **state) {
+    (void)state;
+    struct station station;
+    struct listener driver;
+    station_begin(&station);
+    start_stuck_driver(&station, &driver);
+    hfi_conn_listen(station.conn, NULL);
+    int by_keeper = atomic_load(&station.by_keeper);
+    station_publish(2);
+    station_wait_for(&station.by_keeper, by_keeper + 1);
+    hfi_conn_unlisten(station.conn, NULL);
+    station_publish(1);
+    trap_release();
+    assert_int_equal(listener_join(&driver), EVENT_MESSAGE);
+    station_assert_works(&station);
+    station_end(&station);
+}
+
+/* The seat is offered to one who does not come. (ThreadSanitizer lets a signal wait until it suits
+ * it, and here that is with a mutex held.) */
+static void a_successor_that_does_not_come(void **state) {
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip();
+#endif
+    struct station station;
+    struct listener driver, successor, third;
+    station_begin(&station);
+    for (int round = 0; round < 3; round++) {
+        listener_start_driver(&driver, &station, 1, HANG_MS);
+        listener_start(&successor, &station, 2, HANG_MS);
+        station_wait_seated(&station, &driver.exec, 1);
+        trap_catch(successor.thread);
+        listener_start(&third, &station, 3, SOON_MS);
+        station_wait_seated(&station, &driver.exec, 2);
+        listener_cancel(&driver);
+        assert_int_equal(listener_join(&driver), EVENT_CANCEL);
+        station_publish(3);
+        assert_int_equal(listener_join(&third), EVENT_MESSAGE);
+        station_publish(2);
+        trap_release();
+        assert_int_equal(listener_join(&successor), EVENT_MESSAGE);
+    }
+    station_assert_works(&station);
+    station_end(&station);
+}
+
+int main(void) {
+    trap_set();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_listener_takes_the_seat),
+        cmocka_unit_test(the_keeper_reads_for_its_ward),
+        cmocka_unit_test(a_successor_that_does_not_come),
+    };
+    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
+}
