@@ -71,6 +71,7 @@ struct hfi_line {
     int64_t answered_us;      /* the server's time in its last answer */
     int64_t newest_us;        /* and the newest one that was known then */
     int64_t asked_ms;         /* when that attempt was sent */
+    int64_t again_ms;         /* the lock is free, and may be ours after so long; 0: it is not */
     unsigned behind;          /* naps so far while the lock was free, but not for us */
     bool queued;              /* there may be an entry of ours */
     bool granted;             /* there was a message of a grant, and the lock was not ours yet */
@@ -87,7 +88,11 @@ struct hfi_call_state {
     bool settles; /* its outcome is the core's business: it can end unsettled */
     /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
     bool acquiring;
-    bool settling;         /* it is the settlement: unless it succeeds, nothing is settled */
+    bool settling; /* it is the settlement: unless it succeeds, nothing is settled */
+    /* it has its outcome, and goes on with what it left in front of a line (line.c) */
+    bool handing_over;
+    int outcome;
+    const char *outcome_words;
     struct hfi_req *ghost; /* what a cancelled acquire has on its way: its settlement hears of it */
     unsigned ghost_event;
     union {

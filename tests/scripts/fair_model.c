@@ -37,16 +37,16 @@ static redisReply *run_script(struct fair_model *m, const struct request *r) {
     switch (r->script) {
     case ACQUIRE:
         return ask(&m->play,
-                   "EVALSHA %s 4 f q z r %lld %s publish ch %lld 0 %d %lld %lld "
+                   "EVALSHA %s 5 f q z r u %lld %s publish ch %lld 0 %d %lld %lld "
                    "%lld %lld %lld %lld",
                    sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0,
                    (long long)r->confirm * TICK_MS, (long long)r->ticket,
                    (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s, rest);
     case RELEASE:
-        return ask(&m->play, "EVALSHA %s 4 f q z r %lld %s publish ch %lld 1 %lld %lld", sha,
+        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish ch %lld 1 %lld %lld", sha,
                    not_after, r->owner, lease_ms, s, rest);
     case GIVE_UP:
-        return ask(&m->play, "EVALSHA %s 4 f q z r %lld %s publish ch 0 %lld %lld", sha, not_after,
+        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish ch 0 %lld %lld", sha, not_after,
                    r->owner, s, rest);
     default:
         return ask(&m->play, "EVALSHA %s 1 f %lld %lld %s %lld %lld", sha, not_after, lease_ms,
