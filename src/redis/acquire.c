@@ -225,6 +225,10 @@ static void attempted(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     struct hfi_acquire_answer answer;
+    if (hfi_line_do_without(call)) {
+        send_attempt(call);
+        return;
+    }
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return;

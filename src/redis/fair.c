@@ -38,6 +38,8 @@ static void add_named(const struct hfi_redis *redis, const char *what, const str
         hfi_name_prefixed(&redis->names, what, call->name, call->name_len, room);
 }
 
+/* The only key that version 0.1 did not have: a user whose access list names its keys one by one does
+ * without it. */
 static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *call,
                         struct hfi_command *command) {
     static const size_t suffix_len = sizeof UNHEARD - 1;
@@ -53,12 +55,15 @@ static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *ca
 static void add_common(const struct hfi_redis *redis, const struct hfi_call *call,
                        const char *owner, size_t owner_len, int64_t not_after_ms,
                        struct hfi_command *command) {
-    hfi_command_bytes(command, "5", 1);
+    bool remembers = !atomic_load(&redis->fair_forgets);
+    hfi_command_bytes(command, remembers ? "5" : "4", 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
     add_named(redis, QUEUE, call, command);
     add_named(redis, DEADLINES, call, command);
     add_named(redis, RECORDS, call, command);
-    add_unheard(redis, call, command);
+    if (remembers)
+        add_unheard(redis, call, command);
+    hfi_line_note_keys(call, remembers);
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     hfi_command_bytes(command, "publish", 7);

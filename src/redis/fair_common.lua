@@ -103,30 +103,31 @@ local function unheard_since(waiter)
   return type(since) == 'string' and tonumber(since) or nil
 end
 
--- The first in line did not hear: those behind it are told as well, until one of them does. It will
--- come, and come again when the time of the first is over. Java clients that do not hear, either,
--- are remembered: they need not be waited for one after the other.
+-- The first in line did not hear: those behind it are told as well, Java clients until one of them
+-- hears, and the first of ours who does: it comes again when the time of the first is over. Java
+-- clients that do not hear, either, are remembered, so as not to be waited for one after the other.
 -- Beyond TELL_MAX it is tried with those who came last.
 local function tell_on(caller)
-  local is_heard, is_noted = false, false
   local line = redis.call('lrange', queue, 1, TELL_MAX)
+  local is_java_heard, is_noted, comes = false, false, false
   for _, waiter in ipairs(line) do
     local is_java = not record_of(waiter)
-    if waiter == caller then
-      is_heard = true
-    elseif not (is_java and unheard_since(waiter)) then
+    comes = waiter == caller
+    if not comes and not (is_java and (is_java_heard or unheard_since(waiter))) then
       local listeners = tell(waiter, '0')
-      is_heard = type(listeners) == 'table' or listeners > 0
+      local is_heard = type(listeners) == 'table' or listeners > 0
+      comes = is_heard and not is_java
+      is_java_heard = is_java_heard or is_heard
       if is_java and not is_heard then
         redis.pcall('hset', unheard, waiter, integer(now))
         is_noted = true
       end
     end
-    if is_heard then break end
+    if comes then break end
   end
   if is_noted then redis.pcall('pexpire', unheard, 2 * GRACE_MS) end
 
-  for place = 1, #line == TELL_MAX and not is_heard and LAST_MAX or 0 do
+  for place = 1, #line == TELL_MAX and not comes and LAST_MAX or 0 do
     local waiter = redis.call('lindex', queue, -place)
     local listeners = waiter ~= caller and tell(waiter, '0')
     if listeners ~= 0 then break end

@@ -44,6 +44,7 @@ struct hfi_redis {
     int64_t fair_confirm_ms;        /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;           /* what a Java waiter adds to the deadlines behind it */
     _Atomic int64_t fair_newest_us; /* the newest time of the server seen by those in line */
+    atomic_bool fair_forgets;       /* this user may not use the key for who did not hear */
     atomic_ullong *unknowns, *notify_failures;
 
     struct hfi_route *route;
@@ -88,7 +89,8 @@ struct hfi_call_state {
     bool settles; /* its outcome is the core's business: it can end unsettled */
     /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
     bool acquiring;
-    bool settling; /* it is the settlement: unless it succeeds, nothing is settled */
+    bool settling;  /* it is the settlement: unless it succeeds, nothing is settled */
+    bool remembers; /* its last script was given the key for who did not hear (fair.c) */
     /* it has its outcome, and goes on with what it left in front of a line (line.c) */
     bool handing_over;
     int outcome;

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <string.h>
+
 #define CONFIRM_MAX_MS 3000
 #define POLL_MAX_MS 10000
 #define LINGER_MS 5000 /* for the subscription: the same owner often comes again */
@@ -172,6 +174,27 @@ void hfi_line_finish(struct hfi_call *call, int err, const char *words, bool mor
     }
     state->settles = false;
     hfi_call_send(call, state->kind->hand_over, write_hand_over, handed_over);
+}
+
+/* ---- Rights ---- */
+
+void hfi_line_note_keys(const struct hfi_call *call, bool remembers) {
+    struct hfi_call_state *state = call->state;
+    state->remembers = remembers;
+}
+
+bool hfi_line_do_without(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis *redis = state->exchange.redis;
+    /* All servers say "key" if it is not for a command, and none of them says which one. */
+    if (!state->remembers || state->exchange.err != HF_EPERM ||
+        strstr(call->error.text, "key") == NULL)
+        return false;
+    if (!atomic_exchange(&redis->fair_forgets, true))
+        hfi_log(redis->log, HF_LOG_WARN,
+                "this user may not use a key of a fair lock, perhaps that which remembers who did "
+                "not hear; without it, dead Java clients are waited for one by one");
+    return true;
 }
 
 bool hfi_line_is_queued(const struct hfi_call_state *state) {

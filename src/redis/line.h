@@ -42,6 +42,12 @@ void hfi_line_finish(struct hfi_call *call, int err, const char *words, bool mor
 /* Does not go on. */
 void hfi_line_stop(struct hfi_call *call);
 
+/* For a script that is being written: whether it gets the key for who did not hear. */
+void hfi_line_note_keys(const struct hfi_call *call, bool remembers);
+/* A script was refused, because of that key as it seems. True: from now on it is left out, and the
+ * script is worth another try. */
+bool hfi_line_do_without(struct hfi_call *call);
+
 /* It may have an entry at the server, which has to be removed. */
 bool hfi_line_is_queued(const struct hfi_call_state *state);
 

@@ -148,6 +148,10 @@ static void write_force(struct hfi_exchange *x, int64_t not_after_ms, struct hfi
 static void broken(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_force_answer answer = {0};
+    if (hfi_line_do_without(call)) {
+        hfi_call_send(call, state->kind->force, write_force, broken);
+        return;
+    }
     if (state->exchange.err != HF_OK) {
         hfi_call_finish(call, state->exchange.err);
         return;

@@ -184,6 +184,56 @@ static void a_java_client_behind_a_dead_one_is_told(void **state) {
     redisFree(ear);
 }
 
+/* ---- Without a right to what is remembered ---- */
+
+struct warnings {
+    atomic_int count;
+};
+
+static void count_warnings(hf_log_level level, const char *message, void *user) {
+    struct warnings *warnings = user;
+    if (level == HF_LOG_WARN && strstr(message, "who did not hear") != NULL)
+        atomic_fetch_add(&warnings->count, 1);
+}
+
+/* An access list of version 0.1 that names the keys one by one: everything works, but for what the
+ * key is for, and that is said once. */
+static void an_access_list_of_0_1_is_enough(void **state) {
+    (void)state;
+    struct world w;
+    struct warnings warnings = {0};
+    hf_options options = world_options();
+    hf_client *client;
+    bool broken;
+    fair_begin(&w, NULL);
+    cmd_ok(w.server, "ACL SETUSER app on >secret resetchannels &" WORLD_CHANNEL "* ~" WORLD_NAME
+                     " ~" FAIR_QUEUE " ~" FAIR_DEADLINES " ~" FAIR_RECORDS " +@all");
+    options.user = "app";
+    options.password = "secret";
+    options.log = count_warnings;
+    options.log_user = &warnings;
+    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_lock *lock = new_handle(client, HF_FAIR);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_break(lock, &broken), HF_OK);
+    assert_true(broken);
+    queue_java(w.server, "java:1", LONG_MS);
+    queue_java(w.server, "java:2", LONG_MS);
+    int64_t start_ms = now_ms();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hf_lock_acquire(lock), HF_OK);
+        assert_in_range(now_ms() - start_ms, 2 * GRACE_MS - 100, SOON_MS);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+    }
+    assert_int_equal(atomic_load(&warnings.count), 1);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_true(wait_no_keys(w.server));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
+    cmd_ok(w.server, "ACL DELUSER app");
+    world_end(&w);
+}
+
 /* ---- More than one call passes over ---- */
 
 static void many_dead(struct server *server) {
@@ -290,6 +340,7 @@ int main(void) {
         cmocka_unit_test(the_grace_is_waited_for_in_peace),
         cmocka_unit_test(a_java_client_that_is_late_for_its_turn_gets_it),
         cmocka_unit_test(a_java_client_behind_a_dead_one_is_told),
+        cmocka_unit_test(an_access_list_of_0_1_is_enough),
         cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_release),
         cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_break),
         cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_give_up),

@@ -326,8 +326,9 @@ static bool settle_owner(struct fair_model *m, int who) {
 }
 
 static void finish(struct fair_model *m) {
-    /* A dead Java client costs a tick; clients of version 0.1 wait for its deadline. */
-    const int enough = 40 + (m->olds == 0 ? m->java_died : JAVAS * 3 * JAVA_WAIT);
+    /* A dead Java client costs a tick. Clients of version 0.1 wait for its deadline, if nobody else
+     * waits with them. */
+    const int enough = 40 + m->java_died, enough_alone = enough + m->java_died * JAVA_WAIT;
     for (int i = 0; going_well(&m->play) && i < NOT_AFTER + 1; i++)
         pass_tick(m);
     while (going_well(&m->play) && m->copies_len > 0)
@@ -336,10 +337,14 @@ static void finish(struct fair_model *m) {
         fair_java_leave(m, i);
     bool all = false;
     for (int ticks = 0; going_well(&m->play) && !all; ticks++) {
-        all = true;
-        for (int i = 0; going_well(&m->play) && i < OWNERS; i++)
-            all = settle_owner(m, i) && all;
-        if (ticks > enough)
+        int waiting = 0, olds_waiting = 0;
+        for (int i = 0; going_well(&m->play) && i < OWNERS; i++) {
+            bool waits = !settle_owner(m, i);
+            waiting += waits;
+            olds_waiting += waits && i < m->olds;
+        }
+        all = waiting == 0;
+        if (ticks > (waiting > olds_waiting ? enough : enough_alone))
             violated(&m->play, "somebody waits for ever");
         if (going_well(&m->play))
             pass_tick(m);

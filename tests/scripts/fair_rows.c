@@ -186,6 +186,12 @@ const struct fair_row fair_rows[] = {
      0, "a:0", NULL},
     {"unheard_java_and_java_behind_it_is_told", "HSET f me 1; PEXPIRE f 5000; " JAVA J2, "j2",
      "release", "0 me 30000 1", "1 0", "q[java j2] z{j2=@+600000 java=@+2000}", 0, "j2:0", NULL},
+    {"unheard_java_and_behind_java_that_hears_the_first_of_ours_is_told",
+     "HSET f me 1; PEXPIRE f 5000; " JAVA J2 "RPUSH q j3; ZADD z @+900000 j3; " A B, "j2 j3 a b",
+     "release", "0 me 30000 1", "1 0",
+     "q[java j2 j3 a b] z{a=@+60000 b=@+60000 j2=@+600000 j3=@+900000 java=@+2000} "
+     "r{a=3000 #-90 @+60000 b=3000 #-80 @+60000}",
+     0, "j2:0 a:0", NULL},
     {"unheard_javas_are_remembered", "HSET f me 1; PEXPIRE f 5000; " JAVA J2 A B, "b", "release",
      "0 me 30000 1", "1 0",
      "q[java j2 a b] z{a=@+60000 b=@+60000 j2=@+600000 java=@+2000} "

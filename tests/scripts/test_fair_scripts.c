@@ -450,6 +450,46 @@ static void a_crowd_of_unheard_javas_is_waited_for_once(void **state) {
     redisFree(connection);
 }
 
+/* What a cluster's clients listen to. */
+static void sharded_channels_are_heard_or_not_as_others(void **state) {
+    (void)state;
+    if (!server_knows(server, "spublish"))
+        skip();
+    redisContext *connection = connect_as(server, NULL, NULL);
+    struct listener *a = listener_start(server, "ch:a");
+    prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
+                        "HSET r a 3000_#-90_@+60000");
+    freeReplyObject(redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish ch 30000 1",
+                                 sha_of("release")));
+    assert_string_equal(listener_heard(a), "spublish 0");
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 2000);
+    struct listener *java = listener_start(server, "ch:java");
+    prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
+                        "HSET r a 3000_#-90_@+60000");
+    freeReplyObject(redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish ch 30000 1",
+                                 sha_of("release")));
+    assert_string_equal(listener_heard(java), "spublish 0");
+    assert_string_equal(listener_heard(a), "");
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
+    listener_stop(java);
+    listener_stop(a);
+    redisFree(connection);
+}
+
+/* Nobody may speak to a Java client, so nobody knows whether it would hear. */
+static void refused_publish_is_no_evidence(void **state) {
+    (void)state;
+    cmd_ok(server, "ACL SETUSER mute on >pw ~* +@all resetchannels");
+    redisContext *connection = connect_as(server, "mute", "pw");
+    prepare(connection, "HSET f me 1; RPUSH q java j2; ZADD z @+300000 java; ZADD z @+600000 j2");
+    assert_int_equal(answers(connection, "release", "0 me 30000 1", 0), 2);
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
+    assert_int_equal(cmd_int(server, "LLEN q"), 2);
+    assert_false(key_exists(server, "u"));
+    redisFree(connection);
+    cmd_ok(server, "ACL DELUSER mute");
+}
+
 /* Records of waiters that a Java client has swept go by and by, and none of the living. */
 static redisReply *call_with_many_records(redisContext *admin, redisContext *connection) {
     prepare(admin, "HSET f you 1; RPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000");
@@ -633,6 +673,8 @@ int main(void) {
         cmocka_unit_test(dead_waiters_go_a_hundred_at_a_time),
         cmocka_unit_test(who_hands_over_says_that_there_is_more),
         cmocka_unit_test(a_crowd_of_unheard_javas_is_waited_for_once),
+        cmocka_unit_test(sharded_channels_are_heard_or_not_as_others),
+        cmocka_unit_test(refused_publish_is_no_evidence),
         cmocka_unit_test(records_of_the_dead_go),
         cmocka_unit_test(every_right_is_needed),
         cmocka_unit_test(refused_publish_drops_nobody),
