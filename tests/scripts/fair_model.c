@@ -328,7 +328,8 @@ static bool settle_owner(struct fair_model *m, int who) {
 static void finish(struct fair_model *m) {
     /* A dead Java client costs a tick. Clients of version 0.1 wait for its deadline, if nobody else
      * waits with them. */
-    const int enough = 40 + m->java_died, enough_alone = enough + m->java_died * JAVA_WAIT;
+    const int enough = 40 + m->java_died;
+    const int enough_alone = enough + (m->java_died + JAVAS) * 3 * JAVA_WAIT;
     for (int i = 0; going_well(&m->play) && i < NOT_AFTER + 1; i++)
         pass_tick(m);
     while (going_well(&m->play) && m->copies_len > 0)
