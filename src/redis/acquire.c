@@ -219,10 +219,16 @@ static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
         sleep_or_attempt(call);
 }
 
+static void send_attempt(struct hfi_call *call);
+
 static void attempted(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     struct hfi_acquire_answer answer;
+    if (hfi_line_do_without(call)) {
+        send_attempt(call);
+        return;
+    }
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return;
@@ -238,7 +244,10 @@ static void attempted(struct hfi_call *call) {
     }
     if (answer.verdict == HFI_TAKEN && state->kind->give_up != NULL)
         hfi_line_stand(call, &answer);
-    if (answer.verdict == HFI_TAKEN) {
+    bool once = call->deadline_ms <= call->start_ms;
+    if (answer.verdict == HFI_TAKEN && once && answer.again_ms > 0 && hfi_now_ms() < x->limit_ms) {
+        send_attempt(call); /* the dead in front of the line were not all passed over yet */
+    } else if (answer.verdict == HFI_TAKEN) {
         note_count(state, answer.count);
         if (!is_over(call))
             held_by_another(call, answer.ttl_ms);
@@ -271,6 +280,13 @@ static void write_attempt(struct hfi_exchange *x, int64_t not_after_ms,
     state->kind->write_acquire(x->redis, state->call, not_after_ms, command);
 }
 
+static void send_attempt(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->step = step_attempt;
+    if (hfi_exchange_begin(&state->exchange) == HFI_FINISHED)
+        attempted(call);
+}
+
 static void attempt(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_exchange *x = &state->exchange;
@@ -286,9 +302,7 @@ static void attempt(struct hfi_call *call) {
     x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
     state->u.acquire.attempted_ms = now_ms;
     state->u.acquire.woken = false;
-    state->step = step_attempt;
-    if (hfi_exchange_begin(x) == HFI_FINISHED)
-        attempted(call);
+    send_attempt(call);
 }
 
 void hfi_acquire(struct hfi_call *call) {

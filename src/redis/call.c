@@ -138,5 +138,9 @@ void hfi_call_cancel(struct hfi_call *call, int err) {
     }
     if (err == HF_ECANCELED && is_leaving_line(state))
         return;
+    if (state->handing_over) {
+        hfi_line_stop(call);
+        return;
+    }
     hfi_call_fail(call, err, hf_strerror(err));
 }

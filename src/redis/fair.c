@@ -17,8 +17,16 @@
 #define QUEUE "redisson_lock_queue"
 #define DEADLINES "redisson_lock_timeout"
 #define RECORDS "holdfast_fair"
+#define UNHEARD ":unheard" /* behind the name of the records: who may use those may use this, too */
 
-enum { ANSWER_WAIT = 0, ANSWER_WAIT_LEN = 6, ANSWER_UNDONE_MAX = 2, ANSWER_NOT_NOTIFIED = 2 };
+enum {
+    ANSWER_WAIT = 0,
+    ANSWER_WAIT_LEN = 7,
+    ANSWER_UNDONE_MAX = 2,
+    ANSWER_NOT_NOTIFIED = 2,
+    ANSWER_MORE = 1,
+    ANSWER_GONE_AND_MORE = 2
+};
 
 /* ---- What all its scripts begin with ---- */
 
@@ -30,15 +38,32 @@ static void add_named(const struct hfi_redis *redis, const char *what, const str
         hfi_name_prefixed(&redis->names, what, call->name, call->name_len, room);
 }
 
+/* The only key that version 0.1 did not have: a user whose access list names its keys one by one does
+ * without it. */
+static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *call,
+                        struct hfi_command *command) {
+    static const size_t suffix_len = sizeof UNHEARD - 1;
+    size_t len = hfi_name_prefixed(&redis->names, RECORDS, call->name, call->name_len, NULL);
+    char *room = hfi_command_room(command, len + suffix_len);
+    if (room == NULL)
+        return;
+    hfi_name_prefixed(&redis->names, RECORDS, call->name, call->name_len, room);
+    memcpy(room + len, UNHEARD, suffix_len);
+}
+
 /* Keys, not-after, owner, and how and where to publish. */
 static void add_common(const struct hfi_redis *redis, const struct hfi_call *call,
                        const char *owner, size_t owner_len, int64_t not_after_ms,
                        struct hfi_command *command) {
-    hfi_command_bytes(command, "4", 1);
+    bool remembers = !atomic_load(&redis->fair_forgets);
+    hfi_command_bytes(command, remembers ? "5" : "4", 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
     add_named(redis, QUEUE, call, command);
     add_named(redis, DEADLINES, call, command);
     add_named(redis, RECORDS, call, command);
+    if (remembers)
+        add_unheard(redis, call, command);
+    hfi_line_note_keys(call, remembers);
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     hfi_command_bytes(command, "publish", 7);
@@ -66,8 +91,8 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, redis->fair_wait_ms);
 }
 
-/* If we are in line: zero, the holder's lease, the place, the ticket, and the time twice. All other
- * answers are the plain lock's. */
+/* If we are in line: zero, the holder's lease, the place, the ticket, the time in us, when to come
+ * again, and the time. All other answers are the plain lock's. */
 static int read_acquire(const struct hfi_call *call, const redisReply *reply,
                         struct hfi_acquire_answer *ret) {
     if (reply->elements != ANSWER_WAIT_LEN) {
@@ -78,10 +103,11 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
                                        .ttl_ms = reply->element[1]->integer,
                                        .place = reply->element[2]->integer,
                                        .ticket = reply->element[3]->integer,
-                                       .server_us = reply->element[4]->integer};
+                                       .server_us = reply->element[4]->integer,
+                                       .again_ms = reply->element[5]->integer};
     bool sound = reply->element[0]->integer == ANSWER_WAIT && call->count == 0 &&
                  ret->ttl_ms >= -2 && ret->place >= 0 && ret->ticket >= 0 && ret->server_us > 0 &&
-                 ret->server_us / 1000 == reply->element[5]->integer;
+                 ret->again_ms >= 0 && ret->server_us / 1000 == reply->element[6]->integer;
     return sound ? HF_OK : HF_EPROTO;
 }
 
@@ -100,11 +126,25 @@ static void write_give_up(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, call->count);
 }
 
-static int read_give_up(const redisReply *reply, bool *ret_not_notified) {
+static int read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+    int err = hfi_plain_read_release(count, reply, ret);
+    if (err == HF_OK && ret->verdict == HFI_RELEASED)
+        ret->more = ret->count == ANSWER_MORE;
+    else if (err == HF_OK && ret->verdict == HFI_RELEASE_GONE)
+        ret->more = ret->count == ANSWER_GONE_AND_MORE;
+    return err;
+}
+
+/* Also what fair_hand_over answers. */
+static int read_give_up(const redisReply *reply, struct hfi_release_answer *ret) {
     if (reply->elements != 3 || reply->element[0]->integer < 0 ||
         reply->element[0]->integer > ANSWER_UNDONE_MAX)
         return HF_EPROTO;
-    *ret_not_notified = reply->element[0]->integer == ANSWER_NOT_NOTIFIED;
+    *ret = (struct hfi_release_answer){
+        .verdict = HFI_RELEASED,
+        .not_notified = reply->element[0]->integer == ANSWER_NOT_NOTIFIED,
+        .more = reply->element[1]->integer == ANSWER_MORE,
+    };
     return HF_OK;
 }
 
@@ -112,6 +152,17 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command) {
     add_common(redis, call, owner, owner_len, not_after_ms, command);
+}
+
+static int read_force(const redisReply *reply, struct hfi_force_answer *ret) {
+    int err = hfi_plain_read_force(reply, ret);
+    ret->more = err == HF_OK && ret->broken && reply->element[1]->integer == ANSWER_MORE;
+    return err;
+}
+
+static void write_hand_over(const struct hfi_redis *redis, const struct hfi_call *call,
+                            int64_t not_after_ms, struct hfi_command *command) {
+    add_common(redis, call, call->owner, call->owner_len, not_after_ms, command);
 }
 
 /* ---- The tables ---- */
@@ -138,15 +189,18 @@ static const struct hfi_redis_kind fair = {
     .write_acquire = write_acquire,
     .read_acquire = read_acquire,
     .write_release = write_release,
-    .read_release = hfi_plain_read_release,
+    .read_release = read_release,
     .find_holder = hfi_plain_find_holder,
     .write_force = write_force,
-    .read_force = hfi_plain_read_force,
+    .read_force = read_force,
     .channel = channel,
     .renewer = &hfi_renewer_hash,
     .give_up = &hfi_script_fair_give_up,
     .write_give_up = write_give_up,
     .read_give_up = read_give_up,
+    .hand_over = &hfi_script_fair_hand_over,
+    .write_hand_over = write_hand_over,
+    .read_hand_over = read_give_up,
 };
 
 const struct hfi_kind hfi_kind_fair = {

@@ -1,14 +1,15 @@
 -- include: fair_common.lua
 -- fair_acquire: take the lock, re-enter it, or stand in line for it.
 --
--- KEYS 1 lock hash, 2 queue, 3 deadlines, 4 records
+-- KEYS 1 lock hash, 2 queue, 3 deadlines, 4 records, 5 unheard
 -- ARGV 1 not-after, 2 owner, 3 'publish' or 'spublish', 4 channel prefix, 5 lease ms,
 --      6 count the owner holds (0 = first), 7 wait: 1 stands in line, 0 tries once,
 --      8 confirm: how many ms a grant may wait for us, 0 if we are not listening,
 --      9 ticket: as answered before, 0 at first, 10 horizon: how many ms without a word from us
 --      mean that we are dead, 11 how many ms a Java waiter adds to the deadlines behind it
--- Reply {1, count, now} held | {0, pttl, place, ticket, now in us, now} not yet; place 0 is beyond
---       the 64th, and when tried once there is neither place nor ticket
+-- Reply {1, count, now} held | {0, pttl, place, ticket, now in us, again, now} not yet; place 0 is
+--       beyond the 64th, and when tried once there is neither place nor ticket; again: the lock is
+--       free, and in so many ms the first in line counts as dead; 1: there may be more to sweep
 --       {-1, 0, now} our hold is gone | {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never incremented: running twice equals running once. Who is in line already
@@ -16,9 +17,10 @@
 -- it was taken out of the line: swept by mistake, or granted the lock without hearing of it.
 -- luacheck: read globals now now_us lock queue deadlines records known owner there integer
 -- luacheck: read globals record_of drop_first leave_line first_in_line keep_first hand_over
--- luacheck: read globals SWEEP_MAX swept
+-- luacheck: read globals more counts_until
 -- luacheck: globals deadline head
 local LOOK_AT = 64 -- of a line of any length
+local AGAIN_MAX_MS = 60000 -- whoever waits comes sooner, anyway
 local lease_ms, count, waits = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local confirm, ticket = ARGV[8], tonumber(ARGV[9])
 local horizon_ms, java_wait_ms = tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -104,6 +106,7 @@ if waits then
 end
 
 local ttl_ms = redis.call('pttl', lock)
+local again_ms = 0
 if ttl_ms == -2 then
   local outcome = hand_over(owner, not waits)
   if outcome == 'nobody' or outcome == 'caller' then
@@ -117,9 +120,13 @@ if ttl_ms == -2 then
     return {1, 1, now}
   end
   ttl_ms = redis.call('pttl', lock)
-  if ttl_ms == -2 and swept == SWEEP_MAX then ttl_ms = 0 end -- There may be more to sweep: soon.
+  if more == 1 then
+    again_ms = 1
+  elseif outcome == 'told' then
+    again_ms = math.max(1, math.min(counts_until - now + 1, AGAIN_MAX_MS))
+  end
 end
-if not waits then return {0, ttl_ms, 0, 0, now_us, now} end
+if not waits then return {0, ttl_ms, 0, 0, now_us, again_ms, now} end
 
 if deadline then
   keep_first(first_in_line())
@@ -140,7 +147,7 @@ if deadline then
   local until_ms = now + horizon_ms + java * java_wait_ms
   if java > 0 then until_ms = math.max(until_ms, tonumber(deadline)) end
   redis.call('zadd', deadlines, integer(until_ms), owner)
-  return {0, ttl_ms, place, ticket, now_us, now}
+  return {0, ttl_ms, place, ticket, now_us, again_ms, now}
 end
 
 -- At the end of the line. Java sweeps by deadlines: ours is no earlier than that of the last.
@@ -168,4 +175,4 @@ if known > place + 7 then
     end
   end
 end
-return {0, ttl_ms, place <= LOOK_AT and place or 0, ticket, now_us, now}
+return {0, ttl_ms, place <= LOOK_AT and place or 0, ticket, now_us, again_ms, now}

@@ -5,6 +5,8 @@
 --      3 deadlines: a sorted set of the same owners, with the time until which a Java client
 --        believes them to be alive
 --      4 records: a hash, one "confirm ticket alive-until" for each waiter of ours
+--      5 unheard: a hash, when each Java waiter behind the first was told something for the first
+--        time that nobody heard; it expires soon
 -- ARGV 1 not-after, 2 owner, 3 'publish' or 'spublish', 4 what waiters' channels begin with
 --
 -- A waiter without a record is Java's: it is told when the lock is free, and comes for it. One with
@@ -15,11 +17,16 @@
 -- luacheck: push ignore 211
 if too_late then return {-3, 0, now} end
 
-local lock, queue, deadlines, records = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, queue, deadlines, records, unheard = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, publish, channel_prefix = ARGV[2], ARGV[3], ARGV[4]
 local now_us = seconds * 1000000 + micros
 local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
+local TELL_MAX = 1000 -- so many are told, until one of them hears,
+local LAST_MAX = 64 -- and then so many of the last
+local GRACE_MS = 2000 -- so long a Java client that nobody heard for may take to come all the same
 local swept = 0
+local more = 0 -- 1: SWEEP_MAX are gone, the lock is free, and there may be more of them
+local counts_until = 0 -- until when the first in line is believed to be alive
 
 -- All keys are looked at before anything is written: one of a wrong type leaves all as it was.
 local fields = redis.call('hmget', lock, owner, 'mode')
@@ -67,8 +74,10 @@ local function first_in_line()
     if head == nil then head = redis.call('lindex', queue, 0) end
     if not head then return nil, nil end
     local record = record_of(head)
-    if record and record.alive_until >= now then return head, record end
-    local is_java = not record and tonumber(redis.call('zscore', deadlines, head) or 0) > now
+    counts_until = record and record.alive_until or
+      tonumber(redis.call('zscore', deadlines, head) or 0)
+    if record and counts_until >= now then return head, record end
+    local is_java = not record and counts_until > now
     if is_java or swept == SWEEP_MAX then return head, nil end
     drop_first(head)
     swept = swept + 1
@@ -83,6 +92,64 @@ local function keep_first(first, record)
   end
 end
 
+local function tell(waiter, what)
+  return redis.pcall(publish, channel_prefix .. ':' .. waiter, what)
+end
+
+-- What is only remembered for a while must not keep anybody from handing over: here errors count as
+-- nothing known.
+local function unheard_since(waiter)
+  local since = redis.pcall('hget', unheard, waiter)
+  return type(since) == 'string' and tonumber(since) or nil
+end
+
+-- The first in line did not hear: those behind it are told as well, Java clients until one of them
+-- hears, and the first of ours who does: it comes again when the time of the first is over. Java
+-- clients that do not hear, either, are remembered, so as not to be waited for one after the other.
+-- Beyond TELL_MAX it is tried with those who came last.
+local function tell_on(caller)
+  local line = redis.call('lrange', queue, 1, TELL_MAX)
+  local is_java_heard, is_noted, comes = false, false, false
+  for _, waiter in ipairs(line) do
+    local is_java = not record_of(waiter)
+    comes = waiter == caller
+    if not comes and not (is_java and (is_java_heard or unheard_since(waiter))) then
+      local listeners = tell(waiter, '0')
+      local is_heard = type(listeners) == 'table' or listeners > 0
+      comes = is_heard and not is_java
+      is_java_heard = is_java_heard or is_heard
+      if is_java and not is_heard then
+        redis.pcall('hset', unheard, waiter, integer(now))
+        is_noted = true
+      end
+    end
+    if comes then break end
+  end
+  if is_noted then redis.pcall('pexpire', unheard, 2 * GRACE_MS) end
+
+  for place = 1, #line == TELL_MAX and not comes and LAST_MAX or 0 do
+    local waiter = redis.call('lindex', queue, -place)
+    local listeners = waiter ~= caller and tell(waiter, '0')
+    if listeners ~= 0 then break end
+  end
+end
+
+-- It is the turn of a Java client, and nobody heard. It may be about to listen, be connecting again
+-- or listen to a replica, so it has a while to come. Its deadline says so to everybody, and the
+-- lock stays free until it comes or is swept. True: it has had that while already.
+local function is_given_up(first)
+  local since = unheard_since(first) or now
+  if since + GRACE_MS <= now then
+    redis.call('hdel', unheard, first)
+    return true
+  end
+  if since + GRACE_MS < counts_until then
+    counts_until = since + GRACE_MS
+    redis.call('zadd', deadlines, integer(counts_until), first)
+  end
+  return false
+end
+
 -- The lock is free: gives it to the first in line who is listening, or tells the first who is not.
 -- 'nobody' is in line; the 'caller' is the first; 'told', or 'left' alone when it is to be done
 -- silently; 'granted' to somebody; 'refused': the server lets us publish nothing.
@@ -91,14 +158,21 @@ local function hand_over(caller, silently)
     local first, record = first_in_line()
     if not first then return 'nobody' end
     if first == caller then return 'caller' end
-    local channel = channel_prefix .. ':' .. first
-    if not record or record.confirm == '0' or swept == SWEEP_MAX then
+    if swept == SWEEP_MAX then more = 1 end
+    local is_granted = record and record.confirm ~= '0' and more == 0
+    if not is_granted then
       keep_first(first, record)
       if silently then return 'left' end
-      return type(redis.pcall(publish, channel, '0')) == 'table' and 'refused' or 'told'
     end
-    local listeners = redis.pcall(publish, channel, string.format('%d%06d', seconds, micros))
+    local listeners = tell(first, is_granted and string.format('%d%06d', seconds, micros) or '0')
     if type(listeners) == 'table' then return 'refused' end
+    if not is_granted then
+      if listeners > 0 or record or more == 1 then return 'told' end
+      if not is_given_up(first) then
+        tell_on(caller)
+        return 'told'
+      end
+    end
     drop_first(first)
     if listeners > 0 then
       redis.call('hset', lock, first, '1')

@@ -44,6 +44,7 @@ struct hfi_redis {
     int64_t fair_confirm_ms;        /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;           /* what a Java waiter adds to the deadlines behind it */
     _Atomic int64_t fair_newest_us; /* the newest time of the server seen by those in line */
+    atomic_bool fair_forgets;       /* this user may not use the key for who did not hear */
     atomic_ullong *unknowns, *notify_failures;
 
     struct hfi_route *route;
@@ -71,6 +72,7 @@ struct hfi_line {
     int64_t answered_us;      /* the server's time in its last answer */
     int64_t newest_us;        /* and the newest one that was known then */
     int64_t asked_ms;         /* when that attempt was sent */
+    int64_t again_ms;         /* the lock is free, and may be ours after so long; 0: it is not */
     unsigned behind;          /* naps so far while the lock was free, but not for us */
     bool queued;              /* there may be an entry of ours */
     bool granted;             /* there was a message of a grant, and the lock was not ours yet */
@@ -87,7 +89,12 @@ struct hfi_call_state {
     bool settles; /* its outcome is the core's business: it can end unsettled */
     /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
     bool acquiring;
-    bool settling;         /* it is the settlement: unless it succeeds, nothing is settled */
+    bool settling;  /* it is the settlement: unless it succeeds, nothing is settled */
+    bool remembers; /* its last script was given the key for who did not hear (fair.c) */
+    /* it has its outcome, and goes on with what it left in front of a line (line.c) */
+    bool handing_over;
+    int outcome;
+    const char *outcome_words;
     struct hfi_req *ghost; /* what a cancelled acquire has on its way: its settlement hears of it */
     unsigned ghost_event;
     union {

@@ -14,17 +14,21 @@ struct hfi_acquire_answer {
         ttl_ms; /* taken: when the other's lease ends; -1 never, -2 it is free, but not for us */
     int64_t token;
     int64_t place, ticket, server_us; /* taken, and in line for it: see line.h */
+    /* taken, but free: in so many ms it may be ours; tried once: there is no answer yet */
+    int64_t again_ms;
 };
 
 struct hfi_release_answer {
     enum { HFI_RELEASED, HFI_STILL_HELD, HFI_RELEASE_GONE, HFI_RELEASE_MISMATCH } verdict;
     int64_t count;     /* still held: the count; mismatch: what is there */
     bool not_notified; /* released, but the server refused to wake anybody */
+    bool more;         /* and there is more to pass over in its line: see line.h */
 };
 
 struct hfi_force_answer {
     bool broken;
     bool not_notified;
+    bool more;
 };
 
 /* How holds are renewed. Kinds that share one can be renewed in one script. */
@@ -99,7 +103,12 @@ struct hfi_redis_kind {
     const struct hfi_script *give_up;
     void (*write_give_up)(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command);
-    int (*read_give_up)(const redisReply *reply, bool *ret_not_notified);
+    int (*read_give_up)(const redisReply *reply, struct hfi_release_answer *ret);
+    /* Goes on where a release, a break or a give-up said that there is more. */
+    const struct hfi_script *hand_over;
+    void (*write_hand_over)(const struct hfi_redis *redis, const struct hfi_call *call,
+                            int64_t not_after_ms, struct hfi_command *command);
+    int (*read_hand_over)(const redisReply *reply, struct hfi_release_answer *ret);
 
     /* ---- Things only; a lock leaves these out ---- */
 

@@ -1,7 +1,7 @@
 /*
- * Waiting in line at the server.
+ * Waiting in line at the server, and what a hand-over leaves in front of the line.
  *
- * Called by acquire.c and the fair lock, on the thread of the call's executor, which owns the state
+ * Called by acquire.c, verbs.c and the fair lock, on the thread of the call's executor, which owns the state
  * (u.acquire.line). A grant is ours before we know of it, for `confirm` ms; the message says since
  * when, on the server's clock. The message alone makes us the owner if it cannot be older than the
  * last answer, and if a third of the confirm is certain to be left. Both are judged by the last
@@ -15,6 +15,9 @@
 #include "redis/line.h"
 
 #include "base/clock.h"
+#include "base/error.h"
+
+#include <string.h>
 
 #define CONFIRM_MAX_MS 3000
 #define POLL_MAX_MS 10000
@@ -83,6 +86,7 @@ void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answ
     line->answered_us = answer->server_us;
     line->newest_us = note_newest(state->exchange.redis, answer->server_us);
     line->asked_ms = state->exchange.sent_ms;
+    line->again_ms = answer->again_ms;
     if (answer->ttl_ms != -2)
         line->behind = 0;
 }
@@ -91,6 +95,8 @@ int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
     struct hfi_line *line = &state->u.acquire.line;
     int64_t ttl_ms = state->u.acquire.ttl_ms;
     int64_t nap_ms = lesser(poll_ms, horizon_ms(state) / 3);
+    if (line->again_ms > 0)
+        nap_ms = lesser(nap_ms, line->again_ms);
     if (!state->u.acquire.heard)
         return nap_ms;
     nap_ms = lesser(nap_ms, POLL_MAX_MS);
@@ -122,6 +128,72 @@ bool hfi_line_enter(struct hfi_call *call) {
     call->valid_until_ms = confirm_end_ms;
     call->provisional = call->lease_ms > line->least_confirm_ms;
     hfi_call_finish(call, HF_OK);
+    return true;
+}
+
+/* ---- Handing over ---- */
+
+void hfi_line_stop(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->handing_over)
+        hfi_error_clear(&call->error); /* what went wrong with the rest is not its outcome */
+    if (state->outcome_words == NULL)
+        hfi_call_finish(call, state->outcome);
+    else
+        hfi_call_fail(call, state->outcome, state->outcome_words);
+}
+
+static void write_hand_over(struct hfi_exchange *x, int64_t not_after_ms,
+                            struct hfi_command *command) {
+    const struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    state->kind->write_hand_over(x->redis, state->call, not_after_ms, command);
+}
+
+static void handed_over(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_release_answer answer = {0};
+    if (state->exchange.err == HF_OK)
+        state->kind->read_hand_over(hfi_exchange_reply(&state->exchange), &answer);
+    if (answer.not_notified)
+        hfi_redis_notify_failed(state->exchange.redis);
+    if (answer.more)
+        hfi_call_send(call, state->kind->hand_over, write_hand_over, handed_over);
+    else
+        hfi_line_stop(call);
+}
+
+/* What fails from here on is left to those who wait: they look for themselves. */
+void hfi_line_finish(struct hfi_call *call, int err, const char *words, bool more) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->outcome = err;
+    state->outcome_words = words;
+    state->handing_over = more;
+    if (!more) {
+        hfi_line_stop(call);
+        return;
+    }
+    state->settles = false;
+    hfi_call_send(call, state->kind->hand_over, write_hand_over, handed_over);
+}
+
+/* ---- Rights ---- */
+
+void hfi_line_note_keys(const struct hfi_call *call, bool remembers) {
+    struct hfi_call_state *state = call->state;
+    state->remembers = remembers;
+}
+
+bool hfi_line_do_without(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis *redis = state->exchange.redis;
+    /* All servers say "key" if it is not for a command, and none of them says which one. */
+    if (!state->remembers || state->exchange.err != HF_EPERM ||
+        strstr(call->error.text, "key") == NULL)
+        return false;
+    if (!atomic_exchange(&redis->fair_forgets, true))
+        hfi_log(redis->log, HF_LOG_WARN,
+                "this user may not use a key of a fair lock, perhaps that which remembers who did "
+                "not hear; without it, dead Java clients are waited for one by one");
     return true;
 }
 

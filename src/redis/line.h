@@ -1,4 +1,4 @@
-/* Waiting in line at the server: what a waiter of a fair lock tells the server with each attempt,
+/* Waiting in line at the server, and handing over to those who do: what a waiter of a fair lock tells the server with each attempt,
  * how long it sleeps between attempts, and when a message alone makes it the owner.
  *
  * Used by acquire.c for kinds whose waiters have a place there. All of it belongs to the call. */
@@ -34,6 +34,19 @@ bool hfi_line_enter(struct hfi_call *call);
 /* The name of the list of those who are in line for a lock of this name, as Redisson has it. Writes
  * it unless `to` is NULL, and returns its length. (fair.c) */
 size_t hfi_fair_queue(const struct hfi_redis *redis, const struct hfi_call *call, char *to);
+
+/* Ends a call that has handed over a lock, as hfi_call_finish() or, with words, hfi_call_fail() do.
+ * If there is `more` to pass over in its line than one script may, it goes on with that first: as
+ * long as the call may take, and whatever comes of it. */
+void hfi_line_finish(struct hfi_call *call, int err, const char *words, bool more);
+/* Does not go on. */
+void hfi_line_stop(struct hfi_call *call);
+
+/* For a script that is being written: whether it gets the key for who did not hear. */
+void hfi_line_note_keys(const struct hfi_call *call, bool remembers);
+/* A script was refused, because of that key as it seems. True: from now on it is left out, and the
+ * script is worth another try. */
+bool hfi_line_do_without(struct hfi_call *call);
 
 /* It may have an entry at the server, which has to be removed. */
 bool hfi_line_is_queued(const struct hfi_call_state *state);

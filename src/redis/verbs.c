@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/line.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -41,13 +42,14 @@ static void write_release(struct hfi_exchange *x, int64_t not_after_ms,
 
 /* Nothing of ours was there. If an earlier copy went unanswered, that one has released it, unless
  * it was to leave something behind. */
-static void release_found_nothing(struct hfi_call *call) {
+static void release_found_nothing(struct hfi_call *call, bool more) {
     call->gone = true;
     if (hfi_state_of(call)->exchange.resent && call->count == 1) {
-        hfi_call_finish(call, HF_OK); /* the core knows if the lease had run out by then */
+        /* the core knows if the lease had run out by then */
+        hfi_line_finish(call, HF_OK, NULL, more);
         return;
     }
-    hfi_call_fail(call, HF_ELOST, "the lock was not held any more when it was released");
+    hfi_line_finish(call, HF_ELOST, "the lock was not held any more when it was released", more);
 }
 
 static void released(struct hfi_call *call) {
@@ -62,7 +64,7 @@ static void released(struct hfi_call *call) {
         return;
     }
     if (answer.verdict == HFI_RELEASE_GONE) {
-        release_found_nothing(call);
+        release_found_nothing(call, answer.more);
         return;
     }
     if (answer.verdict == HFI_RELEASE_MISMATCH) {
@@ -72,7 +74,7 @@ static void released(struct hfi_call *call) {
     if (answer.not_notified)
         hfi_redis_notify_failed(state->exchange.redis);
     call->value = answer.verdict == HFI_STILL_HELD ? answer.count : 0;
-    hfi_call_finish(call, HF_OK);
+    hfi_line_finish(call, HF_OK, NULL, answer.more);
 }
 
 void hfi_release(struct hfi_call *call) {
@@ -145,7 +147,11 @@ static void write_force(struct hfi_exchange *x, int64_t not_after_ms, struct hfi
 
 static void broken(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    struct hfi_force_answer answer;
+    struct hfi_force_answer answer = {0};
+    if (hfi_line_do_without(call)) {
+        hfi_call_send(call, state->kind->force, write_force, broken);
+        return;
+    }
     if (state->exchange.err != HF_OK) {
         hfi_call_finish(call, state->exchange.err);
         return;
@@ -158,7 +164,7 @@ static void broken(struct hfi_call *call) {
         hfi_redis_notify_failed(state->exchange.redis);
     if (answer.broken || state->exchange.resent) {
         call->value = 1;
-        hfi_call_finish(call, HF_OK);
+        hfi_line_finish(call, HF_OK, NULL, answer.more);
         return;
     }
     drop_seen(call);
@@ -363,13 +369,13 @@ static void settled(struct hfi_call *call) {
     struct hfi_release_answer answer;
     int err = state->exchange.err;
     if (err == HF_OK && gives_up(call))
-        err = state->kind->read_give_up(reply_of(call), &answer.not_notified);
+        err = state->kind->read_give_up(reply_of(call), &answer);
     else if (err == HF_OK)
         err = state->kind->read_release(settled_from(call), reply_of(call), &answer);
     if (err == HF_OK || err == HF_EWRONGTYPE) { /* another type: nothing of ours is there */
         if (err == HF_OK && answer.not_notified)
             hfi_redis_notify_failed(state->exchange.redis);
-        hfi_call_finish(call, HF_OK);
+        hfi_line_finish(call, HF_OK, NULL, err == HF_OK && answer.more);
         return;
     }
     int64_t again_ms = hfi_now_ms() + SETTLE_PAUSE_MS;

@@ -118,6 +118,7 @@ void fair_give_ups_keep_the_order(void **state);
 void fair_forced_serves_the_first(void **state);
 void fair_killed_c_holder_and_waiter(void **state);
 void fair_killed_java_holder_and_waiter(void **state);
+void fair_killed_java_is_passed_over_when_nobody_hears(void **state);
 
 /* rows_readwrite.c */
 void rw_mixed_readers_and_writers(void **state);

@@ -17,7 +17,8 @@
 #define NAME "fair"
 #define QUEUE "redisson_lock_queue:{" NAME "}"
 #define HANDED_MS ((int64_t)3000)
-#define DEAD_MS ((int64_t)120 * 1000) /* at most, after somebody was killed */
+#define UNHEARD_MS ((int64_t)20 * 1000) /* 2 s and a machine that is slow; deadlines are minutes */
+#define DEAD_MS ((int64_t)120 * 1000)   /* at most, after somebody was killed */
 /* Watchdog and fair wait where somebody is killed. The living must not be taken for dead when the
  * machine pauses: they have two thirds of it to come back, or all of it. */
 #define SHORT_MS 3000
@@ -323,4 +324,35 @@ void fair_killed_java_holder_and_waiter(void **state) {
     short_java_client();
     kill_java(*state, 'C');
     kill_java(*state, 'J');
+}
+
+/* A process with several who wait, behind a holder of ours: it counts for minutes, but nobody hears
+ * when it is its turn. Who is behind it, on either side, comes in when it has had its while. */
+static void kill_java_in_line(const struct interop_kind *kind, char behind) {
+    enum { DEAD = 3 };
+    struct java *victim = java_start(suite.java_dir);
+    struct line line = line_new(kind, "j1", 0);
+    assert_memory_equal(java_call(victim, "client v %s", server_tcp_url(suite.server)), "ok ", 3);
+    assert_string_equal(java_call(victim, "open v %s " NAME " L", kind->name), "ok");
+    assert_hf(HF_OK, hf_lock_acquire(line.lock));
+    for (int i = 0; i < DEAD; i++) {
+        struct waiter dead = {.side = 'J'};
+        char uuid[64], number[32];
+        assert_int_equal(
+            sscanf(java_call(victim, "ids v thread=%d", i + 1), "ok %63s %31s", uuid, number), 2);
+        snprintf(dead.owner, sizeof dead.owner, "%s:%s", uuid, number);
+        java_send(victim, "lock L thread=%d", i + 1);
+        assert_true(wait_until(is_queued, &dead, JAVA_LIMIT_MS));
+    }
+    struct waiter *order[] = {queue(&line, behind), queue(&line, behind == 'C' ? 'J' : 'C')};
+    java_kill(victim);
+    assert_hf(HF_OK, hf_lock_release(line.lock));
+    assert_served(order, 2, UNHEARD_MS);
+    java_free(victim);
+    line_free(&line);
+}
+
+void fair_killed_java_is_passed_over_when_nobody_hears(void **state) {
+    kill_java_in_line(*state, 'C');
+    kill_java_in_line(*state, 'J');
 }

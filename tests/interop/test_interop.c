@@ -209,6 +209,7 @@ int main(void) {
         FAIR_ROWS(fair_forced_serves_the_first),
         KIND_ROW(fair_killed_c_holder_and_waiter, 3, "fair"),
         KIND_ROW(fair_killed_java_holder_and_waiter, 3, "fair"),
+        KIND_ROW(fair_killed_java_is_passed_over_when_nobody_hears, 3, "fair"),
         ROW(rw_mixed_readers_and_writers),
         ROW(rw_downgrade_wakes_readers_of_both_sides),
         ROW(rw_java_watchdog_does_not_end_a_c_hold),

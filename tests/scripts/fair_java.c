@@ -1,5 +1,5 @@
 /* Redisson's clients in the fair lock's model: the scripts of its wire contract, always answered,
- * but for clients that die.
+ * but for clients that die. They listen, or do not yet, or not for a while.
  *
  * Used by fair_model.c, on the one thread of its test. */
 #include "fair_world.h"
@@ -51,6 +51,7 @@ enum java_script { JAVA_ACQUIRE, JAVA_UNLOCK, JAVA_GIVE_UP };
 static long long java_call(struct fair_model *m, int who, enum java_script script, int lease) {
     char name[16];
     m->tally.scripts++;
+    m->java_acts = true;
     redisReply *reply = ask(&m->play, "EVALSHA %s 3 f q z %lld %s %lld %lld", m->java_sha[script],
                             (long long)lease * TICK_MS, fair_java_name(m, who, name),
                             (long long)JAVA_WAIT * TICK_MS, (long long)(fair_now_us(m) / 1000));
@@ -83,13 +84,29 @@ void fair_java_leave(struct fair_model *m, int who) {
     j->state = IDLE;
 }
 
+/* Its entry stays. */
+static void die(struct fair_model *m, int who) {
+    struct java *j = &m->javas[who];
+    char name[16];
+    fair_java_listen(m, who, false);
+    note(&m->play, "%s dies", fair_java_name(m, who, name));
+    *j = (struct java){.generation = j->generation + 1};
+    m->java_died++;
+    m->tally.java_died++;
+}
+
 void fair_java_step(struct fair_model *m, int who) {
     struct java *j = &m->javas[who];
     unsigned dice = roll(&m->play, 100);
-    if (dice < 3) { /* it dies, and its entry stays */
-        j->generation++;
-        j->state = IDLE;
-    } else if (j->state == HOLDING || (j->state == WAITING && dice < 12)) {
+    if (dice < 6) { /* alone, or its whole process, with all who wait in it */
+        for (int i = dice < 3 ? who : 0; i < (dice < 3 ? who + 1 : JAVAS); i++)
+            die(m, i);
+    } else if (dice < 12) { /* the process connects again */
+        for (int i = 0; i < JAVAS; i++)
+            fair_java_listen(m, i, false);
+    } else if (!j->heard && dice < 35) {
+        fair_java_listen(m, who, true);
+    } else if (j->state == HOLDING || (j->state == WAITING && dice < 42)) {
         fair_java_leave(m, who);
     } else {
         java_try(m, who);

@@ -5,7 +5,7 @@
  *
  * One command of an owner is under way at a time. It runs and is answered; or it runs and the answer
  * is lost; or it does not run, or not yet: then the owner keeps quiet until its not-after has passed
- * and repeats it. What must be true is in fair_compare(): nobody believes in the lock beside another, who
+ * and repeats it. Some of the owners are clients of version 0.1, in line with the others. What must be true is in fair_compare(): nobody believes in the lock beside another, who
  * believes in it is in it, and nobody stays in the lock or in the line who does not want to be. */
 #include "fair_world.h"
 
@@ -25,6 +25,12 @@ static int tick_of(int64_t us) {
 
 /* ---- Scripts -------------------------------------------------------------------------------- */
 
+static const char *sha_for(const struct fair_model *m, const struct request *r) {
+    if (m->discipline == FAIR_HEARD_IS_UNHEARD && r->script == ACQUIRE)
+        return m->shortened_sha;
+    return r->old ? m->old_sha[r->script] : m->sha[r->script];
+}
+
 static redisReply *run_script(struct fair_model *m, const struct request *r) {
     int64_t us = fair_now_us(m);
     m->instant += 7;
@@ -33,21 +39,21 @@ static redisReply *run_script(struct fair_model *m, const struct request *r) {
         m->discipline == FAIR_NO_NOT_AFTER ? 0 : (long long)clock_ms(r->not_after + 1) - 1;
     long long lease_ms = (long long)r->lease * TICK_MS;
     long long s = us / 1000000, rest = us % 1000000;
-    const char *sha = m->sha[r->script];
-    switch (r->script) {
+    const char *sha = sha_for(m, r);
+    switch (r->script) { /* version 0.1 does not look at the fifth key */
     case ACQUIRE:
         return ask(&m->play,
-                   "EVALSHA %s 4 f q z r %lld %s publish ch %lld 0 %d %lld %lld "
+                   "EVALSHA %s 5 f q z r u %lld %s publish ch %lld 0 %d %lld %lld "
                    "%lld %lld %lld %lld",
                    sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0,
                    (long long)r->confirm * TICK_MS, (long long)r->ticket,
                    (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s, rest);
     case RELEASE:
-        return ask(&m->play, "EVALSHA %s 4 f q z r %lld %s publish ch %lld 1 %lld %lld", sha,
+        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish ch %lld 1 %lld %lld", sha,
                    not_after, r->owner, lease_ms, s, rest);
     case GIVE_UP:
-        return ask(&m->play, "EVALSHA %s 4 f q z r %lld %s publish ch 0 %lld %lld", sha, not_after,
-                   r->owner, s, rest);
+        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish ch 0 %lld %lld", sha,
+                   not_after, r->owner, s, rest);
     default:
         return ask(&m->play, "EVALSHA %s 1 f %lld %lld %s %lld %lld", sha, not_after, lease_ms,
                    r->owner, s, rest);
@@ -60,7 +66,8 @@ static void begin(struct fair_model *m, int who, enum script script) {
     struct owner *o = &m->owners[who];
     o->pending = true;
     o->sent = false;
-    o->request = (struct request){.script = script, .waits = !o->once, .lease = o->lease};
+    o->request = (struct request){
+        .script = script, .old = who < m->olds, .waits = !o->once, .lease = o->lease};
     fair_name_of(m, who, o->request.owner);
 }
 
@@ -265,6 +272,15 @@ static void pass_tick(struct fair_model *m) {
     fair_compare(m);
 }
 
+/* Less than a tick, but perhaps what a Java client has to come if nobody hears for it. */
+static void pass_moment(struct fair_model *m) {
+    enum { LONGEST_US = 3000000 };
+    if (m->instant + LONGEST_US >= (int64_t)TICK_MS * 1000)
+        return;
+    m->instant += roll(&m->play, LONGEST_US);
+    note(&m->play, "it is %lld us later", (long long)m->instant);
+}
+
 static void run_copy(struct fair_model *m, int index) {
     struct request r = m->copies[index];
     m->copies[index] = m->copies[--m->copies_len];
@@ -279,12 +295,14 @@ static void run_copy(struct fair_model *m, int index) {
 
 static void step(struct fair_model *m) {
     unsigned dice = roll(&m->play, 100);
-    if (dice < 12)
+    if (dice < (m->with_java ? 6 : 12))
         pass_tick(m);
     else if (dice < 18 && m->copies_len > 0)
         run_copy(m, (int)roll(&m->play, (unsigned)m->copies_len));
-    else if (dice < 32 && m->with_java)
+    else if (dice < 42 && m->with_java)
         fair_java_step(m, (int)roll(&m->play, JAVAS));
+    else if (dice < 50 && m->with_java)
+        pass_moment(m);
     else
         owner_step(m, (int)roll(&m->play, OWNERS));
 }
@@ -308,7 +326,10 @@ static bool settle_owner(struct fair_model *m, int who) {
 }
 
 static void finish(struct fair_model *m) {
-    enum { ENOUGH = 40 + JAVAS * 3 * JAVA_WAIT };
+    /* A dead Java client costs a tick. Clients of version 0.1 wait for its deadline, if nobody else
+     * waits with them. */
+    const int enough = 40 + m->java_died;
+    const int enough_alone = enough + (m->java_died + JAVAS) * 3 * JAVA_WAIT;
     for (int i = 0; going_well(&m->play) && i < NOT_AFTER + 1; i++)
         pass_tick(m);
     while (going_well(&m->play) && m->copies_len > 0)
@@ -317,10 +338,14 @@ static void finish(struct fair_model *m) {
         fair_java_leave(m, i);
     bool all = false;
     for (int ticks = 0; going_well(&m->play) && !all; ticks++) {
-        all = true;
-        for (int i = 0; going_well(&m->play) && i < OWNERS; i++)
-            all = settle_owner(m, i) && all;
-        if (ticks > ENOUGH)
+        int waiting = 0, olds_waiting = 0;
+        for (int i = 0; going_well(&m->play) && i < OWNERS; i++) {
+            bool waits = !settle_owner(m, i);
+            waiting += waits;
+            olds_waiting += waits && i < m->olds;
+        }
+        all = waiting == 0;
+        if (ticks > (waiting > olds_waiting ? enough : enough_alone))
             violated(&m->play, "somebody waits for ever");
         if (going_well(&m->play))
             pass_tick(m);
@@ -341,6 +366,10 @@ static void run(void *model, int discipline) {
     m->copies_len = 0;
     m->discipline = (enum fair_discipline)discipline;
     m->with_java = m->play.random % 2 == 0; /* every other seed */
+    m->olds = (int)(m->play.random / 2 % 3);
+    m->java_died = 0;
+    m->java_acts = false;
+    m->seen_len = 0;
     m->instant = 0;
     for (int i = 0; going_well(&m->play) && i < STEPS; i++)
         step(m);
@@ -348,6 +377,8 @@ static void run(void *model, int discipline) {
         finish(m);
     for (int i = 0; i < OWNERS; i++)
         fair_listen(m, i, false);
+    for (int i = 0; i < JAVAS; i++)
+        fair_java_listen(m, i, false);
 }
 
 struct play *fair_model_play(struct fair_model *m) {
@@ -358,6 +389,16 @@ const struct fair_tally *fair_model_tally(const struct fair_model *m) {
     return &m->tally;
 }
 
+/* So that the model has something to find. */
+static void load_shortened(struct fair_model *m) {
+    char *text = script_text("fair_acquire");
+    char *changed = script_changed(text, "if listeners > 0 or record or more == 1 then",
+                                   "listeners = 0 if record or more == 1 then");
+    m->shortened_sha = play_load_text(m->server, changed);
+    free(changed);
+    free(text);
+}
+
 struct fair_model *fair_model_open(struct server *server) {
     struct fair_model *m = calloc(1, sizeof *m);
     if (m == NULL)
@@ -365,8 +406,11 @@ struct fair_model *fair_model_open(struct server *server) {
     m->server = server;
     play_open(&m->play, server, m, run);
     m->ear = connect_as(server, NULL, NULL);
-    for (int i = 0; i < SCRIPTS; i++)
+    for (int i = 0; i < SCRIPTS; i++) {
         m->sha[i] = play_load(server, fair_script_names[i]);
+        m->old_sha[i] = play_load_0_1(server, fair_script_names[i]);
+    }
+    load_shortened(m);
     fair_load_java(m);
     fair_load_looks(m);
     return m;
@@ -377,6 +421,9 @@ void fair_model_close(struct fair_model *m) {
         return;
     for (int i = 0; i < SCRIPTS; i++)
         free(m->sha[i]);
+    for (int i = 0; i < SCRIPTS; i++)
+        free(m->old_sha[i]);
+    free(m->shortened_sha);
     for (int i = 0; i < 3; i++)
         free(m->java_sha[i]);
     free(m->look_sha);

@@ -9,9 +9,10 @@
 /* Which rule our clients leave out. */
 enum fair_discipline {
     FAIR_CAREFUL,
-    FAIR_NO_NOT_AFTER,  /* scripts run however late they come */
-    FAIR_OLD_GRANTS,    /* enters on a message that may be older than the last answer */
-    FAIR_GRANT_FROM_NOW /* trusts a grant from when it heard of it */
+    FAIR_NO_NOT_AFTER,    /* scripts run however late they come */
+    FAIR_OLD_GRANTS,      /* enters on a message that may be older than the last answer */
+    FAIR_GRANT_FROM_NOW,  /* trusts a grant from when it heard of it */
+    FAIR_HEARD_IS_UNHEARD /* takes Java clients for dead that do hear */
 };
 
 struct fair_model;
@@ -25,7 +26,7 @@ struct play *fair_model_play(struct fair_model *m);
 /* How often each of these happened since the model was opened. */
 struct fair_tally {
     uint64_t scripts, held, queued, entered, missed, confirmed, released, given_up, lost, late,
-        resent, crashed, java_held, expired;
+        resent, crashed, java_held, java_died, java_hurried, java_passed_over, expired;
 };
 const struct fair_tally *fair_model_tally(const struct fair_model *model);
 

@@ -2,7 +2,7 @@
  *
  * They are played at one fixed time, which the scripts are given in place of the server's. In
  * commands and arguments "@+n" and "@-n" are that time in ms plus or minus n, "#+n" and "#-n" the
- * same in us, and "_" is a blank inside of a word. The keys are f (lock), q, z and r. */
+ * same in us, and "_" is a blank inside of a word. The keys are f (lock), q, z, r and u. */
 #ifndef HF_TEST_FAIR_ROWS_H
 #define HF_TEST_FAIR_ROWS_H
 

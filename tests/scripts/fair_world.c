@@ -50,21 +50,33 @@ static void collect_mail(struct fair_model *m) {
     }
 }
 
+static void subscribe(struct fair_model *m, const char *name, bool on) {
+    redisReply *reply;
+    collect_mail(m);
+    redisAppendCommand(m->ear, "%s ch:%s", on ? "SUBSCRIBE" : "UNSUBSCRIBE", name);
+    if (redisGetReply(m->ear, (void **)&reply) != REDIS_OK)
+        support_die("no answer to SUBSCRIBE");
+    freeReplyObject(reply);
+    note(&m->play, "%s %s", name, on ? "listens" : "is deaf");
+}
+
 void fair_listen(struct fair_model *m, int who, bool on) {
     struct owner *o = &m->owners[who];
     char name[16];
     if (o->heard == on)
         return;
-    collect_mail(m);
-    redisReply *reply;
-    redisAppendCommand(m->ear, "%s ch:%s", on ? "SUBSCRIBE" : "UNSUBSCRIBE",
-                       fair_name_of(m, who, name));
-    if (redisGetReply(m->ear, (void **)&reply) != REDIS_OK)
-        support_die("no answer to SUBSCRIBE");
-    freeReplyObject(reply);
+    subscribe(m, fair_name_of(m, who, name), on);
     o->heard = on;
     o->mails = 0;
-    note(&m->play, "%s %s", name, on ? "listens" : "is deaf");
+}
+
+void fair_java_listen(struct fair_model *m, int who, bool on) {
+    struct java *j = &m->javas[who];
+    char name[16];
+    if (j->heard == on)
+        return;
+    subscribe(m, fair_java_name(m, who, name), on);
+    j->heard = on;
 }
 
 /* ---- What must be true ---------------------------------------------------------------------- */
@@ -129,19 +141,63 @@ static void compare_line(struct fair_model *m, const redisReply *line, const red
         violated(&m->play, "%zu in line, %lld deadlines of theirs", line->elements, deadlines);
 }
 
-/* The lock, the line, the records, and how many of the line have a deadline; -1: others have,
- * too. */
+/* The deadline of somebody in line; 0: it is not there. */
+static int64_t until_of(const redisReply *line, const redisReply *scores, const char *name) {
+    for (size_t i = 0; i < line->elements; i++)
+        if (strcmp(line->element[i]->str, name) == 0)
+            return strtoll(scores->element[i]->str, NULL, 10);
+    return 0;
+}
+
+/* It listened before, and does. */
+static bool java_hears(const struct fair_model *m, const char *name) {
+    char known[16];
+    for (int i = 0; i < JAVAS; i++)
+        if (strcmp(name, fair_java_name(m, i, known)) == 0)
+            return m->javas[i].heard && m->javas[i].was_heard;
+    return false;
+}
+
+/* What became of the Java clients that were in line when it was last looked at, if it was our doing:
+ * one that listens keeps its place and its deadline. */
+static void compare_javas(struct fair_model *m, const redisReply *line, const redisReply *scores) {
+    for (int i = 0; i < m->seen_len && !m->java_acts; i++) {
+        const struct seen *s = &m->seen[i];
+        int64_t until_ms = until_of(line, scores, s->name);
+        if (s->name[0] != 'j' || s->until_ms <= fair_now_us(m) / 1000)
+            continue;
+        m->tally.java_passed_over += until_ms == 0;
+        m->tally.java_hurried += until_ms > 0 && until_ms < s->until_ms;
+        if (until_ms < s->until_ms && java_hears(m, s->name))
+            violated(&m->play, "%s listens, and was %s", s->name,
+                     until_ms == 0 ? "passed over" : "hurried");
+    }
+    m->seen_len = 0;
+    for (size_t i = 0; i < line->elements && i < SEEN; i++) {
+        struct seen *s = &m->seen[m->seen_len++];
+        snprintf(s->name, sizeof s->name, "%s", line->element[i]->str);
+        s->until_ms = until_of(line, scores, s->name);
+    }
+    for (int i = 0; i < JAVAS; i++)
+        m->javas[i].was_heard = m->javas[i].heard;
+    m->java_acts = false;
+}
+
+/* The lock, the line, the records, how many of the line have a deadline (-1: others have, too),
+ * and these deadlines. */
 static const char look_lua[] =
-    "local line, n = redis.call('lrange', KEYS[2], 0, -1), 0\n"
-    "for _, w in ipairs(line) do if redis.call('zscore', KEYS[3], w) then n = n + 1 end end\n"
+    "local line, n, scores = redis.call('lrange', KEYS[2], 0, -1), 0, {}\n"
+    "for i, w in ipairs(line) do local s = redis.call('zscore', KEYS[3], w)\n"
+    "scores[i] = s or '0' if s then n = n + 1 end end\n"
     "if redis.call('zcard', KEYS[3]) ~= n then n = -1 end\n"
-    "return {redis.call('hgetall', KEYS[1]), line, redis.call('hgetall', KEYS[4]), n}";
+    "return {redis.call('hgetall', KEYS[1]), line, redis.call('hgetall', KEYS[4]), n, scores}";
 
 void fair_compare(struct fair_model *m) {
     collect_mail(m);
     redisReply *all = ask(&m->play, "EVALSHA %s 4 f q z r", m->look_sha);
     compare_lock(m, all->element[0]);
     compare_line(m, all->element[1], all->element[2], all->element[3]->integer);
+    compare_javas(m, all->element[1], all->element[4]);
     freeReplyObject(all);
 }
 

@@ -6,14 +6,15 @@
 
 enum {
     OWNERS = 4,
-    JAVAS = 2,
+    JAVAS = 3,
     STEPS = 160,
     NOT_AFTER = 2, /* ticks from sending */
     HORIZON = 20,
     CONFIRM = 4,
     JAVA_WAIT = 30,
     COPIES = 16,
-    MAILS = 8
+    MAILS = 8,
+    SEEN = 64
 };
 
 enum script { ACQUIRE, RELEASE, GIVE_UP, RENEW, SCRIPTS };
@@ -22,7 +23,7 @@ extern const char *const fair_script_names[SCRIPTS];
 struct request {
     enum script script;
     char owner[16];
-    bool waits;
+    bool old, waits;
     int lease, confirm, not_after;
     int64_t ticket;
 };
@@ -52,6 +53,13 @@ struct java {
     int generation;
     enum state state;
     int deadline;
+    bool heard, was_heard; /* now, and when the line was last looked at */
+};
+
+/* Somebody in line. */
+struct seen {
+    char name[16];
+    int64_t until_ms;
 };
 
 struct fair_model {
@@ -59,10 +67,18 @@ struct fair_model {
     struct play play;
     redisContext *ear;
     char *sha[SCRIPTS], *look_sha, *java_sha[3];
+    char *old_sha[SCRIPTS]; /* of version 0.1 */
+    char *shortened_sha;    /* an acquire that does not care who hears */
     struct fair_tally tally;
     enum fair_discipline discipline;
     int64_t instant; /* us within the tick: grows with every script */
     bool with_java;
+    int olds;      /* so many owners are clients of version 0.1 */
+    int java_died; /* Java clients, in this schedule */
+    /* The line when it was last looked at; a Java client has acted since then. */
+    struct seen seen[SEEN];
+    int seen_len;
+    bool java_acts;
     struct owner owners[OWNERS];
     struct java javas[JAVAS];
     struct request copies[COPIES];
@@ -76,6 +92,7 @@ const char *fair_java_name(const struct fair_model *m, int who, char name[16]);
 int64_t fair_now_us(const struct fair_model *m);
 
 void fair_listen(struct fair_model *m, int who, bool on);
+void fair_java_listen(struct fair_model *m, int who, bool on);
 
 /* Compares the lock and the line with what their clients believe. */
 void fair_compare(struct fair_model *m);

@@ -47,8 +47,22 @@ void play_close(struct play *play) {
     redisFree(play->connection);
 }
 
+char *play_load_text(struct server *server, const char *text) {
+    return script_load_timed_text(server, text, "{ARGV[#ARGV - 1], ARGV[#ARGV]}");
+}
+
+static char *load_and_free(struct server *server, char *text) {
+    char *sha = play_load_text(server, text);
+    free(text);
+    return sha;
+}
+
 char *play_load(struct server *server, const char *script) {
-    return script_load_timed(server, script, "{ARGV[#ARGV - 1], ARGV[#ARGV]}");
+    return load_and_free(server, script_text(script));
+}
+
+char *play_load_0_1(struct server *server, const char *script) {
+    return load_and_free(server, script_text_0_1(script));
 }
 
 /* ---- For models ----------------------------------------------------------------------------- */

@@ -40,6 +40,8 @@ void play_close(struct play *play);
 /* A script of ours that takes the time from its last two arguments, seconds and microseconds; the
  * SHA-1 is the caller's to free. */
 char *play_load(struct server *server, const char *script);
+char *play_load_0_1(struct server *server, const char *script); /* as that version had it */
+char *play_load_text(struct server *server, const char *text);
 
 /* ---- For models ----------------------------------------------------------------------------- */
 

@@ -13,6 +13,10 @@
 
 /* The text of a script as the build composed it, without its .lua; the caller frees. */
 char *script_text(const char *name);
+/* The same as version 0.1 of this library had it: its clients go on running it beside ours. */
+char *script_text_0_1(const char *name);
+/* The text with the one place where it says `from` saying `to`; the caller frees. */
+char *script_changed(const char *text, const char *from, const char *to);
 
 /* SCRIPT LOAD; the SHA-1 is the caller's to free. */
 char *script_load(struct server *server, const char *text);
@@ -20,6 +24,7 @@ char *script_load(struct server *server, const char *text);
 /* Loads a script by its name, with a Lua expression in place of the one question it asks for the
  * time. The SHA-1 is the caller's to free. */
 char *script_load_timed(struct server *server, const char *name, const char *time);
+char *script_load_timed_text(struct server *server, const char *text, const char *time);
 
 /* A connection of its own, as the given ACL user, or as the default one when `user` is NULL. */
 redisContext *connect_as(struct server *server, const char *user, const char *password);

@@ -40,13 +40,16 @@ static void nothing_goes_wrong(void **state) {
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", queued %" PRIu64
            ", entered %" PRIu64 ", missed %" PRIu64 ", confirmed %" PRIu64 ", released %" PRIu64
            ", given up %" PRIu64 ", lost %" PRIu64 ", late %" PRIu64 ", resent %" PRIu64
-           ", crashed %" PRIu64 ", java %" PRIu64 ", expired %" PRIu64 "\n",
+           ", crashed %" PRIu64 ", java %" PRIu64 " (died %" PRIu64 ", hurried %" PRIu64
+           ", passed over %" PRIu64 "), expired %" PRIu64 "\n",
            played, t->scripts, t->held, t->queued, t->entered, t->missed, t->confirmed, t->released,
-           t->given_up, t->lost, t->late, t->resent, t->crashed, t->java_held, t->expired);
+           t->given_up, t->lost, t->late, t->resent, t->crashed, t->java_held, t->java_died,
+           t->java_hurried, t->java_passed_over, t->expired);
     assert_true(t->late > 0);
     assert_true(t->held > 0 && t->queued > 0 && t->entered > 0 && t->missed > 0);
     assert_true(t->confirmed > 0 && t->released > 0 && t->given_up > 0 && t->lost > 0);
     assert_true(t->resent > 0 && t->crashed > 0 && t->java_held > 0 && t->expired > 0);
+    assert_true(t->java_died > 0 && t->java_hurried > 0 && t->java_passed_over > 0);
 }
 
 static void finds_scripts_that_run_late(void **state) {
@@ -64,12 +67,18 @@ static void finds_grants_that_are_trusted_too_long(void **state) {
     play_until_wrong(fair_model_play(model), FAIR_GRANT_FROM_NOW);
 }
 
+static void finds_java_clients_that_are_passed_over_though_they_hear(void **state) {
+    (void)state;
+    play_until_wrong(fair_model_play(model), FAIR_HEARD_IS_UNHEARD);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_wrong),
         cmocka_unit_test(finds_scripts_that_run_late),
         cmocka_unit_test(finds_old_grants),
         cmocka_unit_test(finds_grants_that_are_trusted_too_long),
+        cmocka_unit_test(finds_java_clients_that_are_passed_over_though_they_hear),
     };
     return cmocka_run_group_tests_name("fair_model", tests, open_group, close_group);
 }

@@ -25,7 +25,7 @@
 #define TIME_US (TIME_MS * 1000)
 #define TEXT 1024
 
-static const char *const script_names[] = {"acquire", "release", "give_up", "force"};
+static const char *const script_names[] = {"acquire", "release", "give_up", "force", "hand_over"};
 enum { SCRIPTS = sizeof script_names / sizeof *script_names };
 
 static struct server *server;
@@ -170,7 +170,7 @@ static void dump_key(const char *key, char *out, size_t room) {
 
 static void assert_state(const struct fair_row *row, const char *when, const char *expected) {
     char state[TEXT] = "";
-    static const char *const keys[] = {"f", "q", "z", "r"};
+    static const char *const keys[] = {"f", "q", "z", "r", "u"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         dump_key(keys[i], state, sizeof state);
     if (strcmp(state, expected) != 0)
@@ -200,7 +200,7 @@ static void prepare(redisContext *connection, const char *commands) {
 static redisReply *call(redisContext *connection, const char *script, const char *arguments) {
     struct argument_list given, words = {0};
     split(arguments, &given);
-    const char *const head[] = {"EVALSHA", sha_of(script), "4", "f", "q", "z", "r"};
+    const char *const head[] = {"EVALSHA", sha_of(script), "5", "f", "q", "z", "r", "u"};
     for (size_t i = 0; i < sizeof head / sizeof *head; i++)
         snprintf(words.text[words.len++], sizeof words.text[0], "%s", head[i]);
     for (size_t i = 0; i < given.len; i++) {
@@ -304,7 +304,7 @@ static redisContext *connect_user(const char *without) {
     char line[TEXT + 128];
     snprintf(
         line, sizeof line,
-        "ACL SETUSER app reset resetchannels on >secret ~f ~q ~z ~r &ch:* +evalsha +time +publish %s",
+        "ACL SETUSER app reset resetchannels on >secret ~f ~q ~z ~r ~u &ch:* +evalsha +time +publish %s",
         rights);
     struct argument_list words;
     split(line, &words);
@@ -366,6 +366,128 @@ static void dead_waiters_go_a_hundred_at_a_time(void **state) {
     assert_int_equal(cmd_int(server, "LLEN q"), 1);
     assert_int_equal(cmd_int(server, "ZCARD z"), 1);
     redisFree(connection);
+}
+
+/* As many as one call may pass over, and more: it says so, and goes on when it is asked to. */
+static void queue_many(bool are_java, int len) {
+    for (int i = 0; i < len; i++) {
+        cmd_ok(server, "RPUSH q dead:%d", i);
+        cmd_ok(server, "ZADD z 1800000000000 dead:%d", i);
+        if (!are_java)
+            cmd_ok(server, "HSET r dead:%d %s", i, "3000 1 1800000000000");
+    }
+}
+
+static long long answers(redisContext *connection, const char *script, const char *arguments,
+                         int element) {
+    redisReply *reply = call(connection, script, arguments);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    long long number = reply->element[element]->integer;
+    freeReplyObject(reply);
+    return number;
+}
+
+static void who_hands_over_says_that_there_is_more(void **state) {
+    (void)state;
+    static const struct {
+        const char *script, *call, *before;
+        int code, more;
+    } calls[] = {
+        {"release", "0 me 30000 1", "HSET f me 1", 1, 1},
+        {"release", "0 me 30000 1", "", -1, 2}, /* the resend of it */
+        {"give_up", "0 me 0", "HSET f me 1", 1, 1},
+        {"give_up", "0 me 0", "", 0, 1},
+        {"force", "0 me", "HSET f me 1", 1, 1},
+        {"hand_over", "0 me", "", 1, 1},
+    };
+    redisContext *connection = connect_as(server, NULL, NULL);
+    struct ears ears;
+    open_ears(&ears, "a");
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        prepare(connection, calls[i].before);
+        queue_many(false, 250);
+        cmd_ok(server, "RPUSH q a");
+        cmd_ok(server, "ZADD z 1800000000000 a");
+        cmd_ok(server, "HSET r a %s", "3000 1 1800000000000");
+        redisReply *reply = call(connection, calls[i].script, calls[i].call);
+        assert_int_equal(reply->element[0]->integer, calls[i].code);
+        assert_int_equal(reply->element[1]->integer, calls[i].more);
+        freeReplyObject(reply);
+        assert_int_equal(cmd_int(server, "LLEN q"), 151);
+        assert_int_equal(answers(connection, "hand_over", "0 me", 1), 1);
+        assert_int_equal(cmd_int(server, "LLEN q"), 51);
+        assert_int_equal(answers(connection, "hand_over", "0 me", 1), 0);
+        assert_int_equal(cmd_int(server, "HGET f a"), 1);
+        assert_false(key_exists(server, "q") || key_exists(server, "z") || key_exists(server, "r"));
+    }
+    close_ears(&ears);
+    redisFree(connection);
+}
+
+/* Nobody hears for so many Java clients: all of them are remembered, and their time runs out at
+ * once. Then they go, in steps. */
+static void a_crowd_of_unheard_javas_is_waited_for_once(void **state) {
+    (void)state;
+    enum { JAVAS = 350 };
+    redisContext *connection = connect_as(server, NULL, NULL);
+    prepare(connection, "HSET f me 1");
+    queue_many(true, JAVAS);
+    assert_int_equal(answers(connection, "release", "0 me 30000 1", 1), 0);
+    assert_int_equal(cmd_int(server, "HLEN u"), JAVAS - 1); /* the first has it in its deadline */
+    assert_in_range(pttl(server, "u"), 2001, 4000);
+    const char *const first = "0 me 30000 0 1 3000 0 60000 300000";
+    assert_int_equal(answers(connection, "acquire", first, 5), 2001);
+    assert_int_equal(cmd_int(server, "LLEN q"), JAVAS + 1);
+    cmd_ok(server, "ZADD z %lld dead:0", (long long)TIME_MS); /* two seconds have passed */
+    for (int i = 1; i < JAVAS; i++)
+        cmd_ok(server, "HSET u dead:%d %lld", i, (long long)TIME_MS - 2000);
+    for (int left = JAVAS - 100; left > 0; left -= 100) {
+        assert_int_equal(answers(connection, "acquire", first, 5), 1);
+        assert_int_equal(cmd_int(server, "LLEN q"), left + 1);
+    }
+    assert_int_equal(answers(connection, "acquire", first, 0), 1);
+    assert_int_equal(cmd_int(server, "DBSIZE"), 1); /* the lock */
+    redisFree(connection);
+}
+
+/* What a cluster's clients listen to. */
+static void sharded_channels_are_heard_or_not_as_others(void **state) {
+    (void)state;
+    if (!server_knows(server, "spublish"))
+        skip();
+    redisContext *connection = connect_as(server, NULL, NULL);
+    struct listener *a = listener_start(server, "ch:a");
+    prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
+                        "HSET r a 3000_#-90_@+60000");
+    freeReplyObject(redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish ch 30000 1",
+                                 sha_of("release")));
+    assert_string_equal(listener_heard(a), "spublish 0");
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 2000);
+    struct listener *java = listener_start(server, "ch:java");
+    prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
+                        "HSET r a 3000_#-90_@+60000");
+    freeReplyObject(redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish ch 30000 1",
+                                 sha_of("release")));
+    assert_string_equal(listener_heard(java), "spublish 0");
+    assert_string_equal(listener_heard(a), "");
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
+    listener_stop(java);
+    listener_stop(a);
+    redisFree(connection);
+}
+
+/* Nobody may speak to a Java client, so nobody knows whether it would hear. */
+static void refused_publish_is_no_evidence(void **state) {
+    (void)state;
+    cmd_ok(server, "ACL SETUSER mute on >pw ~* +@all resetchannels");
+    redisContext *connection = connect_as(server, "mute", "pw");
+    prepare(connection, "HSET f me 1; RPUSH q java j2; ZADD z @+300000 java; ZADD z @+600000 j2");
+    assert_int_equal(answers(connection, "release", "0 me 30000 1", 0), 2);
+    assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
+    assert_int_equal(cmd_int(server, "LLEN q"), 2);
+    assert_false(key_exists(server, "u"));
+    redisFree(connection);
+    cmd_ok(server, "ACL DELUSER mute");
 }
 
 /* Records of waiters that a Java client has swept go by and by, and none of the living. */
@@ -549,6 +671,10 @@ static void C059_abandoned_places(void **state) {
 int main(void) {
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(dead_waiters_go_a_hundred_at_a_time),
+        cmocka_unit_test(who_hands_over_says_that_there_is_more),
+        cmocka_unit_test(a_crowd_of_unheard_javas_is_waited_for_once),
+        cmocka_unit_test(sharded_channels_are_heard_or_not_as_others),
+        cmocka_unit_test(refused_publish_is_no_evidence),
         cmocka_unit_test(records_of_the_dead_go),
         cmocka_unit_test(every_right_is_needed),
         cmocka_unit_test(refused_publish_drops_nobody),

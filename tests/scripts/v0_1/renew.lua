@@ -1,0 +1,32 @@
+-- include: guard.lua
+-- renew: extend many holds at once. Plain and write locks alike: only the field is looked at.
+--
+-- KEYS 1..n lock hashes   ARGV 1 not-after, then for each: its lease ms, the owner's field in it
+-- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a lock | {now} alone: too late
+--
+-- A lease is raised, never shortened; a key that somebody made permanent stays so. A key of a wrong
+-- type costs the others nothing; any other error is the whole batch's.
+-- luacheck: read globals now too_late
+if too_late then return {now} end
+
+for i = 1, #KEYS do
+  if tonumber(ARGV[2 * i]) < 1 then
+    return redis.error_reply('ERR the lease must be at least 1 ms')
+  end
+end
+
+local reply = {}
+for i, lock in ipairs(KEYS) do
+  local lease_ms, field = ARGV[2 * i], ARGV[2 * i + 1]
+  local held = redis.pcall('hexists', lock, field)
+  if held == 1 then
+    local ttl_ms = redis.call('pttl', lock)
+    if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+  elseif held ~= 0 then
+    if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
+    held = -1
+  end
+  reply[i] = held
+end
+reply[#KEYS + 1] = now
+return reply
