@@ -50,6 +50,7 @@ struct hfi_redis {
     struct hfi_pubsub *pubsub;
     atomic_bool stopped;       /* the connections are gone or about to go */
     atomic_bool notify_warned; /* that wake-ups fail was logged */
+    atomic_bool held_up_told;  /* that waits get no useful answer was logged */
 
     /* The keeper's thread only. */
     struct hfi_link renewals; /* running */
