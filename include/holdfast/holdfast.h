@@ -741,9 +741,9 @@ HF_API int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set);
 HF_API int hf_latch_count_down(hf_latch *latch);
 
 /* Waits until the latch is open or deleted: for ever / for up to `wait_ms`. If it was opened and
- * closed again meanwhile, it has been open, and the wait is over. This can be missed only
- * while no messages are heard (not subscribed yet, or the connection is lost), and if the new count
- * is not larger than the last one that was seen. NULL `options` means the defaults.
+ * closed again meanwhile, it has been open, and the wait is over. This can be missed only if both
+ * were done by Java or by version 0.1, and the new count is not larger than the last one that was
+ * seen. NULL `options` means the defaults.
  * Blocks:  for the wait, plus one exchange.
  * Errors:  HF_EBUSY the one attempt found it closed; HF_ETIMEDOUT, HF_ECANCELED; HF_EWRONGTYPE;
  *          those of every exchange. */

@@ -427,7 +427,7 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
         return finish(x, HF_OK);
     }
     if (!is_script_reply(reply)) {
-        x->unanswered = true; /* it may have run */
+        x->unanswered = !only_asks(x); /* it may have run */
         return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
     }
     hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());

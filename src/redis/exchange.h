@@ -26,9 +26,7 @@ enum {
     /* they do not, or no longer: the waiter has to poll */
     HFI_EVENT_DEAF = 32u << HFI_ENGINE_EVENT_SHIFT,
     /* a message, or anything else that is worth an attempt */
-    HFI_EVENT_MESSAGE = 64u << HFI_ENGINE_EVENT_SHIFT,
-    /* a message that was certainly published after the waiter joined */
-    HFI_EVENT_FRESH = 128u << HFI_ENGINE_EVENT_SHIFT
+    HFI_EVENT_MESSAGE = 64u << HFI_ENGINE_EVENT_SHIFT
 };
 
 enum hfi_progress { HFI_PENDING, HFI_FINISHED };

@@ -102,8 +102,8 @@ struct hfi_call_state {
             bool woken;           /* there was a message since the last attempt started */
             bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
-            bool over;            /* what counts down was there meanwhile */
-            int64_t count;        /* of what counts down, when it was last seen */
+            int64_t count;        /* of what counts down, when it was last seen; 0: not yet */
+            int64_t proof;        /* of when it was open, as it was at the first look */
         } acquire;
         struct {
             struct hfi_req *seen; /* holds the owner that was seen */
