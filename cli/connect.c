@@ -302,8 +302,12 @@ int connection_resolve(struct connection *connection) {
 }
 
 static void pass_on_log(hf_log_level level, const char *message, void *user) {
+    static const char held_up[] = "waiting for "; /* why it takes so long, if nobody has the lock */
     (void)user;
-    say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
+    if (level == HF_LOG_WARN && strncmp(message, held_up, strlen(held_up)) == 0)
+        say(LEVEL_NOTICE, "%s", message);
+    else
+        say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
 }
 
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client) {

@@ -39,8 +39,9 @@
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is a
  *     single attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
  *   - Blocking: a function does not block unless its comment says so. None waits for a server
- *     longer than the wait it was given plus one exchange (`cmd_timeout_ms`). Even HF_FOREVER ends,
- *     with HF_EUNREACH, when no server has answered for `connect_timeout_ms`.
+ *     longer than the wait it was given plus one exchange (`cmd_timeout_ms`). Even HF_FOREVER ends
+ *     when no server has answered for `connect_timeout_ms` (HF_EUNREACH), or when it has refused
+ *     every command for that long (HF_EREFUSED, with its words).
  *   - Callbacks run on the client's dispatch thread, or inside hf_dispatch() with
  *     HF_MANUAL_DISPATCH; never while the library holds a mutex. Inside one, `_start` functions may
  *     be called; synchronous verbs, hf_op_wait() and hf_close() return HF_EDEADLK.
@@ -155,7 +156,7 @@ typedef struct hf_options {
     const char *password;       /* overrides the url's; keeps it off the command line */
     const char *name_prefix;    /* put in front of every name, as a Redisson NameMapper would */
     int64_t cmd_timeout_ms;     /* one exchange with the server, connect and handshake included */
-    int64_t connect_timeout_ms; /* give up waiting when no server has answered for this long */
+    int64_t connect_timeout_ms; /* give up waiting when no server was of help for this long */
     int64_t watchdog_ms;        /* the lease of watchdog holds; renewed every third of it */
     int64_t max_hold_ms;        /* watchdog holds are not renewed past this age; 0: no limit */
     int64_t ping_ms;            /* how often an idle connection is checked */
@@ -318,8 +319,10 @@ typedef struct hf_result {
 /* Acquires for this thread, with the watchdog: waiting for ever / with one attempt / for up to
  * `wait_ms`. Nests.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY the one attempt found another holder; HF_ETIMEDOUT the wait ran out (nothing is
- *          held: whatever may still be under way is undone in the background); HF_ELOST a nested
+ * Errors:  HF_EBUSY the one attempt found another holder; HF_ETIMEDOUT the wait ran out, and another
+ *          holder had been found (if the server has said nothing at all, it is HF_EUNREACH). In
+ *          any case nothing is held: whatever may still be under way is undone in the background.
+ *          HF_ELOST a nested
  *          acquire found the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a
  *          callback, or the owner would wait for itself: it already holds a lock of kind
  *          HF_NONREENTRANT or HF_FAIR_NONREENTRANT, or it reads and wants to write; and those of
@@ -738,9 +741,9 @@ HF_API int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set);
 HF_API int hf_latch_count_down(hf_latch *latch);
 
 /* Waits until the latch is open or deleted: for ever / for up to `wait_ms`. If it was opened and
- * closed again meanwhile, it has been open, and the wait is over. This can be missed only
- * while no messages are heard (not subscribed yet, or the connection is lost), and if the new count
- * is not larger than the last one that was seen. NULL `options` means the defaults.
+ * closed again meanwhile, it has been open, and the wait is over. This can be missed only if both
+ * were done by Java or by version 0.1, and the new count is not larger than the last one that was
+ * seen. NULL `options` means the defaults.
  * Blocks:  for the wait, plus one exchange.
  * Errors:  HF_EBUSY the one attempt found it closed; HF_ETIMEDOUT, HF_ECANCELED; HF_EWRONGTYPE;
  *          those of every exchange. */

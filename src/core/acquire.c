@@ -36,7 +36,9 @@ static bool waits_for_itself_locked(struct hf_op *op) {
 static bool must_line_up_locked(struct hf_op *op) {
     if (op->hold->leftover) /* those in line may be waiting for what this very owner left behind */
         return false;
-    if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive || op->gate != NULL)
+    if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive)
+        return false;
+    if (op->gate != NULL || op->outside)
         return false;
     return !hfi_gate_enter_locked(op->shard, op);
 }
@@ -217,6 +219,8 @@ static void acquire_after(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     if (err == HF_EBUSY && !call->kind->queues) /* another's, so nothing of ours is there */
         op->hold->leftover = false;
+    if (call->no_server)
+        hfi_gate_share_failure_locked(op);
     bool leftover = op->hold->leftover;
     pthread_mutex_unlock(&op->shard->mtx);
     if (call->unsettled || leftover)

@@ -205,6 +205,15 @@ struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op);
 /* in line, active or neither */
 void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op);
+/* In line: when to look whether the one in front is stuck. HFI_NEVER: it is in front itself. */
+int64_t hfi_gate_look_at_ms_locked(const struct hf_op *op);
+/* Looks. True: it was, and now this operation is in front. */
+bool hfi_gate_take_over_locked(struct hf_op *op);
+/* The one in front has waited for the server in vain. Those in line who have waited as long would
+ * hear the same, each after waiting again: they are told now. */
+void hfi_gate_share_failure_locked(const struct hf_op *op);
+/* Who waits at the server meanwhile; NULL: nobody that we know of. */
+const struct hf_op *hfi_gate_front_locked(const struct hf_op *op);
 
 /* ---- Cancel switches ---- */
 

@@ -3,12 +3,21 @@
  * server and the others wait here. When it leaves, whatever its result, the next takes its place
  * and makes an attempt of its own, so a wake-up that a leaving waiter has consumed is not lost.
  *
+ * The one in front may be stuck: its application does not call hf_dispatch(), or its thread does not
+ * come back from a signal handler. So those in line look now and then whether it is overdue, each by
+ * itself, and the first to find it so takes its place. The other goes on outside the gate, whenever
+ * it can. A waiter that is handed the place and does not take it up is overdue at once, so any number
+ * of stuck ones costs no more than one. While the one in front is well, the others send nothing.
+ *
  * A gate exists while somebody is in it. Guarded by the shard of its name.
  */
 #include "core/core.h"
 #include "core/op.h"
 
 #include <string.h>
+
+#define GRACE_MS 500  /* a thread may be this late, and is not stuck */
+#define SPREAD_MS 500 /* those in line look within so long of each other, and not all at once */
 
 struct hfi_gate {
     UT_hash_handle hh;
@@ -32,6 +41,12 @@ static bool insert_gate(const struct hfi_mem *mem, struct hfi_shard *shard, stru
     return gate->hh.tbl != NULL;
 }
 
+/* It has to show a sign of life from now on. */
+static void put_in_front(struct hfi_gate *gate, struct hf_op *op) {
+    gate->active = op;
+    atomic_store(&op->call.signs.due_ms, hfi_now_ms());
+}
+
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
     const struct hfi_mem *mem = op->core->mem;
     struct hfi_gate *gate = find_gate(shard, op);
@@ -50,7 +65,7 @@ bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
         hfi_free(mem, gate);
         return true;
     }
-    gate->active = op;
+    put_in_front(gate, op);
     op->gate = gate;
     return true;
 }
@@ -67,10 +82,50 @@ void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op) {
     gate->active = NULL;
     struct hfi_link *next = hfi_list_pop_front(&gate->queue);
     if (next != NULL) {
-        gate->active = HFI_CONTAINER(next, struct hf_op, gate_link);
+        put_in_front(gate, HFI_CONTAINER(next, struct hf_op, gate_link));
         hfi_task_post(&gate->active->task, HFI_OP_GATE);
         return;
     }
     HASH_DEL(shard->gates, gate);
     hfi_free(mem, gate);
+}
+
+int64_t hfi_gate_look_at_ms_locked(const struct hf_op *op) {
+    int64_t spread_ms = (int64_t)(((uintptr_t)op >> 6) % SPREAD_MS);
+    if (op->gate == NULL || op->gate->active == op)
+        return HFI_NEVER;
+    return hfi_after_ms(atomic_load(&op->gate->active->call.signs.due_ms), GRACE_MS + spread_ms);
+}
+
+bool hfi_gate_take_over_locked(struct hf_op *op) {
+    if (hfi_now_ms() < hfi_gate_look_at_ms_locked(op))
+        return false;
+    struct hf_op *stuck = op->gate->active;
+    stuck->gate = NULL;
+    stuck->outside = true;
+    hfi_list_remove(&op->gate_link);
+    put_in_front(op->gate, op);
+    return true;
+}
+
+const struct hf_op *hfi_gate_front_locked(const struct hf_op *op) {
+    return op->gate != NULL ? op->gate->active : NULL;
+}
+
+void hfi_gate_share_failure_locked(const struct hf_op *op) {
+    int64_t since_ms = atomic_load(&op->call.signs.held_up_since_ms);
+    if (op->gate == NULL || op->gate->active != op || since_ms == 0)
+        return;
+    struct hfi_link *next, *queue = &op->gate->queue;
+    for (struct hfi_link *link = queue->next; link != queue; link = next) {
+        next = link->next;
+        struct hf_op *behind = HFI_CONTAINER(link, struct hf_op, gate_link);
+        if (behind->start_ms > since_ms)
+            continue;
+        hfi_list_remove(link);
+        behind->gate = NULL;
+        behind->shared_err = op->call.err;
+        behind->result.error = op->call.error;
+        hfi_task_post(&behind->task, HFI_OP_TIMEOUT);
+    }
 }

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OVERTIME_MS 20 /* how often somebody whose wait is over looks if it can be told why */
+
 static void alarm_fired(struct hfi_alarm *alarm) {
     struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);
     hfi_task_post(&op->task, HFI_OP_TIMEOUT);
@@ -330,8 +332,23 @@ static void prepare_call(struct hf_op *op) {
 
 void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state) {
     op->state = state;
-    if (op->deadline_ms != HFI_NEVER)
-        hfi_alarm_set(op->task.exec, &op->alarm, op->deadline_ms);
+    pthread_mutex_lock(&op->shard->mtx);
+    int64_t look_at_ms = hfi_gate_look_at_ms_locked(op);
+    pthread_mutex_unlock(&op->shard->mtx);
+    int64_t at_ms = look_at_ms < op->deadline_ms ? look_at_ms : op->deadline_ms;
+    if (at_ms != HFI_NEVER)
+        hfi_alarm_set(op->task.exec, &op->alarm, at_ms);
+}
+
+/* In line at a gate, and it is time to see if the one in front is stuck. */
+static void look_ahead(struct hf_op *op) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool ours = hfi_gate_take_over_locked(op);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (ours)
+        op->verb->go(op);
+    else
+        hfi_op_wait_in_line(op, HFI_OP_GATED);
 }
 
 /* Puts the op on the lists, and gets its hold's turn if it can. */
@@ -382,6 +399,15 @@ void hfi_op_begin(struct hf_op *op) {
         hfi_op_wait_in_line(op, HFI_OP_QUEUED);
 }
 
+/* The client closes. A settlement that the server refuses will not be taken in the moment that is
+ * left; one that is not answered yet may be. */
+static bool is_hopeless(const struct hf_op *op) {
+    const struct hfi_signs *signs = &op->call.signs;
+    return atomic_load(&op->core->abandoning) ||
+           (atomic_load(&op->core->closing) && atomic_load(&signs->held_up_since_ms) != 0 &&
+            atomic_load(&signs->held_up) == HF_EREFUSED);
+}
+
 /* The caller, or close, wants it to end. */
 static void stop(struct hf_op *op, int err) {
     if (err == HF_ECANCELED && !op->cancellable)
@@ -392,8 +418,7 @@ static void stop(struct hf_op *op, int err) {
         if (err == HF_ECANCELED)
             hfi_count(&op->core->counters.cancelled);
         hfi_op_complete(op, err, NULL);
-    } else if (op->state == HFI_OP_CALLING ||
-               (op->state == HFI_OP_SETTLING && atomic_load(&op->core->abandoning))) {
+    } else if (op->state == HFI_OP_CALLING || (op->state == HFI_OP_SETTLING && is_hopeless(op))) {
         op->core->engine->ops->cancel(&op->call, err);
         look_if_done(op);
     }
@@ -435,6 +460,37 @@ static void leave_to_keeper(struct hf_op *op) {
     hfi_task_unref(&op->task);
 }
 
+/* Has the server been of no help to whoever is in front of `op`, for all the time that it waited?
+ * Then that is why, and not another owner. HF_OK: no. */
+static int held_up_locked(const struct hf_op *op, int64_t *ret_since_ms) {
+    *ret_since_ms = 0;
+    bool queued = op->state == HFI_OP_QUEUED;
+    const struct hf_op *front = queued ? op->hold->active : hfi_gate_front_locked(op);
+    if (queued && op->hold->settling && op->hold->silent)
+        return HF_EUNREACH;
+    if (front == NULL || front == op)
+        return HF_OK;
+    *ret_since_ms = atomic_load(&front->call.signs.held_up_since_ms);
+    if (*ret_since_ms == 0 || *ret_since_ms > op->start_ms)
+        return HF_OK;
+    return atomic_load(&front->call.signs.held_up);
+}
+
+/* Behind a command that is not answered yet. As a command of its own would have, it has one exchange
+ * to find out whether the server is to blame. */
+static bool waits_for_answer(struct hf_op *op, int64_t since_ms) {
+    if (hfi_now_ms() >= hfi_after_ms(since_ms, op->core->cmd_timeout_ms))
+        return false;
+    op->overtime = true;
+    hfi_alarm_set(op->task.exec, &op->alarm, hfi_now_ms() + OVERTIME_MS);
+    return true;
+}
+
+static void wait_is_over(struct hf_op *op) {
+    hfi_count(&op->core->counters.timed_out);
+    hfi_op_complete(op, HF_ETIMEDOUT, NULL);
+}
+
 /* It has waited too long in line. If that was behind a command that the server does not answer, the
  * server is to blame. */
 static void timed_out(struct hf_op *op) {
@@ -443,7 +499,8 @@ static void timed_out(struct hf_op *op) {
     if (op->state != HFI_OP_QUEUED && op->state != HFI_OP_GATED)
         return;
     pthread_mutex_lock(&op->shard->mtx);
-    bool settling = op->state == HFI_OP_QUEUED && op->hold->settling && op->hold->silent;
+    int64_t since_ms;
+    int held_up = held_up_locked(op, &since_ms), shared_err = op->shared_err;
     bool our_turn = op->state == HFI_OP_QUEUED && op->hold->active == op;
     pthread_mutex_unlock(&op->shard->mtx);
     if (our_turn) {
@@ -454,13 +511,24 @@ static void timed_out(struct hf_op *op) {
         leave_to_keeper(op);
         return;
     }
-    if (settling) {
-        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command yet");
-        hfi_op_complete(op, HF_EUNREACH, &error);
+    if (shared_err != HF_OK) {
+        error = op->result.error;
+        hfi_op_complete(op, shared_err, &error);
         return;
     }
-    hfi_count(&op->core->counters.timed_out);
-    hfi_op_complete(op, HF_ETIMEDOUT, NULL);
+    if (op->state == HFI_OP_GATED && hfi_now_ms() < op->deadline_ms) {
+        look_ahead(op);
+        return;
+    }
+    if (held_up == HF_EUNREACH && since_ms != 0 && waits_for_answer(op, since_ms))
+        return;
+    if (held_up != HF_OK) {
+        hfi_fail(&error, held_up, "the server has not %s a command before this one yet",
+                 held_up == HF_EREFUSED ? "taken" : "answered");
+        hfi_op_complete(op, held_up, &error);
+        return;
+    }
+    wait_is_over(op);
 }
 
 /* A completed operation that has something to settle moves to the keeper: then this thread must let
@@ -488,13 +556,18 @@ static void run(struct hfi_task *task, unsigned events) {
     if ((events & (HFI_OP_TURN | HFI_OP_GATE)) && is_still_on(task, here) &&
         (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)) {
         hfi_alarm_clear(op->task.exec, &op->alarm);
-        op->verb->go(op);
+        if (op->overtime)
+            wait_is_over(op);
+        else
+            op->verb->go(op);
     }
     if ((events & HFI_ENGINE_EVENTS) && is_still_on(task, here) &&
         (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING)) {
         op->core->engine->ops->step(&op->call, events & HFI_ENGINE_EVENTS);
         look_if_done(op);
     }
+    if (is_still_on(task, here) && op->state == HFI_OP_SETTLING && is_hopeless(op))
+        stop(op, HF_ECLOSED);
     if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here))
         stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);
     if ((events & HFI_OP_TIMEOUT) && is_still_on(task, here))

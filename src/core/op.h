@@ -40,12 +40,17 @@ struct hf_op {
     bool cancellable;
     bool cancelled_first; /* before it began: then nothing is sent */
     bool lined_up;        /* had to wait for another of this process */
+    bool overtime;        /* its wait is over, but not the command in front of it that says why */
+    bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
+                     Guarded by the shard */
     enum hfi_lane lane;
 
     struct hfi_hold *hold; /* referenced; NULL for verbs without one */
     struct hfi_link shard_link, hold_link;
     struct hfi_link gate_link;
     struct hfi_gate *gate;
+    int shared_err; /* of the one in front, which is true of this one as well; result.error has the
+                       words. Guarded by the shard */
     struct hfi_alarm alarm; /* for waiting in line */
     struct hf_cancel *cancel;
     struct hfi_link cancel_link; /* guarded by the switch */

@@ -78,6 +78,16 @@ enum hfi_act {
 
 #define HFI_ID_LEN 16 /* bytes of a permit's id */
 
+/* What other threads may see of a call while it runs. The engine writes it on the call's executor;
+ * the core reads it under no lock at all, so each is right by itself, not together. */
+struct hfi_signs {
+    /* by then it does something again, or its thread is stuck; 10 s from when it was set at most */
+    _Atomic int64_t due_ms;
+    /* the server has not answered its command, or has refused it, since then; 0: all is well */
+    _Atomic int64_t held_up_since_ms;
+    atomic_int held_up; /* HF_EUNREACH or HF_EREFUSED */
+};
+
 /* One operation of an engine in progress: a part of the core's operation. */
 struct hfi_call {
     /* In. `name` and `owner` stay valid until done. */
@@ -108,6 +118,8 @@ struct hfi_call {
      * until then. */
     int64_t ghost_until_ms;
 
+    struct hfi_signs signs; /* out, while it runs */
+
     /* Out, valid in `done`. */
     int err;
     hf_error error;
@@ -119,6 +131,9 @@ struct hfi_call {
      * lease */
     bool provisional;
     bool queued; /* acquire: unsettled, because the owner may still be in line there */
+    /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
+     * as long as anybody is to wait for it */
+    bool no_server;
     /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
     bool gone; /* release, extend: the hold was not there (err is HF_ELOST) */

@@ -10,8 +10,9 @@
  * holder's lease does, and after POLL_MAX_MS at the latest. If the server does not let us listen,
  * or takes too long to confirm, we poll instead; a kind may want that from the start.
  *
- * A latch counts down to being open for everybody. So its wait is also ended by a message that was
- * certainly published after the wait began, or by a count that has grown: it was open in between.
+ * A latch counts down to being open for everybody. So its wait is also ended by a proof that it was
+ * open which was not there at the first look, or by a count that has grown: it was open in between.
+ * A message is no proof, but a reason to look.
  *
  * All of it runs on the thread of the call's executor; wake-ups come as events of its task.
  */
@@ -46,16 +47,6 @@ static void note_news(struct hfi_call_state *state, unsigned events) {
                  !state->kind->acquires_once;
     if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0 && hurry)
         state->u.acquire.woken = true;
-    if ((events & HFI_EVENT_FRESH) != 0)
-        state->u.acquire.over = true;
-}
-
-/* The latch has been open since the wait began, whatever it is now. */
-static bool is_over(struct hfi_call *call) {
-    if (!hfi_state_of(call)->u.acquire.over)
-        return false;
-    hfi_call_finish(call, HF_OK);
-    return true;
 }
 
 static void timed_out(struct hfi_call *call) {
@@ -79,8 +70,6 @@ static void step_asleep(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     bool was_woken = state->u.acquire.woken;
     note_news(state, events);
-    if (is_over(call))
-        return;
     if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
         if (!state->u.acquire.woken)
             state->u.acquire.fruitless = 0;
@@ -134,8 +123,6 @@ static void sleep_or_attempt(struct hfi_call *call) {
 static void step_subscribing(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     note_news(state, events);
-    if (is_over(call))
-        return;
     bool waited = (events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange);
     if (state->u.acquire.woken || waited || (events & HFI_EVENT_DEAF) != 0)
         attempt(call);
@@ -170,7 +157,6 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
 /* The first time that another holds it. */
 static void subscribe(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    state->u.acquire.waiter.wants_fresh = state->kind->counts_down;
     if (call->lane == HFI_LANE_CALLER)
         hfi_pubsub_catch_up(state->exchange.redis->pubsub, call->task->exec);
     if (join_channel(call, false) != HF_OK) {
@@ -194,13 +180,16 @@ static void subscribe(struct hfi_call *call) {
 
 /* ---- An attempt ---- */
 
-/* A latch whose count has grown was open in between. */
-static void note_count(struct hfi_call_state *state, int64_t count) {
+/* It is closed. Has it been open since the first look? */
+static bool was_open(struct hfi_call_state *state, const struct hfi_acquire_answer *answer) {
     if (!state->kind->counts_down)
-        return;
-    if (state->u.acquire.count > 0 && count > state->u.acquire.count)
-        state->u.acquire.over = true;
-    state->u.acquire.count = count;
+        return false;
+    bool first = state->u.acquire.count == 0;
+    bool grown = answer->count > state->u.acquire.count;
+    state->u.acquire.count = answer->count;
+    if (first)
+        state->u.acquire.proof = answer->proof;
+    return !first && (grown || (answer->proof != 0 && answer->proof != state->u.acquire.proof));
 }
 
 static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
@@ -248,8 +237,9 @@ static void attempted(struct hfi_call *call) {
     if (answer.verdict == HFI_TAKEN && once && answer.again_ms > 0 && hfi_now_ms() < x->limit_ms) {
         send_attempt(call); /* the dead in front of the line were not all passed over yet */
     } else if (answer.verdict == HFI_TAKEN) {
-        note_count(state, answer.count);
-        if (!is_over(call))
+        if (was_open(state, &answer))
+            hfi_call_finish(call, HF_OK);
+        else
             held_by_another(call, answer.ttl_ms);
     } else if (answer.verdict == HFI_ACQUIRED) {
         call->value = answer.count;
@@ -268,8 +258,6 @@ static void attempted(struct hfi_call *call) {
 static void step_attempt(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     note_news(state, events);
-    if (is_over(call))
-        return;
     if (hfi_exchange_step(&state->exchange, events) == HFI_FINISHED)
         attempted(call);
 }
@@ -309,7 +297,8 @@ void hfi_acquire(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     struct hfi_exchange *x = &state->exchange;
     state->acquiring = true;
-    state->settles = state->kind->acquire != NULL; /* who only looks has nothing to undo */
+    state->settles = !state->kind->counts_down; /* who only looks has nothing to undo */
+    x->asks = state->kind->counts_down;
     state->cleanup = leave_channel;
     x->script = state->kind->acquire;
     x->write = write_attempt;

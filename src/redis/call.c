@@ -29,7 +29,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     call->err = HF_OK;
     call->value = call->token = call->valid_until_ms = 0;
     call->contended = call->unsettled = call->gone = false;
-    call->provisional = call->queued = false;
+    call->provisional = call->queued = call->no_server = false;
     hfi_error_clear(&call->error);
 
     x->redis = hfi_redis_of(call->engine);
@@ -43,6 +43,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     x->silence_ms = HFI_NEVER;
     x->limit_err = HF_EUNKNOWN;
     x->error = &call->error;
+    x->signs = &call->signs;
     return state;
 }
 
@@ -86,6 +87,7 @@ void hfi_call_finish(struct hfi_call *call, int err) {
     }
     call->err = err;
     call->error.code = err;
+    call->no_server = err != HF_OK && state->exchange.gave_up;
     note_unsettled(call);
     state->step = NULL;
     call->done(call);

@@ -11,15 +11,23 @@
 
 enum { ANSWER_NO = 0, ANSWER_YES = 1, ANSWER_NOT_NOTIFIED = 2 };
 
+void hfi_counter_begin_beside(const struct hfi_redis *redis, const struct hfi_call *call,
+                              const char *what, int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_names *names = &redis->names;
+    /* A cluster would refuse keys of two slots; permits of such a name cannot be in one either. */
+    bool looks = hfi_name_keeps_slot(names, call->name, call->name_len);
+    hfi_command_number(command, !looks ? 1 : what == NULL ? 2 : 3);
+    hfi_name_key(names, call->name, call->name_len, command);
+    if (looks)
+        hfi_name_taken_permits(names, call->name, call->name_len, command);
+    if (looks && what != NULL)
+        hfi_name_beside(names, what, call->name, call->name_len, command);
+    hfi_command_number(command, not_after_ms);
+}
+
 void hfi_counter_begin(const struct hfi_redis *redis, const struct hfi_call *call,
                        int64_t not_after_ms, struct hfi_command *command) {
-    /* A cluster would refuse keys of two slots; permits of such a name cannot be in one either. */
-    bool looks = hfi_name_keeps_slot(&redis->names, call->name, call->name_len);
-    hfi_command_number(command, looks ? 2 : 1);
-    hfi_name_key(&redis->names, call->name, call->name_len, command);
-    if (looks)
-        hfi_name_taken_permits(&redis->names, call->name, call->name_len, command);
-    hfi_command_number(command, not_after_ms);
+    hfi_counter_begin_beside(redis, call, NULL, not_after_ms, command);
 }
 
 void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_call *call,

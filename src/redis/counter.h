@@ -9,6 +9,10 @@
 void hfi_counter_begin(const struct hfi_redis *redis, const struct hfi_call *call,
                        int64_t not_after_ms, struct hfi_command *command);
 
+/* The same with one more key, {name}:what. */
+void hfi_counter_begin_beside(const struct hfi_redis *redis, const struct hfi_call *call,
+                              const char *what, int64_t not_after_ms, struct hfi_command *command);
+
 /* Adds how to publish, and the kind's channel. */
 void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
                              struct hfi_command *command);

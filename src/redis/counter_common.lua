@@ -8,7 +8,16 @@
 -- string. But permits that are taken are seen in a sorted set beside it, and then the name is not
 -- ours to touch. If the number is gone and the set is not, it is the same: their holders may still
 -- be at work, and what is left over would be taken for the new number's.
--- luacheck: read globals now too_late
+--
+-- KEYS 3 of a latch: the proof that it was open; left out with the second
+--
+-- Whoever waits for a latch may look when it has been closed anew already, and messages prove
+-- nothing: a channel is shared by all databases, and anybody can publish. So whatever opens or
+-- closes a latch leaves a number here that is larger than the last, and who finds another number
+-- than at its first look knows that the latch was open in between. It lasts much longer than
+-- anybody sleeps between two looks. Without the right to write it, waiters have to see the latch
+-- open.
+-- luacheck: read globals now too_late seconds micros
 if too_late then return {-3, 0, now} end
 
 local there = redis.call('get', KEYS[1])
@@ -19,3 +28,13 @@ if KEYS[2] and redis.call('type', KEYS[2]).ok == 'zset' then
   return redis.error_reply('WRONGTYPE permits with leases are ' .. (there and
     'taken under this name' or 'left over under this name: delete them first ({name}:timeout)'))
 end
+
+-- luacheck: push ignore 211
+local function leave_proof()
+  if not KEYS[3] then return end
+  local last = redis.pcall('get', KEYS[3])
+  local proof = math.max(type(last) == 'string' and tonumber(last) or 0, 0) + 1
+  proof = math.max(proof, seconds * 1000000 + micros)
+  redis.pcall('set', KEYS[3], string.format('%.0f', proof), 'px', '300000')
+end
+-- luacheck: pop

@@ -41,6 +41,8 @@ void hfi_exchange_sleep(struct hfi_exchange *x, int64_t at_ms) {
     x->alarm_exec = x->task->exec;
     x->alarm.fire = alarm_fired;
     x->wake_ms = at_ms;
+    if (x->signs != NULL)
+        atomic_store_explicit(&x->signs->due_ms, at_ms, memory_order_relaxed);
     hfi_alarm_set(x->alarm_exec, &x->alarm, at_ms);
 }
 
@@ -56,11 +58,20 @@ static int64_t later(int64_t a_ms, int64_t b_ms) {
     return a_ms > b_ms ? a_ms : b_ms;
 }
 
-/* When to give up because nothing has answered, as far as we know now. */
+/* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
 static int64_t silent_at_ms(const struct hfi_exchange *x) {
     if (x->silence_ms == HFI_NEVER)
         return HFI_NEVER;
-    return hfi_after_ms(later(x->start_ms, hfi_node_last_answer_ms(x->node)), x->silence_ms);
+    int64_t silent_ms =
+        hfi_after_ms(later(x->start_ms, hfi_node_last_answer_ms(x->node)), x->silence_ms);
+    if (x->refused_since_ms == 0)
+        return silent_ms;
+    return earlier(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
+}
+
+/* Running it twice is the same as running it once, and there is nothing to undo. */
+static bool only_asks(const struct hfi_exchange *x) {
+    return x->script == NULL || x->asks;
 }
 
 /* ---- The end ---- */
@@ -90,7 +101,7 @@ static void drop_want(struct hfi_exchange *x) {
 
 /* A copy is out, and we will not hear what became of it. */
 static void mark_unanswered(struct hfi_exchange *x) {
-    if (x->script == NULL)
+    if (only_asks(x))
         return;
     x->unanswered = true;
     if (x->retry != HFI_RETRY_NONE)
@@ -114,7 +125,7 @@ void hfi_exchange_end(struct hfi_exchange *x) {
 
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
     struct hfi_req *req = NULL;
-    if (x->phase == HFI_PHASE_ASKED && x->script != NULL && !is_stopped(x)) {
+    if (x->phase == HFI_PHASE_ASKED && !only_asks(x) && !is_stopped(x)) {
         req = x->req;
         x->req = NULL;
         x->phase = HFI_PHASE_IDLE;
@@ -188,17 +199,17 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
     x->phase = HFI_PHASE_IDLE;
 
     bool silent = hfi_now_ms() < x->limit_ms; /* then it was the silence */
-    if (x->once && x->unanswered)
+    x->gave_up = silent;
+    if (x->unanswered && x->once)
         return fail(x, HF_EUNKNOWN, "the server did not answer in time");
-    if (in_flight && x->script == NULL)
-        return fail(x, HF_EUNREACH, "the server did not answer in time");
-    if (x->unanswered && !silent && (in_flight || x->limit_err != HF_ETIMEDOUT))
+    if (x->unanswered && !silent && x->limit_err != HF_ETIMEDOUT)
         return fail(x, x->limit_err, "the server did not answer in time");
     if (x->trouble == HF_EREFUSED)
         return finish(x, HF_EREFUSED);
+    /* Only who knows that it was another's may say that the wait was too short. */
     if (x->was_answered && x->limit_err == HF_ETIMEDOUT && !silent)
         return fail(x, HF_ETIMEDOUT, "the server did not answer in time");
-    if (x->trouble != HF_OK)
+    if (x->trouble != HF_OK && !in_flight)
         return finish(x, HF_EUNREACH);
     return fail(x, HF_EUNREACH, why);
 }
@@ -207,6 +218,7 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
 
 static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
     x->phase = HFI_PHASE_PAUSED;
+    hfi_exchange_tell(x);
     hfi_exchange_sleep(x, earlier(earlier(at_ms, x->limit_ms), silent_at_ms(x)));
     return HFI_PENDING;
 }
@@ -233,9 +245,17 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
     x->trouble = err;
     if (x->retry == HFI_RETRY_NONE)
         return finish(x, err);
+    if (err == HF_EREFUSED)
+        hfi_exchange_held_up(x, err);
     bool worth_waiting = err == HF_EREFUSED || x->unanswered ||
                          (x->retry == HFI_RETRY_PATIENTLY && hfi_now_ms() < x->reach_until_ms);
     return worth_waiting ? back_off(x) : finish(x, err);
+}
+
+/* Sleeps until `at_ms`, but looks up now and then. */
+static void wait_for_answer(struct hfi_exchange *x, int64_t at_ms) {
+    at_ms = earlier(at_ms, hfi_now_ms() + HFI_LOOK_UP_MS);
+    hfi_exchange_sleep(x, earlier(earlier(x->limit_ms, at_ms), silent_at_ms(x)));
 }
 
 static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *conn) {
@@ -245,7 +265,8 @@ static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *
         return fail(x, HF_ENOMEM, "out of memory");
     x->conn = conn;
     x->phase = HFI_PHASE_CONNECTING;
-    hfi_exchange_sleep(x, earlier(x->limit_ms, silent_at_ms(x)));
+    hfi_exchange_tell(x);
+    wait_for_answer(x, HFI_NEVER);
     hfi_conn_want(conn, x->want, x->task, HFI_EVENT_READY);
     return HFI_PENDING;
 }
@@ -267,8 +288,7 @@ static void write_command(struct hfi_exchange *x, int64_t not_after_ms,
 }
 
 static void await_reply(struct hfi_exchange *x) {
-    int64_t overdue_ms = hfi_after_ms(x->sent_ms, x->redis->cmd_timeout_ms);
-    hfi_exchange_sleep(x, earlier(earlier(x->limit_ms, overdue_ms), silent_at_ms(x)));
+    wait_for_answer(x, hfi_after_ms(x->sent_ms, x->redis->cmd_timeout_ms));
 }
 
 /* Sends a copy on a connection that is ready: the server's clock was `server_ms` at
@@ -324,10 +344,11 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
         x->reply_event = HFI_EVENT_REPLY_A;
     x->err = HF_OK;
     x->trouble = HF_OK;
-    x->unanswered = x->resent = x->send_body = false;
+    x->unanswered = x->resent = x->send_body = x->gave_up = false;
     x->tries = 0;
     x->quiet_until_ms = 0;
     x->start_ms = hfi_now_ms();
+    hfi_exchange_held_up(x, HF_EUNREACH); /* until there is an answer */
     /* A lost copy is waited out: leave time for others before the exchange must end. */
     x->slice_ms = later(earlier(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
     if (x->retry == HFI_RETRY_NONE) /* there are no others, so it may be as slow as the limit */
@@ -343,11 +364,13 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
 static enum hfi_progress lost(struct hfi_exchange *x, int err) {
     x->phase = HFI_PHASE_PAUSED;
     mark_unanswered(x);
+    if (x->trouble == HF_EREFUSED) /* its words are gone */
+        x->trouble = HF_OK;
     if (x->once && x->script != NULL)
         return fail(x, HF_EUNKNOWN, "the connection was lost before the server answered");
     if (err != HF_EUNREACH || x->retry == HFI_RETRY_NONE)
         return finish(x, err);
-    if (x->script == NULL) {
+    if (only_asks(x)) {
         x->trouble = HF_EUNREACH;
         return x->tries++ == 0 ? try_now(x) : back_off(x);
     }
@@ -364,6 +387,7 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
         drop_request(x);
         return try_now(x);
     }
+    hfi_exchange_held_up(x, HF_EREFUSED);
     bool patient = x->retry == HFI_RETRY_PATIENTLY;
     bool passing = (remedy == HFI_REMEDY_WAIT && x->retry != HFI_RETRY_NONE) ||
                    (remedy == HFI_REMEDY_WAIT_PATIENT && patient);
@@ -394,14 +418,16 @@ bool hfi_is_refusal(const redisReply *reply) {
 }
 
 static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {
-    x->was_answered = true;
     if (reply->type == REDIS_REPLY_ERROR)
         return refused(x, reply);
     x->tries = 0;
-    if (x->script == NULL)
+    if (x->script == NULL) {
+        x->was_answered = true;
+        hfi_exchange_is_well(x);
         return finish(x, HF_OK);
+    }
     if (!is_script_reply(reply)) {
-        x->unanswered = true; /* it may have run */
+        x->unanswered = !only_asks(x); /* it may have run */
         return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
     }
     hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());
@@ -413,6 +439,8 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
         return longest ? back_off(x) : try_now(x);
     }
     x->unanswered = false;
+    x->was_answered = true;
+    hfi_exchange_is_well(x);
     return finish(x, HF_OK);
 }
 
@@ -454,9 +482,11 @@ static enum hfi_progress on_timer(struct hfi_exchange *x) {
     if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
         return give_up(x);
     if (x->phase == HFI_PHASE_CONNECTING) {
-        hfi_exchange_sleep(x, earlier(x->limit_ms, silent_at_ms(x)));
+        hfi_exchange_tell(x);
+        wait_for_answer(x, HFI_NEVER);
         return HFI_PENDING;
     }
+    hfi_exchange_tell(x);
     if (now_ms - x->sent_ms < x->redis->cmd_timeout_ms) {
         await_reply(x);
         return HFI_PENDING;

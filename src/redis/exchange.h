@@ -26,9 +26,7 @@ enum {
     /* they do not, or no longer: the waiter has to poll */
     HFI_EVENT_DEAF = 32u << HFI_ENGINE_EVENT_SHIFT,
     /* a message, or anything else that is worth an attempt */
-    HFI_EVENT_MESSAGE = 64u << HFI_ENGINE_EVENT_SHIFT,
-    /* a message that was certainly published after the waiter joined */
-    HFI_EVENT_FRESH = 128u << HFI_ENGINE_EVENT_SHIFT
+    HFI_EVENT_MESSAGE = 64u << HFI_ENGINE_EVENT_SHIFT
 };
 
 enum hfi_progress { HFI_PENDING, HFI_FINISHED };
@@ -52,13 +50,16 @@ struct hfi_exchange {
     const char *name; /* for the route; NULL: any node */
     size_t name_len;
     const struct hfi_script *script; /* NULL: a question, which may be asked twice */
+    bool asks;                       /* the script only reads: it, too, is a question */
     bool once;                       /* a lost copy is not sent again: the outcome is HF_EUNKNOWN */
     /* Adds the arguments: for a script the number of keys and what follows, else the whole
      * command. */
     void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
     int64_t limit_ms;       /* the end */
     int64_t reach_until_ms; /* patient ones: how long to try if connections are refused */
-    int64_t silence_ms;     /* give up when nothing has answered for this long; HFI_NEVER */
+    /* give up when nothing has answered, or all was refused, for this long; HFI_NEVER */
+    int64_t silence_ms;
+    struct hfi_signs *signs; /* what others may see of it; NULL: nobody looks */
     int limit_err;   /* when the limit passes and a copy is out: HF_ETIMEDOUT, HF_EUNKNOWN, ... */
     hf_error *error; /* details; cleared by the owner */
 
@@ -66,7 +67,8 @@ struct hfi_exchange {
     int err;
     bool unanswered;     /* a copy went out, and it is not known what became of it */
     bool resent;         /* a copy went unanswered before the one that was answered */
-    bool was_answered;   /* the server has said something during this call */
+    bool was_answered;   /* the server has answered a command of this call */
+    bool gave_up;        /* it ended because the server was of no help for `silence_ms` */
     struct hfi_req *req; /* holds the reply until end or the next begin */
     int64_t sent_ms;     /* of the last copy */
     int64_t stop_ms;     /* when we stop waiting for the last copy: its `not-after` */
@@ -78,7 +80,9 @@ struct hfi_exchange {
     unsigned tries;
     unsigned reply_event;
     int64_t start_ms, slice_ms, wake_ms;
-    int64_t quiet_until_ms; /* nothing is sent before this: a lost copy may still act */
+    int64_t useless_since_ms; /* no answer has helped since then; 0: all is well */
+    int64_t refused_since_ms; /* the server refuses since then; 0: it does not */
+    int64_t quiet_until_ms;   /* nothing is sent before this: a lost copy may still act */
     struct hfi_conn *conn;
     struct hfi_want *want;
     struct hfi_node *node;
@@ -109,6 +113,17 @@ int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);
 static inline const redisReply *hfi_exchange_reply(const struct hfi_exchange *x) {
     return x->req->reply;
 }
+
+/* ---- signs.c: what becomes of an exchange, as far as others care ---- */
+
+#define HFI_LOOK_UP_MS 1000 /* who waits for an answer looks up that often */
+
+/* From now on, or still, nothing helps: no answer (HF_EUNREACH) or a refusal (HF_EREFUSED). */
+void hfi_exchange_held_up(struct hfi_exchange *x, int err);
+/* There is an answer. */
+void hfi_exchange_is_well(struct hfi_exchange *x);
+/* If a wait is held up for longer than a moment, logs why; once until there is an answer again. */
+void hfi_exchange_tell(struct hfi_exchange *x);
 
 /* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then
  * hfi_exchange_woken() is true; if it is false, the TIMER event is stale. */

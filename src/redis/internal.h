@@ -51,6 +51,7 @@ struct hfi_redis {
     struct hfi_pubsub *pubsub;
     atomic_bool stopped;       /* the connections are gone or about to go */
     atomic_bool notify_warned; /* that wake-ups fail was logged */
+    atomic_bool held_up_told;  /* that waits get no useful answer was logged */
 
     /* The keeper's thread only. */
     struct hfi_link renewals; /* running */
@@ -108,8 +109,8 @@ struct hfi_call_state {
             bool woken;           /* there was a message since the last attempt started */
             bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
-            bool over;            /* what counts down was there meanwhile */
-            int64_t count;        /* of what counts down, when it was last seen */
+            int64_t count;        /* of what counts down, when it was last seen; 0: not yet */
+            int64_t proof;        /* of when it was open, as it was at the first look */
         } acquire;
         struct {
             struct hfi_req *seen; /* holds the owner that was seen */

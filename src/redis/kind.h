@@ -13,6 +13,7 @@ struct hfi_acquire_answer {
     int64_t
         ttl_ms; /* taken: when the other's lease ends; -1 never, -2 it is free, but not for us */
     int64_t token;
+    int64_t proof; /* taken, and it counts down: of the last time that it was open; 0: none */
     int64_t place, ticket, server_us; /* taken, and in line for it: see line.h */
     /* taken, but free: in so many ms it may be ours; tried once: there is no answer yet */
     int64_t again_ms;
@@ -116,8 +117,9 @@ struct hfi_redis_kind {
     const char *busy;                 /* what to say when it cannot be had now */
     /* Acquiring twice differs from acquiring once: as hfi_redis_act.once. */
     bool acquires_once;
-    /* It counts down, and is then open for everybody: so a message that was published after the
-     * wait began ends the wait, and so does a number that has grown. */
+    /* It counts down, and is then open for everybody. To acquire it is only to look; and a wait is
+     * also over when it has been open since the first look: there is another proof of that, or the
+     * number has grown. */
     bool counts_down;
     /* Undoes what an unsettled call may have done, in place of the release that undoes an acquire
      * of a lock. The call has begun; what a cancelled acquire left under way is state->ghost. */

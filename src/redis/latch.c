@@ -5,9 +5,10 @@
  * On the server it is a number in a string under the latch's name; without one the latch is open.
  * What the scripts do is in latch_*.lua and counter_delete.lua; here is what they are given and
  * what they answer. Waiting is asking for the number again and again, so it changes nothing and may
- * be repeated. A message on the latch's channel says that it was opened, or closed again: either
- * way it has been open, and whoever was waiting before that message need not ask (acquire.c).
- * Stateless; any thread.
+ * be repeated. A message on the latch's channel is a reason to ask, and no more. Beside the number
+ * is the proof that the latch was open, which whatever opens or closes it from here leaves for a
+ * while; so whoever asks when it is closed anew still learns that it was open (acquire.c). Java
+ * leaves none. Stateless; any thread.
  */
 #include "redis/counter.h"
 
@@ -15,6 +16,7 @@
 
 #define CHANNEL_START "redisson_countdownlatch__channel__{"
 #define CHANNEL_END "}"
+#define PROOF "holdfast_latch"
 
 /* Always in braces of its own, whatever the name has. */
 static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
@@ -37,15 +39,30 @@ static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call
 
 /* ---- Await ---- */
 
+static void write_await(const struct hfi_redis *redis, const struct hfi_call *call,
+                        int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_names *names = &redis->names;
+    bool proof = hfi_name_keeps_slot(names, call->name, call->name_len);
+    (void)not_after_ms;
+    hfi_command_number(command, proof ? 2 : 1);
+    hfi_name_key(names, call->name, call->name_len, command);
+    if (proof)
+        hfi_name_beside(names, PROOF, call->name, call->name_len, command);
+    hfi_command_number(command, 0);
+}
+
 static int read_await(const struct hfi_call *call, const redisReply *reply,
                       struct hfi_acquire_answer *ret) {
-    int64_t count;
     (void)call;
-    int err = hfi_counter_read_get(reply, &count);
-    if (err != HF_OK)
-        return err;
-    *ret = (struct hfi_acquire_answer){
-        .verdict = count <= 0 ? HFI_ACQUIRED : HFI_TAKEN, .count = count, .ttl_ms = -1};
+    if (reply->elements != 3)
+        return HF_EPROTO;
+    int64_t count = reply->element[0]->integer, proof = reply->element[1]->integer;
+    if (count < 0 || proof < 0)
+        return HF_EPROTO;
+    *ret = (struct hfi_acquire_answer){.verdict = count == 0 ? HFI_ACQUIRED : HFI_TAKEN,
+                                       .count = count,
+                                       .ttl_ms = -1,
+                                       .proof = proof};
     return HF_OK;
 }
 
@@ -53,14 +70,14 @@ static int read_await(const struct hfi_call *call, const redisReply *reply,
 
 static void write_set(const struct hfi_redis *redis, const struct hfi_call *call,
                       int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_begin(redis, call, not_after_ms, command);
+    hfi_counter_begin_beside(redis, call, PROOF, not_after_ms, command);
     hfi_command_number(command, call->amount);
     hfi_counter_add_channel(redis, call, command);
 }
 
 static void write_open(const struct hfi_redis *redis, const struct hfi_call *call,
                        int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_begin(redis, call, not_after_ms, command);
+    hfi_counter_begin_beside(redis, call, PROOF, not_after_ms, command);
     hfi_counter_add_channel(redis, call, command);
 }
 
@@ -95,7 +112,8 @@ static const struct hfi_redis_act acts[HFI_ACTS] = {
 
 static const struct hfi_redis_kind latch = {
     .field_suffix = "",
-    .write_acquire = hfi_counter_write_get,
+    .acquire = &hfi_script_latch_look,
+    .write_acquire = write_await,
     .read_acquire = read_await,
     .channel = channel,
     .acts = acts,

@@ -58,7 +58,6 @@ struct hfi_line_words hfi_line_say(const struct hfi_call *call) {
                                    .confirm_ms = state->u.acquire.heard ? line->confirm_ms : 0,
                                    .ticket = line->ticket,
                                    .horizon_ms = horizon_ms(state)};
-    line->queued = line->queued || words.waits;
     if (words.confirm_ms > 0 &&
         (line->least_confirm_ms == 0 || words.confirm_ms < line->least_confirm_ms))
         line->least_confirm_ms = words.confirm_ms;
@@ -81,6 +80,7 @@ void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answ
     if (line->granted) /* it was over before we came, so the next grant has to wait longer for us */
         line->confirm_ms = lesser(2 * line->confirm_ms, call->lease_ms);
     line->granted = false;
+    line->queued = line->queued || waits(call);
     line->place = answer->place;
     line->ticket = answer->ticket;
     line->answered_us = answer->server_us;

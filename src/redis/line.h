@@ -18,10 +18,11 @@ struct hfi_line_words {
 /* Before the first attempt. */
 void hfi_line_begin(struct hfi_call *call);
 
-/* For an attempt that is being written; from here on there may be an entry at the server. */
+/* For an attempt that is being written. */
 struct hfi_line_words hfi_line_say(const struct hfi_call *call);
 
-/* An attempt was answered: not yet. */
+/* An attempt was answered: not yet. From here on there is an entry at the server; until then only
+ * if a copy went unanswered, which the exchange knows. */
 void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answer);
 
 /* How long to sleep at most, so that the server does not take us for dead and we notice when a

@@ -72,10 +72,14 @@ bool hfi_name_keeps_slot(const struct hfi_names *names, const char *name, size_t
     return !opened && !closed;
 }
 
-void hfi_name_taken_permits(const struct hfi_names *names, const char *name, size_t len,
-                            struct hfi_command *command) {
-    static const char what[] = "timeout";
+void hfi_name_beside(const struct hfi_names *names, const char *what, const char *name, size_t len,
+                     struct hfi_command *command) {
     char *room = hfi_command_room(command, hfi_name_suffixed(names, what, name, len, NULL));
     if (room != NULL)
         hfi_name_suffixed(names, what, name, len, room);
+}
+
+void hfi_name_taken_permits(const struct hfi_names *names, const char *name, size_t len,
+                            struct hfi_command *command) {
+    hfi_name_beside(names, "timeout", name, len, command);
 }

@@ -31,6 +31,9 @@ size_t hfi_name_suffixed(const struct hfi_names *names, const char *what, const 
  * between. */
 bool hfi_name_keeps_slot(const struct hfi_names *names, const char *name, size_t len);
 
+/* Adds S(what) as an argument: a key beside the name's own. */
+void hfi_name_beside(const struct hfi_names *names, const char *what, const char *name, size_t len,
+                     struct hfi_command *command);
 /* Adds S("timeout") as an argument: where permits with leases are while they are taken. */
 void hfi_name_taken_permits(const struct hfi_names *names, const char *name, size_t len,
                             struct hfi_command *command);

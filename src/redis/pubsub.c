@@ -12,10 +12,6 @@
  * because the access list refuses a command as a whole, and `asked` keeps them in the order sent:
  * an error reply belongs to the first in it. UNSUBSCRIBE is sent only for a channel that was
  * confirmed or refused, so a late confirmation is never taken for that of a new one.
- *
- * A channel that is HEARD is subscribed once more when a waiter wants to know which messages are
- * newer than its wait: messages and the answer arrive in the order in which the server acted, and
- * repeating a subscription changes nothing. At most one SUBSCRIBE per channel is under way.
  */
 #include "redis/pubsub.h"
 
@@ -47,9 +43,7 @@ struct hfi_channel {
     struct hfi_link todo;  /* in the registry's list when a SUBSCRIBE may have to be sent */
     struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
     enum channel_state state;
-    uint64_t sent, answered; /* SUBSCRIBEs; those of a lost connection count as answered */
-    uint64_t wanted;         /* so many are to be sent */
-    int64_t leave_ms;        /* without waiters: when to unsubscribe */
+    int64_t leave_ms; /* without waiters: when to unsubscribe */
     size_t len;
     char name[];
 };
@@ -96,8 +90,7 @@ static void tell_message(struct hfi_channel *channel, int64_t number) {
             waiter->number = number;
             waiter->heard_ms = hfi_now_ms();
         }
-        bool fresh = waiter->fresh_from != 0 && channel->answered >= waiter->fresh_from;
-        hfi_task_post(waiter->task, HFI_EVENT_MESSAGE | (fresh ? HFI_EVENT_FRESH : 0));
+        hfi_task_post(waiter->task, HFI_EVENT_MESSAGE);
     }
 }
 
@@ -145,10 +138,7 @@ static bool may_go(const struct hfi_pubsub *pubsub, const struct hfi_channel *ch
 }
 
 static bool must_subscribe(const struct hfi_pubsub *pubsub, const struct hfi_channel *channel) {
-    if (!pubsub->up || hfi_linked(&channel->asked))
-        return false;
-    return channel->state == CHANNEL_NEW ||
-           (channel->state == CHANNEL_HEARD && channel->wanted > channel->sent);
+    return pubsub->up && channel->state == CHANNEL_NEW;
 }
 
 /* Among thousands of channels, only those that need something are looked at. */
@@ -165,9 +155,7 @@ static void subscribe_locked(struct hfi_pubsub *pubsub, struct hfi_command *comm
         if (!must_subscribe(pubsub, channel))
             continue; /* it comes again when it must */
         add_command(command, "SUBSCRIBE", channel);
-        if (channel->state == CHANNEL_NEW)
-            channel->state = CHANNEL_ASKED;
-        channel->sent++;
+        channel->state = CHANNEL_ASKED;
         hfi_list_push_back(&pubsub->asked, &channel->asked);
     }
 }
@@ -236,22 +224,16 @@ static bool refused_locked(struct hfi_pubsub *pubsub) {
         return false;
     struct hfi_channel *channel = HFI_CONTAINER(first, struct hfi_channel, asked);
     channel->state = CHANNEL_DEAF;
-    channel->answered = channel->sent;
     tell_waiters(channel, HFI_EVENT_DEAF);
     bool logged = pubsub->refusal_logged;
     pubsub->refusal_logged = true;
     return !logged;
 }
 
-static void confirmed_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
+static void confirmed_locked(struct hfi_channel *channel) {
     hfi_list_remove(&channel->asked);
-    channel->answered = channel->sent;
-    if (channel->state == CHANNEL_ASKED) {
-        channel->state = CHANNEL_HEARD;
-        tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
-    }
-    if (channel->wanted > channel->sent)
-        do_later_locked(pubsub, channel); /* asked for while this one was out */
+    channel->state = CHANNEL_HEARD;
+    tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
 }
 
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
@@ -267,7 +249,7 @@ void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
         tell_message(channel, number_of(reply->element[2]));
     } else if (channel != NULL && is_text(reply->element[0], "subscribe") &&
                hfi_linked(&channel->asked)) {
-        confirmed_locked(pubsub, channel);
+        confirmed_locked(channel);
     }
     pthread_mutex_unlock(&pubsub->mtx);
     if (log_refusal)
@@ -283,7 +265,6 @@ void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
     HASH_ITER(hh, pubsub->channels, channel, next) {
         hfi_list_remove(&channel->asked);
         channel->state = CHANNEL_NEW;
-        channel->answered = channel->sent;
         /* What was published meanwhile is lost; and if the server is gone, an attempt will find
          * out. */
         if (!up)
@@ -333,14 +314,6 @@ bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
     return heard;
 }
 
-/* The next SUBSCRIBE to be sent is the one that counts; for a new channel that is its first. */
-static void want_fresh_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,
-                              struct hfi_waiter *waiter) {
-    waiter->fresh_from = channel->wanted = channel->sent + 1;
-    if (channel->state == CHANNEL_HEARD && !hfi_linked(&channel->asked))
-        do_later_locked(pubsub, channel);
-}
-
 int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
                     const char *name, size_t len, bool *ret_heard) {
     struct hfi_channel *channel = NULL;
@@ -352,8 +325,6 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
         channel = add_channel_locked(pubsub, name, len);
     if (channel != NULL) {
         add_waiter_locked(pubsub, channel, waiter, task);
-        if (waiter->wants_fresh)
-            want_fresh_locked(pubsub, channel, waiter);
         *ret_heard = channel->state == CHANNEL_HEARD;
         if (channel->state == CHANNEL_DEAF)
             hfi_task_post(task, HFI_EVENT_DEAF);

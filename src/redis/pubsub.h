@@ -25,13 +25,8 @@ struct hfi_waiter {
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
     struct hfi_exec *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
-    /* It wants to know which messages were certainly published after it joined: those that come
-     * after the answer to a SUBSCRIBE that was sent after that. Such a message is also
-     * HFI_EVENT_FRESH. */
-    bool wants_fresh;
-    int64_t number;      /* the largest number published; 0: none. Guarded by the registry */
-    int64_t heard_ms;    /* and when it came */
-    uint64_t fresh_from; /* fresh after this many answers to SUBSCRIBE; 0: does not care */
+    int64_t number;    /* the largest number published; 0: none. Guarded by the registry */
+    int64_t heard_ms;  /* and when it came */
 };
 
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,

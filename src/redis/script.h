@@ -35,6 +35,7 @@ extern const struct hfi_script hfi_script_semaphore_change;
 extern const struct hfi_script hfi_script_semaphore_drain;
 extern const struct hfi_script hfi_script_latch_set;
 extern const struct hfi_script hfi_script_latch_count_down;
+extern const struct hfi_script hfi_script_latch_look;
 extern const struct hfi_script hfi_script_counter_delete;
 extern const struct hfi_script hfi_script_permits_acquire;
 extern const struct hfi_script hfi_script_permits_release;

@@ -46,6 +46,20 @@ void a_guard_ends_its_hold_when_an_exception_passes(void **) {
     }
 }
 
+/* A server that says nothing is no reason to believe that somebody else has the lock. */
+void a_try_throws_if_the_server_is_silent(void **) {
+    hf_options options = HF_OPTIONS_INIT;
+    options.cmd_timeout_ms = 600;
+    holdfast::client client(url(), options);
+    holdfast::mutex mutex(client, "guarded");
+    assert_true(mutex.try_lock());
+    mutex.unlock();
+    server_freeze(redis);
+    assert_int_equal(thrown_by([&] { mutex.try_lock(); }), HF_EUNREACH);
+    assert_int_equal(thrown_by([&] { mutex.try_lock_for(10ms); }), HF_EUNREACH);
+    server_unfreeze(redis);
+}
+
 void guards_nest(void **) {
     two_clients c;
     std::unique_lock<holdfast::mutex> outer(c.mutex);
@@ -362,6 +376,7 @@ int main() {
     const struct CMUnitTest tests[] = {
         TEST(lock_guard_holds_for_its_scope),
         TEST(a_guard_ends_its_hold_when_an_exception_passes),
+        TEST(a_try_throws_if_the_server_is_silent),
         TEST(guards_nest),
         TEST(unique_lock_waits_no_longer_than_told),
         TEST(waiting_ends_when_the_other_unlocks),

@@ -66,6 +66,9 @@ static void server_step(const char *command) {
 
 /* ---- Playing --------------------------------------------------------------------------------- */
 
+/* That a latch was open: ours alone, and it ends. */
+#define PROOF "{" PLAY_NAME "}:holdfast_latch "
+
 /* Takes lines that begin with `prefix` out of the text. */
 static void drop_lines(char *text, const char *prefix) {
     for (char *line = text; *line != '\0';) {
@@ -99,6 +102,7 @@ static char *dump(const struct run *run, const struct actors *actors) {
     char *state = state_dump(suite.server, aliases, count);
     if (run->kind->fair)
         drop_lines(state, "holdfast_fair:");
+    drop_lines(state, PROOF);
     return state;
 }
 
@@ -130,6 +134,7 @@ static void look(struct run *run, const struct actors *actors, const char *state
     outcome->ttl_ms = pttl(suite.server, PLAY_NAME);
     outcome->state = dump(run, actors);
     outcome->ends = state_ends(suite.server, aliases, count);
+    drop_lines(outcome->ends, PROOF);
     outcome->messages = messages_take(run->messages, aliases, count);
     if (run->kind->fair)
         payloads_to_zero(outcome->messages);

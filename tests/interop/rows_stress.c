@@ -303,7 +303,8 @@ static bool only_books_left(void *arg) {
             strncmp(key, "redisson_unlock_latch:", 22) == 0 && pttl(suite.server, key) != -1;
         bool record = strncmp(key, "holdfast_fair:", 14) == 0 && pttl(suite.server, key) != -1;
         bool token = strncmp(key, "redisson_lock_token:", 20) == 0;
-        only = only && (strncmp(key, "stress:", 7) == 0 || latch || record || token);
+        only =
+            only && (strncmp(key, "stress:", 7) == 0 || latch || record || token || is_proof(key));
     }
     freeReplyObject(keys);
     return only;

@@ -381,6 +381,7 @@ static void use_latch(struct pair *pair, void *arg) {
     assert_int_equal(hf_latch_set(mine, 1, &yes), HF_OK);
     assert_int_equal(hf_latch_delete(others, &yes), HF_OK);
     assert_true(yes);
+    cmd_ok(cluster_server(), "DEL {%s}:holdfast_latch", pair->full_name); /* stays for a while */
     assert_int_equal(world_keys(cluster_server()), 0);
     hf_latch_free(mine);
     hf_latch_free(others);

@@ -1,8 +1,8 @@
 /* The scripts of semaphore and latch, each alone, on a real server.
  *
  * Every row is a test of its own: what is there, what is called, what comes of it. It is played as
- * an ACL user that may touch two keys (the number, and `thetaken`, where permits with leases of that
- * name would be) and one channel, and run the few commands that the script needs. The tests after the rows show that these rights are not more than needed, what a right to
+ * an ACL user that may touch three keys (the number, `thetaken`, where permits with leases of that name
+ * would be, and for latches `theproof`) and one channel, and run the few commands that the script needs. The tests after the rows show that these rights are not more than needed, what a right to
  * publish that is missing does, and what happens when the server is out of memory. None of these
  * scripts may run twice, so there is nothing to show about that.
  *
@@ -24,6 +24,8 @@
 #define TELL " publish thechannel"
 #define NUMBER "thekey"
 #define TAKEN "thetaken"
+#define PROOF "theproof" /* that a latch was open; lasts for five minutes */
+#define PROOF_MS 300000
 #define PERMITS "SET thekey 3; ZADD " TAKEN " 922337203685477 id" /* one is taken, three are free */
 #define LEFT_OVER "ZADD " TAKEN " 922337203685477 id"
 
@@ -229,8 +231,27 @@ static const struct counter_row rows[] = {
      "!WRONGTYPE what", "many", NO_TTL, NULL},
     {"U67_count_down_permits", PERMITS, "latch_count_down", "thekey , 0" TELL,
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
+    {"count_down_proves_more_than_before", "SET thekey 1; SET " PROOF " 9000000000000000",
+     "latch_count_down", "thekey , 0" TELL, "1 0", NULL, 0, "publish 0"},
+    {"count_down_over_what_is_no_proof", "SET thekey 1; RPUSH " PROOF " x", "latch_count_down",
+     "thekey , 0" TELL, "1 0", NULL, 0, "publish 0"},
+    {"count_down_beside_text", "SET thekey 1; SET " PROOF " x", "latch_count_down",
+     "thekey , 0" TELL, "1 0", NULL, 0, "publish 0"},
     {"U67_count_down_left_over_permits", LEFT_OVER, "latch_count_down", "thekey , 0" TELL,
      "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
+
+    /* ---- latch_look ---- */
+    {"look_at_what_was_never_set", NULL, "latch_look", "thekey , 0", "0 0", NULL, 0, NULL},
+    {"look", "SET thekey 3", "latch_look", "thekey , 0", "3 0", "3", NO_TTL, NULL},
+    {"look_with_a_proof", "SET thekey 3; SET " PROOF " 1700000000000000 PX 300000", "latch_look",
+     "thekey , 0", "3 1700000000000000", "3", NO_TTL, NULL},
+    {"look_at_a_negative", "SET thekey -3", "latch_look", "thekey , 0", "0 0", "-3", NO_TTL, NULL},
+    {"look_at_the_most", "SET thekey 9007199254740991", "latch_look", "thekey , 0",
+     "9007199254740991 0", "9007199254740991", NO_TTL, NULL},
+    {"U67_look_at_a_list", "RPUSH thekey 1", "latch_look", "thekey , 0", "!WRONGTYPE", "list",
+     NO_TTL, NULL},
+    {"U67_look_at_text", "SET thekey many", "latch_look", "thekey , 0", "!WRONGTYPE what", "many",
+     NO_TTL, NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -242,10 +263,13 @@ static const struct grant grants[] = {
     {"semaphore_change", "~thekey ~thetaken", "&thechannel",
      "time get type incrby publish spublish"},
     {"semaphore_drain", "~thekey ~thetaken", "", "time get type set"},
-    {"counter_delete", "~thekey ~thetaken", "&thechannel", "time get type del publish spublish"},
-    {"latch_set", "~thekey ~thetaken", "&thechannel", "time get type set publish spublish"},
-    {"latch_count_down", "~thekey ~thetaken", "&thechannel",
-     "time get type decr del publish spublish"},
+    {"counter_delete", "~thekey ~thetaken ~theproof", "&thechannel",
+     "time get type set del publish spublish"},
+    {"latch_set", "~thekey ~thetaken ~theproof", "&thechannel",
+     "time get type set publish spublish"},
+    {"latch_count_down", "~thekey ~thetaken ~theproof", "&thechannel",
+     "time get type set decr del publish spublish"},
+    {"latch_look", "~thekey ~theproof", "", "time get"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -266,12 +290,28 @@ static redisReply *call_script(redisContext *user, const struct counter_row *row
     const char *sha = stage_sha(stage, row->script);
     if (strstr(row->call, " - -") == NULL) {
         char call[256];
-        snprintf(call, sizeof call, NUMBER " " TAKEN "%s", row->call + strlen(NUMBER));
+        bool looks = strcmp(row->script, "latch_look") == 0;
+        bool latch = strncmp(row->script, "semaphore", 9) != 0;
+        snprintf(call, sizeof call, NUMBER "%s%s%s", looks ? "" : " " TAKEN, latch ? " " PROOF : "",
+                 row->call + strlen(NUMBER));
         return script_call(user, sha, call, begin_ms);
     }
     int64_t not_after = strstr(row->call, "@+60000") != NULL ? begin_ms + 60000 : 0;
     return redisCommand(user, "EVALSHA %s 2 " NUMBER " " TAKEN " %lld %s %s", sha,
                         (long long)not_after, "", "");
+}
+
+/* A latch that was opened, closed or deleted leaves a proof that it was open; looking leaves it as it
+ * is. */
+static bool leaves_proof(const struct counter_row *row) {
+    bool done = row->reply[0] == '1' || row->reply[0] == '2';
+    if (strcmp(row->script, "latch_look") == 0)
+        return row->before != NULL && strstr(row->before, PROOF) != NULL;
+    if (strcmp(row->script, "latch_set") == 0)
+        return done;
+    bool latch = strcmp(row->script, "latch_count_down") == 0 ||
+                 (strcmp(row->script, "counter_delete") == 0 && strstr(row->call, " - -") == NULL);
+    return latch && done && row->after == NULL;
 }
 
 /* What permits with leases need is as it was before, and there is nothing else. */
@@ -280,8 +320,25 @@ static bool others_fit(const struct counter_row *row, char why[WHY]) {
     bool beside = strstr(before, TAKEN) != NULL;
     if (strstr(before, "ZADD") != NULL && cmd_int(stage->server, "ZCARD " TAKEN) != 1)
         return differs(why, "the permit that was taken is gone");
-    return cmd_int(stage->server, "DBSIZE") == (row->after != NULL) + beside ||
+    return cmd_int(stage->server, "DBSIZE") == (row->after != NULL) + beside + leaves_proof(row) ||
            differs(why, "there are other keys, or fewer");
+}
+
+/* Larger than the one before, which a row may have set into the future; and it does not stay. */
+static bool proof_fits(const struct counter_row *row, struct span span, char why[WHY]) {
+    if (!leaves_proof(row))
+        return true;
+    const char *before = row->before != NULL ? strstr(row->before, "SET " PROOF " ") : NULL;
+    long long last = before != NULL ? strtoll(before + strlen("SET " PROOF " "), NULL, 10) : 0;
+    bool looks = strcmp(row->script, "latch_look") == 0;
+    char *text = cmd_str(stage->server, "GET " PROOF);
+    long long proof = strtoll(text, NULL, 10);
+    free(text);
+    if (proof < last + !looks || (!looks && proof < span.begin_ms * 1000))
+        return differs(why, "the proof is %lld", proof);
+    int64_t ttl_ms = pttl(stage->server, PROOF);
+    span.end_ms = server_time_ms(stage->server);
+    return ttl_fits(ttl_ms, PROOF_MS, span) || differs(why, "its TTL is %" PRId64, ttl_ms);
 }
 
 /* The time on the server when the row began is all that a TTL can have lost since. */
@@ -297,7 +354,7 @@ static bool key_fits(const struct counter_row *row, struct span span, char why[W
         fits = differs(why, "a TTL of %" PRId64, ttl_ms);
     if (fits && row->after != NULL && row->ttl_ms > 0 && !ttl_fits(ttl_ms, row->ttl_ms, span))
         fits = differs(why, "a TTL of %" PRId64 " instead of %" PRId64, ttl_ms, row->ttl_ms);
-    fits = fits && others_fit(row, why);
+    fits = fits && others_fit(row, why) && proof_fits(row, span, why);
     free(type);
     free(value);
     return fits;
@@ -388,6 +445,18 @@ static void U39_out_of_memory(void **state) {
 
 /* ---- Without the second key ----------------------------------------------------------------- */
 
+/* Who may not write the proof can open a latch all the same. */
+static void a_latch_opens_without_proof(void **state) {
+    (void)state;
+    struct grant poor = *grant_of("latch_count_down");
+    poor.commands = "time get type decr del publish spublish";
+    redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
+    prepare("SET " NUMBER " 1");
+    assert_code(user, "latch_count_down", NUMBER " " TAKEN " " PROOF " , 0" TELL, "1");
+    assert_int_equal(cmd_int(stage->server, "DBSIZE"), 0);
+    redisFree(user);
+}
+
 /* It is left out where it would be in another slot; then nothing is looked at but the number. */
 static void one_key_alone(void **state) {
     (void)state;
@@ -399,6 +468,11 @@ static void one_key_alone(void **state) {
     assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " , 0 1", "NOP");
     assert_int_equal(cmd_int(stage->server, "DECR " NUMBER), 1);
     redisFree(user);
+    one = *grant_of("latch_look");
+    one.keys = "~" NUMBER;
+    user = connect_new_user(stage, "one", &one, NULL);
+    assert_code(user, "latch_look", NUMBER " , 0", "1");
+    redisFree(user);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */
@@ -407,6 +481,7 @@ int main(void) {
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(U46_done_but_nobody_told),
         cmocka_unit_test(U39_out_of_memory),
+        cmocka_unit_test(a_latch_opens_without_proof),
         cmocka_unit_test(one_key_alone),
     };
     static const struct table table = {.name = "counter_scripts",

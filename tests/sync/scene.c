@@ -8,6 +8,7 @@
  */
 #include "sync/scene.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static struct server *server;
@@ -66,7 +67,7 @@ static void load_scripts(void) {
     const struct hfi_script *const scripts[] = {
         &hfi_script_semaphore_set,   &hfi_script_semaphore_acquire, &hfi_script_semaphore_change,
         &hfi_script_semaphore_drain, &hfi_script_latch_set,         &hfi_script_latch_count_down,
-        &hfi_script_counter_delete};
+        &hfi_script_counter_delete,  &hfi_script_latch_look};
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
         cmd_ok(server, "SCRIPT LOAD %b", scripts[i]->body, scripts[i]->len);
 }
@@ -256,20 +257,25 @@ bool scene_wait_asleep(struct scene *scene, const char *matcher, size_t attempts
 
 /* ---- Generations of a latch ---- */
 
-void scene_next_generation(int count) {
+void scene_next_generation(enum scene_hand opener, enum scene_hand closer, int count) {
+    static const char keys[] = "3 " LATCH_NAME " {" LATCH_NAME "}:timeout " LATCH_PROOF;
+    char command[512];
     cmd_ok(server, "MULTI");
-    cmd_ok(server, "DEL " LATCH_NAME);
-    cmd_ok(server, "PUBLISH " LATCH_CHANNEL " 0");
-    cmd_ok(server, "SET " LATCH_NAME " %d", count);
-    cmd_ok(server, "PUBLISH " LATCH_CHANNEL " 1");
-    cmd_ok(server, "EXEC");
-}
-
-bool scene_let_go_by_generations(struct waiter *waiter) {
-    int64_t start_ms = now_ms();
-    while (!atomic_load(&waiter->done) && now_ms() - start_ms < HANG_MS) {
-        scene_next_generation(1);
-        sleep_ms(20);
+    if (opener == SCENE_OURS) {
+        snprintf(command, sizeof command, "EVALSHA %s %s 0 publish " LATCH_CHANNEL,
+                 hfi_script_latch_count_down.sha1, keys);
+        cmd_ok(server, command);
+    } else {
+        cmd_ok(server, "DEL " LATCH_NAME);
+        cmd_ok(server, "PUBLISH " LATCH_CHANNEL " 0");
     }
-    return atomic_load(&waiter->done);
+    if (closer == SCENE_OURS) {
+        snprintf(command, sizeof command, "EVALSHA %s %s 0 %d publish " LATCH_CHANNEL,
+                 hfi_script_latch_set.sha1, keys, count);
+        cmd_ok(server, command);
+    } else {
+        cmd_ok(server, "SET " LATCH_NAME " %d", count);
+        cmd_ok(server, "PUBLISH " LATCH_CHANNEL " 1");
+    }
+    cmd_ok(server, "EXEC");
 }

@@ -35,11 +35,13 @@
 #define SCENE_ACQUIRE hfi_script_semaphore_acquire.sha1
 #define SCENE_CHANGE hfi_script_semaphore_change.sha1
 #define SCENE_COUNT_DOWN hfi_script_latch_count_down.sha1
+#define SCENE_LOOK hfi_script_latch_look.sha1 /* a waiter of a latch */
 #define SCENE_GET "\r\nGET\r\n"
 #define SCENE_SUBSCRIBE "\r\nSUBSCRIBE\r\n"
 
 #define SEM_NAME "slots"
 #define LATCH_NAME "gate"
+#define LATCH_PROOF "{" LATCH_NAME "}:holdfast_latch"
 #define LATCH_CHANNEL "redisson_countdownlatch__channel__{" LATCH_NAME "}"
 
 struct scene {
@@ -119,11 +121,9 @@ bool scene_wait_asleep(struct scene *scene, const char *matcher, size_t attempts
 
 /* ---- Generations of a latch ----------------------------------------------------------------- */
 
-/* Opens the latch and closes it anew in one step, so that nobody can look between. */
-void scene_next_generation(int count);
-
-/* Does so again and again until the waiter has returned; false when it does not. One that trusts
- * nothing but the count would never find it open. */
-bool scene_let_go_by_generations(struct waiter *waiter);
+/* Opens the latch and closes it anew in one step, so that nobody can look between: with the scripts
+ * of this library, as each of these clients would, or as Java does. */
+enum scene_hand { SCENE_OURS, SCENE_JAVAS };
+void scene_next_generation(enum scene_hand opener, enum scene_hand closer, int count);
 
 #endif

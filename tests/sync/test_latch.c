@@ -33,7 +33,7 @@ static void C188_await_is_over_in_time(void **state) {
     scene_begin(&s, NULL);
     set(s.latch, 1);
     waiter_await(&waiter, s.latch, HANG_MS, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
     assert_false(atomic_load(&waiter.done));
     assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
     assert_int_equal(waiter_join(&waiter), HF_OK);
@@ -80,7 +80,7 @@ static void C190_C197_all_who_wait_are_told_once(void **state) {
     set(s.latch, 5);
     for (int i = 0; i < 5; i++)
         assert_int_equal(hf_latch_await_start(s.latch, NULL, count_callback, &done, NULL), HF_OK);
-    assert_true(proxy_wait_seen(s.proxy, SCENE_GET, 10, HANG_MS));
+    assert_true(proxy_wait_seen(s.proxy, SCENE_LOOK, 10, HANG_MS));
     for (int i = 0; i < 5; i++) {
         assert_int_equal(atomic_load(&done), 0);
         assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
@@ -108,6 +108,7 @@ static void C191_count_down(void **state) {
         assert_int_equal(form->count_down(&s), HF_OK);
         assert_count(s.latch, 0);
         assert_int_equal(form->await(&s, 0), HF_OK);
+        cmd_ok(s.server, "DEL " LATCH_PROOF);
         assert_int_equal(cmd_int(s.server, "DBSIZE"), 0);
         scene_end(&s);
     }
@@ -197,7 +198,7 @@ static void U79_deleted_under_waiters(void **state) {
     set(s.latch, 3);
     for (int i = 0; i < 3; i++)
         waiter_await(&waiter[i], s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 6, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 6, HANG_MS));
     assert_int_equal(hf_latch_delete(s.rival_latch, NULL), HF_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(waiter_join(&waiter[i]), HF_OK);
@@ -214,7 +215,7 @@ static void U79_deleted_by_java_under_waiters(void **state) {
     scene_begin(&s, NULL);
     set(s.latch, 3);
     waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
     cmd_ok(s.server, "MULTI");
     cmd_ok(s.server, "DEL " LATCH_NAME);
     cmd_ok(s.server, "PUBLISH " LATCH_CHANNEL " 1");
@@ -224,37 +225,122 @@ static void U79_deleted_by_java_under_waiters(void **state) {
     scene_end(&s);
 }
 
-/* The first subscribes to the channel; the others find it subscribed, and ask the server once more
- * so that they can tell old messages from new ones. All are let go by the end of the generation
- * they waited for. */
+/* All are let go by the end of the generation they waited for, though none can look before the next
+ * has begun: whoever opens or closes the latch with this library leaves a proof. */
 static void not_trapped_by_the_next_generation(void **state) {
     (void)state;
-    enum { OTHERS = 4 };
-    FOR_EACH_FORM(form) {
+    enum { WAITERS = 4 };
+    static const enum scene_hand hands[][2] = {
+        {SCENE_OURS, SCENE_OURS}, {SCENE_OURS, SCENE_JAVAS}, {SCENE_JAVAS, SCENE_OURS}};
+    FOR_EACH_FORM(form)
+    for (size_t hand = 0; hand < sizeof hands / sizeof *hands; hand++) {
         struct scene s;
-        struct waiter first, others[OTHERS];
+        struct waiter waiters[WAITERS];
         scene_begin(&s, NULL);
         set(s.latch, 1);
-        waiter_await(&first, s.latch, HF_FOREVER, NULL);
-        assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
-        assert_int_equal(proxy_seen(s.proxy, SCENE_SUBSCRIBE), 1);
-        for (int i = 0; i < OTHERS; i++)
-            waiter_await(&others[i], s.latch, HF_FOREVER, NULL);
-        assert_true(scene_wait_asleep(&s, SCENE_GET, 2 + 2 * OTHERS, HANG_MS));
-        assert_true(proxy_wait_seen(s.proxy, SCENE_SUBSCRIBE, 2, HANG_MS));
+        for (int i = 0; i < WAITERS; i++)
+            waiter_await(&waiters[i], s.latch, HF_FOREVER, NULL);
+        assert_true(scene_wait_asleep(&s, SCENE_LOOK, (size_t)2 * WAITERS, HANG_MS));
         assert_int_equal(form->await(&s, 200), HF_ETIMEDOUT);
-        /* The first has been told which messages are new to it; the others are, sooner or later. */
-        scene_next_generation(1);
-        assert_int_equal(waiter_join(&first), HF_OK);
-        assert_true(first.took_ms < POLL_MS);
-        for (int i = 0; i < OTHERS; i++) {
-            assert_true(scene_let_go_by_generations(&others[i]));
-            assert_int_equal(waiter_join(&others[i]), HF_OK);
+        scene_next_generation(hands[hand][0], hands[hand][1], 1);
+        for (int i = 0; i < WAITERS; i++) {
+            assert_int_equal(waiter_join(&waiters[i]), HF_OK);
+            assert_true(waiters[i].took_ms < POLL_MS);
         }
         assert_count(s.latch, 1);
         assert_int_equal(form->await(&s, 0), HF_EBUSY); /* who comes now waits for the next one */
+        assert_true(pttl(s.server, LATCH_PROOF) > 0);   /* nothing stays for ever */
         scene_end(&s);
     }
+}
+
+/* Java opens it and closes it again at once, and leaves no proof: it waits for the next time, as
+ * Java's own waiters do; unless the new count is larger than the one it saw. */
+static void java_opens_and_closes_at_once(void **state) {
+    (void)state;
+    struct scene s;
+    struct waiter waiter;
+    scene_begin(&s, NULL);
+    set(s.latch, 2);
+    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    scene_next_generation(SCENE_JAVAS, SCENE_JAVAS, 2);
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 3, HANG_MS));
+    sleep_ms(100); /* for a wrong end to show */
+    assert_false(atomic_load(&waiter.done));
+    scene_next_generation(SCENE_JAVAS, SCENE_JAVAS, 3);
+    assert_int_equal(waiter_join(&waiter), HF_OK);
+    assert_true(waiter.took_ms < POLL_MS);
+    scene_end(&s);
+}
+
+/* Channels are shared by all databases, and anybody can publish: a message is a reason to look. */
+static void a_message_opens_nothing(void **state) {
+    (void)state;
+    static const char *const words[] = {"0", "1", "abc", "newCount", ""};
+    enum { WORDS = sizeof words / sizeof *words };
+    FOR_EACH_FORM(form) {
+        struct scene s;
+        struct waiter waiter;
+        hf_client *elsewhere = NULL;
+        char url[256];
+        scene_begin(&s, NULL);
+        set(s.latch, 1);
+        waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
+        assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+        for (int i = 0; i < WORDS; i++) {
+            cmd_ok(s.server, "PUBLISH " LATCH_CHANNEL " %s", words[i]);
+            assert_true(scene_wait_asleep(&s, SCENE_LOOK, 3 + (size_t)i, HANG_MS));
+        }
+        snprintf(url, sizeof url, "%s?db=1", server_url(s.server));
+        assert_int_equal(hf_open(url, NULL, &elsewhere), HF_OK);
+        hf_latch *namesake = scene_latch(elsewhere);
+        set(namesake, 1);
+        assert_int_equal(hf_latch_count_down(namesake), HF_OK);
+        assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2 + WORDS + 2, HANG_MS));
+        assert_int_equal(form->await(&s, 200), HF_ETIMEDOUT);
+        assert_false(atomic_load(&waiter.done));
+        assert_int_equal(form->count_down(&s), HF_OK);
+        assert_int_equal(waiter_join(&waiter), HF_OK);
+        assert_true(waiter.took_ms < POLL_MS);
+        hf_latch_free(namesake);
+        assert_int_equal(hf_close(elsewhere), HF_OK);
+        scene_end(&s);
+    }
+}
+
+/* What version 0.1 asked to be granted for latches is enough, for the proof as well. */
+static void the_access_list_of_0_1_is_enough(void **state) {
+    (void)state;
+    struct scene s;
+    struct waiter waiter;
+    hf_client *client = NULL;
+    hf_latch *latch = NULL;
+    hf_options options = scene_options();
+    scene_begin(&s, NULL);
+    cmd_ok(s.server, "ACL SETUSER locks on >secret resetchannels ~app:* "
+                     "&redisson_lock__channel:{app:* +eval +evalsha +time +exists +hexists +hmget "
+                     "+hset +pttl +pexpire +del +publish +subscribe +unsubscribe +ping +hget "
+                     "+hgetall +type +select +client|setname +client|list +info "
+                     "~{app:* &redisson_countdownlatch__channel__{app:* +get +set +decr");
+    options.user = "locks";
+    options.password = "secret";
+    assert_int_equal(hf_open(server_url(s.server), &options, &client), HF_OK);
+    assert_int_equal(hf_latch_new(client, "app:ready", 9, &latch), HF_OK);
+    set(latch, 1);
+    waiter_await(&waiter, latch, HF_FOREVER, NULL);
+    while (cmd_int(s.server, "EVAL %s 0", "return #redis.call('pubsub', 'channels')") == 0)
+        sleep_ms(1);
+    assert_int_equal(hf_latch_count_down(latch), HF_OK);
+    assert_true(key_exists(s.server, "{app:ready}:holdfast_latch"));
+    set(latch, 1);
+    assert_int_equal(waiter_join(&waiter), HF_OK);
+    assert_true(waiter.took_ms < POLL_MS);
+    assert_int_equal(hf_latch_delete(latch, NULL), HF_OK);
+    hf_latch_free(latch);
+    assert_int_equal(hf_close(client), HF_OK);
+    cmd_ok(s.server, "ACL DELUSER locks");
+    scene_end(&s);
 }
 
 /* A message of the generation before arrives late, when the next is closed and somebody waits for
@@ -266,18 +352,17 @@ static void an_old_message_opens_nothing(void **state) {
     scene_begin(&s, NULL);
     set(s.latch, 1);
     waiter_await(&old, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
     assert_int_equal(proxy_freeze_connections(s.proxy, SCENE_SUBSCRIBE), 1);
-    scene_next_generation(1);
+    scene_next_generation(SCENE_OURS, SCENE_OURS, 1);
     waiter_await(&new, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 4, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 4, HANG_MS));
     assert_false(atomic_load(&old.done));
     proxy_heal(s.proxy);
     assert_int_equal(waiter_join(&old), HF_OK);
     assert_true(old.took_ms < POLL_MS);
-    /* It was told, has looked, and waits on. */
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 5, HANG_MS));
-    assert_true(proxy_wait_seen(s.proxy, SCENE_SUBSCRIBE, 2, HANG_MS));
+    /* It was told, too, has looked, and waits on. */
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 6, HANG_MS));
     sleep_ms(100); /* for a wrong end to show */
     assert_false(atomic_load(&new.done));
     assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
@@ -423,7 +508,7 @@ static void cancelled(void **state) {
     set(s.latch, 1);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     waiter_await(&waiter, s.latch, HF_FOREVER, cancel);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
     hf_cancel_fire(cancel);
     assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
     assert_int_equal(hf_latch_await_start(s.latch, NULL, NULL, NULL, &op), HF_OK);
@@ -444,7 +529,7 @@ static void closed_while_it_waits(void **state) {
     scene_begin(&s, NULL);
     set(s.latch, 1);
     waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_GET, 2, HANG_MS));
+    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
     assert_int_equal(hf_close(s.client), HF_OK);
     assert_int_equal(waiter_join(&waiter), HF_ECLOSED);
     s.client = NULL;
@@ -523,6 +608,9 @@ int main(void) {
         cmocka_unit_test(U79_deleted_under_waiters),
         cmocka_unit_test(U79_deleted_by_java_under_waiters),
         cmocka_unit_test(not_trapped_by_the_next_generation),
+        cmocka_unit_test(java_opens_and_closes_at_once),
+        cmocka_unit_test(a_message_opens_nothing),
+        cmocka_unit_test(the_access_list_of_0_1_is_enough),
         cmocka_unit_test(an_old_message_opens_nothing),
         cmocka_unit_test(zero_and_negative_counts_are_refused),
         cmocka_unit_test(U67_U68_what_is_something_else),

@@ -1,0 +1,47 @@
+/*
+ * What others see of an exchange while it goes on: how long the server has been of no help, and a
+ * word in the log about it.
+ *
+ * Called by exchange.c on the thread of the exchange's task. Other threads read the signs (struct
+ * hfi_signs) without a lock. Whoever waits for a lock for ever should learn that it is the server it
+ * waits for; but a thousand who wait need not say so a thousand times, so it is said once, until an
+ * answer to any of them ends it.
+ */
+#include "base/clock.h"
+#include "redis/exchange.h"
+#include "redis/internal.h"
+
+#define NAME_SHOWN 100 /* bytes of a name, so that the words behind it are not cut off */
+
+void hfi_exchange_held_up(struct hfi_exchange *x, int err) {
+    if (x->useless_since_ms == 0)
+        x->useless_since_ms = hfi_now_ms();
+    if (err == HF_EREFUSED && x->refused_since_ms == 0)
+        x->refused_since_ms = hfi_now_ms();
+    if (x->signs == NULL)
+        return;
+    atomic_store_explicit(&x->signs->held_up, err, memory_order_relaxed);
+    atomic_store_explicit(&x->signs->held_up_since_ms, x->useless_since_ms, memory_order_relaxed);
+}
+
+void hfi_exchange_is_well(struct hfi_exchange *x) {
+    x->useless_since_ms = x->refused_since_ms = 0;
+    if (x->signs != NULL)
+        atomic_store_explicit(&x->signs->held_up_since_ms, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&x->redis->held_up_told, memory_order_relaxed))
+        atomic_store(&x->redis->held_up_told, false);
+}
+
+void hfi_exchange_tell(struct hfi_exchange *x) {
+    bool waits = x->silence_ms != HFI_NEVER;
+    if (!waits || x->useless_since_ms == 0 || hfi_now_ms() < x->useless_since_ms + HFI_LOOK_UP_MS)
+        return;
+    if (atomic_exchange(&x->redis->held_up_told, true))
+        return;
+    int name_len = (int)(x->name_len < NAME_SHOWN ? x->name_len : NAME_SHOWN);
+    bool why = x->trouble != HF_OK && x->error->text[0] != '\0';
+    hfi_log(x->redis->log, HF_LOG_WARN, "waiting for '%.*s' is held up: %s %s%s%s", name_len,
+            x->name, hfi_node_name(x->node),
+            x->trouble == HF_EREFUSED ? "refuses commands" : "does not answer", why ? ": " : "",
+            why ? x->error->text : "");
+}
