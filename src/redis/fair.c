@@ -112,6 +112,7 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command) {
     add_common(redis, call, owner, owner_len, not_after_ms, command);
+    hfi_ask_say_broken(redis, command);
 }
 
 /* ---- The tables ---- */

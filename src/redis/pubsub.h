@@ -25,6 +25,11 @@ struct hfi_waiter {
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
     struct hfi_exec *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
+    /* Hears every message itself, on the thread of whoever reads, under the registry's mutex: it
+     * must be brief. Nobody has to read for its sake alone: the keeper does so soon enough when
+     * nobody waits. NULL: only the event. */
+    void (*hear)(struct hfi_waiter *waiter, const char *message, size_t len);
+    const char *deaf; /* with `hear`: what to log when the server refuses it; NULL: as ever */
     /* It wants to know which messages were certainly published after it joined: those that come
      * after the answer to a SUBSCRIBE that was sent after that. Such a message is also
      * HFI_EVENT_FRESH. */
