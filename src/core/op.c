@@ -214,13 +214,13 @@ static bool must_settle_leftover(struct hf_op *op, int err) {
         return false;
     pthread_mutex_lock(&op->shard->mtx);
     bool must = op->hold->leftover && op->hold->active == op && hfi_list_empty(&op->hold->queue);
+    op->brief = must && op->hold->ran_out;
     pthread_mutex_unlock(&op->shard->mtx);
     return must;
 }
 
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
     if (must_settle_leftover(op, err)) {
-        op->brief = op->hold->ran_out; /* nobody else has the turn */
         hfi_op_complete_unsettled(op, err, error,
                                   hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms);
         return;

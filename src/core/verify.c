@@ -66,6 +66,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     core->has_old_hold = false;
     hfi_for_each_hold(core, look_at_age);
     if (core->has_old_hold) {
+        core->engine->ops->listen(core->engine, true); /* there may have been no memory for it */
         hfi_alarm_set(core->keeper, &core->listen_alarm, hfi_now_ms() + LOOK_MS);
         return;
     }
