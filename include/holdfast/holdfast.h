@@ -139,7 +139,8 @@ typedef struct hf_client hf_client;
 #define HF_TLS_1_3 13
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
-/* May be called on any thread, at any time; must not call back into the library. */
+/* May be called on any thread, at any time; must not call back into the library, and must not
+ * block: the thread that renews leases calls it too, and renews nothing until it returns. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
 /* All three set, or none. `resize` takes NULL like realloc. Called on any thread. */
@@ -342,10 +343,11 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
 /* Undoes one acquire; the last release frees the lock and wakes a waiter.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended (another may have held the
- *          lock since, and what it protects may be damaged); HF_EUNKNOWN no answer came: the hold
- *          is over for us, the release is repeated in the background, and at the latest the lease
- *          ends it; HF_ENOMEM nothing was done; those of every exchange, after which the hold is
- *          also over for us and no longer renewed. */
+ *          lock since, and what it protects may be damaged); HF_EUNKNOWN no answer came: the last
+ *          release ends the hold for us all the same, is repeated in the background, and at the
+ *          latest the lease ends it; that of a nested acquire undoes this acquire, and what was
+ *          acquired before is still held and renewed; HF_ENOMEM nothing was done; those of every
+ *          exchange, which mean the same as HF_EUNKNOWN. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
@@ -356,8 +358,9 @@ HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
-/* Forces the lock free, whoever holds it. A holder that uses this library is told, as of any loss.
- * Writes whether there was a hold to break. Of a read/write lock it breaks the handle's side: all
+/* Forces the lock free, whoever holds it, and whoever waits may enter at once. A holder that uses
+ * this library and has held for a second is told by message, and reports the loss as any other; one
+ * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a read/write lock it breaks the handle's side: all
  * readers, or the writer, whose own reads end with it.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_EWRONGTYPE the name is not a lock of this kind; HF_EUNKNOWN no answer came; those of
@@ -376,8 +379,8 @@ HF_API int hf_lock_hold_count(hf_lock *lock, hf_owner owner, int64_t *ret_count)
 HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
 /* Questions answered from memory, without I/O. An owner of 0 is this thread.
- * remaining: how long this owner's hold can still be trusted; 0: it holds nothing, or lost it.
- * Never negative.
+ * remaining: how long this owner's hold can still be trusted, in whole milliseconds, rounded down;
+ * 0: it holds nothing, or lost it. Never negative.
  * token: the latest one of a fenced hold.
  * Errors:  token only: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens,
  *          HF_EINVAL. */

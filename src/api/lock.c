@@ -280,8 +280,7 @@ int64_t hf_lock_remaining_ms(hf_lock *lock, hf_owner owner) {
     int64_t deadline_ms, token;
     if (!look_at_hold(lock, owner, &deadline_ms, &token))
         return 0;
-    int64_t left_ms = deadline_ms - hfi_now_ms();
-    return left_ms > 0 ? left_ms : 0;
+    return hfi_left_ms(deadline_ms);
 }
 
 int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token) {

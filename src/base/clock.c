@@ -21,3 +21,9 @@ int64_t hfi_after_ms(int64_t base_ms, int64_t delta_ms) {
         return HFI_NEVER;
     return base_ms + delta_ms;
 }
+
+int64_t hfi_left_ms(int64_t until_ms) {
+    int64_t now_us = hfi_now_us();
+    int64_t left_ms = until_ms - now_us / 1000 - (now_us % 1000 != 0);
+    return left_ms > 0 ? left_ms : 0;
+}

@@ -14,4 +14,8 @@ int64_t hfi_now_us(void);
  * never. */
 int64_t hfi_after_ms(int64_t base_ms, int64_t delta_ms);
 
+/* Whole milliseconds from now until then, rounded down, so that nobody is promised a part of one
+ * that is over; 0 when it has passed. */
+int64_t hfi_left_ms(int64_t until_ms);
+
 #endif

@@ -84,26 +84,35 @@ static int64_t quiet_until_locked(struct hf_op *op) {
     return hold->renewal_awaited ? hold->renewal_until_ms : hold->quiet_until_ms;
 }
 
+/* A loss that nobody has been told of comes first, whatever is still under way at the server. */
+static bool reports_loss(struct hf_op *op) {
+    bool news;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool lost = hfi_hold_take_loss_locked(op->hold, &news);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (news)
+        hfi_hold_report(op->hold, HFI_LOST);
+    if (lost)
+        hfi_op_fail_lost(op);
+    return lost;
+}
+
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    bool news;
+    if (reports_loss(op))
+        return;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t quiet_until_ms = quiet_until_locked(op);
     pthread_mutex_unlock(&op->shard->mtx);
     if (keep_quiet(op, quiet_until_ms))
         return;
     pthread_mutex_lock(&op->shard->mtx);
-    bool lost = hfi_hold_take_loss_locked(hold, &news);
-    bool again = !lost && hold->count > 0 && !op->call.kind->reentrant;
-    bool deadlock = !lost && waits_for_itself_locked(op);
-    bool line_up = !lost && !deadlock && must_line_up_locked(op);
+    bool again = hold->count > 0 && !op->call.kind->reentrant;
+    bool deadlock = waits_for_itself_locked(op);
+    bool line_up = !deadlock && must_line_up_locked(op);
     int64_t count = hold->count;
     pthread_mutex_unlock(&op->shard->mtx);
-    if (news)
-        hfi_hold_report(hold, HFI_LOST);
-    if (lost) {
-        hfi_op_fail_lost(op);
-    } else if (again) {
+    if (again) {
         refuse_deadlock(op, "this owner holds the lock already, and it is not reentrant");
     } else if (deadlock) {
         refuse_deadlock(op, "this owner reads, and would have to stop before it can write");
@@ -125,6 +134,8 @@ static void begin_possession_locked(struct hf_op *op) {
     hold->lease_ms = 0;
     hold->deadline_ms = 0;
     hold->watchdog = hold->warned = hold->orphaned = hold->lost = false;
+    hold->verifying = hold->ran_out = false;
+    hold->verify_at_ms = 0;
     hold->reason = NULL;
     hold->token = 0;
     hfi_self_unref(hold->self);
@@ -169,7 +180,9 @@ static void acquired(struct hf_op *op) {
     if (op->lease_ms == HF_WATCHDOG || (hold->kept_fresh && !hold->watchdog)) {
         int64_t sent_ms = call->valid_until_ms - call->lease_ms;
         hold->renew_at_ms = sent_ms + op->core->watchdog_ms / 3;
+        hold->renews_exactly = false;
     }
+    hold->held_as = call->kind;
     note_provisional_locked(op);
     hold->warned = false;
     hfi_watchdog_arm_locked(hold);
@@ -186,7 +199,7 @@ static void acquired(struct hf_op *op) {
         hfi_count(&op->core->counters.contended);
     int64_t now_us = hfi_now_us();
     hfi_times_add(&op->core->wait, now_us - op->start_us);
-    op->result.remaining_ms = deadline_ms - now_us / 1000;
+    op->result.remaining_ms = hfi_left_ms(deadline_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
 

@@ -9,11 +9,15 @@
 
 int hfi_core_init(struct hfi_core *core) {
     hfi_list_init(&core->due);
+    hfi_let_go_init(core);
     for (int i = 0; i < HFI_SHARDS; i++) {
         pthread_mutex_init(&core->shards[i].mtx, NULL);
         hfi_list_init(&core->shards[i].ops);
     }
-    return hfi_watchdog_init(core);
+    int err = hfi_watchdog_init(core);
+    if (err == HF_OK)
+        hfi_verify_init(core);
+    return err;
 }
 
 void hfi_core_close_ops(struct hfi_core *core) {
@@ -39,6 +43,8 @@ bool hfi_core_is_idle(struct hfi_core *core) {
 void hfi_core_clear(struct hfi_core *core) {
     const struct hfi_mem *mem = core->mem;
     hfi_watchdog_stop(core);
+    hfi_let_go_stop(core);
+    hfi_alarm_clear(core->keeper, &core->listen_alarm);
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
         struct hfi_hold *hold;

@@ -12,6 +12,8 @@
  *   permits.c   the verbs of permits, which are holds by their ids
  *   cancel.c    switches that end waits from another thread
  *   watchdog.c  renewals, deadlines, warnings, threads that ended
+ *   verify.c    news of holds that may be gone: listening for it, asking the server
+ *   let_go.c    ending at the server what was given up without a release
  *
  * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. The engine is never
  * called under a shard.
@@ -103,6 +105,18 @@ struct hfi_core {
 
     struct hfi_task *watchdog; /* gathers renewals; told when threads end */
     struct hfi_link due;       /* holds to renew, on the keeper's thread */
+
+    struct {
+        struct hfi_link holds; /* to be let go; on the keeper's thread, like the rest */
+        unsigned running;      /* operations that do it */
+        struct hfi_alarm alarm;
+    } let_go;
+
+    /* Some hold is old enough for its loss to be worth hearing of at once. Written on the keeper's
+     * thread. */
+    atomic_bool listening;
+    struct hfi_alarm listen_alarm;
+    bool has_old_hold; /* found while looking, on the keeper's thread */
 };
 
 /* ---- Holds ---- */
@@ -144,10 +158,21 @@ struct hfi_hold {
     /* `active` is over for its caller, but the server has not answered yet */
     bool settling;
     int64_t renew_at_ms;
-    int64_t renewal_until_ms; /* a renewal was sent that may still act until then; 0: none */
-    bool renewal_awaited;     /* by `active`, which must not begin a possession before that */
-    /* a settlement was broken off: what it was to undo may still be there */
+    bool renews_exactly;           /* then, and not a little earlier with others: it was refused */
+    int64_t renewal_until_ms;      /* a renewal was sent that may still act until then; 0: none */
+    int64_t lost_renewal_until_ms; /* the same of one that was given up */
+    /* The server is to be asked then if the hold is still there; 0: not. */
+    int64_t verify_at_ms;
+    int64_t verified_ms;  /* when it was last asked for that reason */
+    bool verifying;       /* the renewal under way is such a question */
+    bool renewal_awaited; /* by `active`, which must not begin a possession before that */
+    /* Something of a former possession, or of a wait for one, may still be there: a settlement was
+     * broken off, or the hold was given up without a release. */
     bool leftover;
+    bool ran_out;                   /* the last possession did, at its deadline */
+    bool letting_go;                /* the keeper is to end it, or is about to */
+    int64_t let_go_at_ms;           /* and when it begins with that */
+    const struct hfi_kind *held_as; /* the kind of the handle by which it was acquired last */
     bool silent;            /* the server did not answer (it is not that we stopped listening) */
     int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
     const char *reason;
@@ -159,6 +184,7 @@ struct hfi_hold {
 
     struct hfi_alarm alarm;   /* on the keeper */
     struct hfi_link due_link; /* in core->due */
+    struct hfi_link let_go_link;
     struct hfi_trouble_notice troubles[HFI_TROUBLES];
 
     hf_owner number;
@@ -191,6 +217,8 @@ void hfi_hold_unref(struct hfi_hold *hold);
 bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason);
 /* Its deadline has passed, but the keeper has not noticed yet. */
 bool hfi_hold_expired_locked(const struct hfi_hold *hold);
+/* Its deadline has passed: it is lost, and what the server may still have of it is to be ended. */
+bool hfi_hold_run_out_locked(struct hfi_hold *hold);
 /* The possession ends by our release. */
 void hfi_hold_end_locked(struct hfi_hold *hold);
 /* Tells the listeners. No mutex may be held; it keeps the record alive by itself. */
@@ -230,6 +258,28 @@ void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
 /* For a hold that nobody has any more: tidies it up at that time, when no renewal can act any more
  * or its loss is to be forgotten. */
 void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms);
+/* Visits every hold, shard by shard. `visit` runs under the shard's mutex. */
+void hfi_for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *hold));
+
+/* ---- Verification (verify.c) ---- */
+
+/* A hold of this age is worth listening for, since whoever breaks it wants to be noticed. */
+#define HFI_REPORT_AFTER_MS 1000
+
+void hfi_verify_init(struct hfi_core *core);
+/* Some hold has reached that age. On the keeper's thread. */
+void hfi_listen(struct hfi_core *core);
+/* Asks the server at once if it still has the hold, and at most ten times a second. Keeper. */
+void hfi_verify_locked(struct hfi_hold *hold);
+
+/* ---- Letting go (let_go.c), on the keeper's thread ---- */
+
+void hfi_let_go_init(struct hfi_core *core);
+/* There may be something left of a hold that is over: has it ended. */
+void hfi_let_go_locked(struct hfi_hold *hold);
+/* Begins with what was listed; no mutex may be held. */
+void hfi_let_go_begin(struct hfi_core *core);
+void hfi_let_go_stop(struct hfi_core *core); /* after the keeper has ended */
 
 /* ---- The core ---- */
 

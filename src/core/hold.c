@@ -1,8 +1,8 @@
 /*
  * Holds: one record per (place on the server, owner), whatever the handle or kind.
  *
- * A record is in its shard's table while it is held, is being worked on, has a loss to report, or a
- * renewal of it may still act. Everything that is true of the possession is guarded by the shard's
+ * A record is in its shard's table while it is held, is being worked on or let go, has a loss to
+ * report, or a renewal of it may still act. Everything that is true of the possession is guarded by the shard's
  * mutex. Other threads keep the memory alive by references: the keeper's alarm, a renewal in
  * flight, a notice on its way to the dispatcher.
  */
@@ -139,7 +139,7 @@ void hfi_hold_tidy_locked(struct hfi_hold *hold) {
     const struct hfi_mem *mem = hold->core->mem;
     (void)mem;
     if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
-        hold->hh.tbl == NULL)
+        hold->letting_go || hold->hh.tbl == NULL)
         return;
     int64_t later_ms = hold->renewal_until_ms;
     if (hold->lost && !hold->orphaned) {
@@ -169,7 +169,7 @@ void hfi_hold_end_locked(struct hfi_hold *hold) {
     hold->count = 0;
     hold->generation++;
     hold->watchdog = hold->kept_fresh = hold->warned = false;
-    hold->provisional_ms = 0;
+    hold->provisional_ms = hold->verify_at_ms = 0;
     hfi_watchdog_disarm_locked(hold);
     atomic_fetch_sub_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
     hfi_times_add(&hold->core->hold, hfi_now_us() - hold->since_us);
@@ -184,6 +184,13 @@ bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
     hold->reason = reason;
     hfi_count(&hold->core->counters.losses);
     return true;
+}
+
+bool hfi_hold_run_out_locked(struct hfi_hold *hold) {
+    bool news = hfi_hold_lose_locked(hold, "the lease ran out");
+    if (news)
+        hold->leftover = hold->ran_out = true;
+    return news;
 }
 
 static const struct {
@@ -225,8 +232,7 @@ void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
     bool dispatch = !trouble->queued;
     if (dispatch) {
         trouble->queued = true;
-        int64_t left_ms = hold->count > 0 ? hold->deadline_ms - hfi_now_ms() : 0;
-        trouble->remaining_ms = left_ms > 0 ? left_ms : 0;
+        trouble->remaining_ms = hold->count > 0 ? hfi_left_ms(hold->deadline_ms) : 0;
         hfi_hold_ref(hold);
     }
     pthread_mutex_unlock(&hold->shard->mtx);

@@ -11,7 +11,7 @@
 bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news) {
     *ret_news = false;
     if (hfi_hold_expired_locked(hold))
-        *ret_news = hfi_hold_lose_locked(hold, "the lease ran out");
+        *ret_news = hfi_hold_run_out_locked(hold);
     bool lost = hold->lost;
     hold->lost = false;
     return lost;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define OVERTIME_MS 20 /* how often somebody whose wait is over looks if it can be told why */
+#define BRIEF_MS 250 /* a server that can be reached answers sooner */
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);
@@ -199,6 +200,8 @@ static void finish(struct hf_op *op) {
     if (last && atomic_load(&op->core->closing))
         op->core->hooks.idle(op->core->hooks.arg);
     op->state = HFI_OP_DONE;
+    if (op->verb->finished != NULL)
+        op->verb->finished(op);
     /* a late cancel finds nothing to do, even after the client was closed */
     hfi_task_retire(&op->task);
     if (listed)
@@ -212,6 +215,7 @@ static bool must_settle_leftover(struct hf_op *op, int err) {
         return false;
     pthread_mutex_lock(&op->shard->mtx);
     bool must = op->hold->leftover && op->hold->active == op && hfi_list_empty(&op->hold->queue);
+    op->brief = must && op->hold->ran_out;
     pthread_mutex_unlock(&op->shard->mtx);
     return must;
 }
@@ -233,6 +237,11 @@ static void settle_hold_locked(struct hf_op *op, int err) {
     struct hfi_hold *hold = op->hold;
     if (hold == NULL)
         return;
+    if (hold->count == 0 && op->call.count > 0) {
+        /* the possession has ended meanwhile, so nothing of it is to stay */
+        op->call.count = 1;
+        op->call.settle_release = true;
+    }
     hold->settling = true;
     if (!hold->leftover)
         /* if it only has to leave the line, its command was answered */
@@ -351,6 +360,27 @@ static void look_ahead(struct hf_op *op) {
         hfi_op_wait_in_line(op, HFI_OP_GATED);
 }
 
+/* While nobody has the hold, and its last possession is being undone at the server, all but an
+ * acquire can be answered from what we know, and so can an acquire that is to hear of a loss. */
+static bool needs_no_turn_locked(const struct hf_op *op) {
+    const struct hfi_hold *hold = op->hold;
+    return hold->settling && hold->count == 0 && hfi_list_empty(&hold->queue) &&
+           (op->verb != &hfi_verb_acquire || hold->lost);
+}
+
+static void line_up_locked(struct hf_op *op, bool *ret_turn) {
+    struct hfi_hold *hold = op->hold;
+    *ret_turn = hold->active == NULL || needs_no_turn_locked(op);
+    if (hold->active == NULL)
+        hold->active = op;
+    else if (!*ret_turn)
+        hfi_list_push_back(&hold->queue, &op->hold_link);
+    if (hold->active == op && op->verb == &hfi_verb_let_go)
+        hold->settling = true; /* from now on an acquire asks it to yield */
+    else if (!*ret_turn && hold->settling && hold->count == 0 && op->verb == &hfi_verb_acquire)
+        hfi_task_post(&hold->active->task, HFI_OP_YIELD);
+}
+
 /* Puts the op on the lists, and gets its hold's turn if it can. */
 static int enlist(struct hf_op *op, bool *ret_turn) {
     int err = HF_OK;
@@ -363,13 +393,7 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
             err = HF_ENOMEM;
         } else {
             hfi_hold_ref(op->hold);
-            *ret_turn = op->hold->active == NULL;
-            if (*ret_turn)
-                op->hold->active = op;
-            else
-                hfi_list_push_back(&op->hold->queue, &op->hold_link);
-            if (op->hold->settling && op->hold->count == 0 && op->verb == &hfi_verb_acquire)
-                hfi_task_post(&op->hold->active->task, HFI_OP_YIELD);
+            line_up_locked(op, ret_turn);
         }
     }
     if (err == HF_OK) {
@@ -408,6 +432,11 @@ static bool is_hopeless(const struct hf_op *op) {
             atomic_load(&signs->held_up) == HF_EREFUSED);
 }
 
+/* The client is being closed, and the server has not answered in a while. */
+static bool is_too_long(const struct hf_op *op) {
+    return op->brief && atomic_load(&op->core->closing) && hfi_now_ms() >= op->start_ms + BRIEF_MS;
+}
+
 /* The caller, or close, wants it to end. */
 static void stop(struct hf_op *op, int err) {
     if (err == HF_ECANCELED && !op->cancellable)
@@ -418,9 +447,12 @@ static void stop(struct hf_op *op, int err) {
         if (err == HF_ECANCELED)
             hfi_count(&op->core->counters.cancelled);
         hfi_op_complete(op, err, NULL);
-    } else if (op->state == HFI_OP_CALLING || (op->state == HFI_OP_SETTLING && is_hopeless(op))) {
+    } else if (op->state == HFI_OP_CALLING ||
+               (op->state == HFI_OP_SETTLING && (is_hopeless(op) || is_too_long(op)))) {
         op->core->engine->ops->cancel(&op->call, err);
         look_if_done(op);
+    } else if (op->state == HFI_OP_SETTLING && op->brief && err == HF_ECLOSED) {
+        hfi_alarm_set(op->task.exec, &op->alarm, op->start_ms + BRIEF_MS);
     }
 }
 
@@ -496,6 +528,8 @@ static void wait_is_over(struct hf_op *op) {
 static void timed_out(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
+    if (op->state == HFI_OP_SETTLING && is_too_long(op))
+        stop(op, HF_ECLOSED);
     if (op->state != HFI_OP_QUEUED && op->state != HFI_OP_GATED)
         return;
     pthread_mutex_lock(&op->shard->mtx);

@@ -43,6 +43,9 @@ struct hf_op {
     bool overtime;        /* its wait is over, but not the command in front of it that says why */
     bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
                      Guarded by the shard */
+    /* what it settles is not worth waiting for when the client is closed, unless the server answers
+     * at once */
+    bool brief;
     enum hfi_lane lane;
 
     struct hfi_hold *hold; /* referenced; NULL for verbs without one */
@@ -95,11 +98,15 @@ struct hfi_verb {
     void (*go)(struct hf_op *op);
     /* The engine has finished. Must complete the op. */
     void (*after)(struct hf_op *op);
+    /* Nothing more will happen. May be NULL. */
+    void (*finished)(struct hf_op *op);
 };
 extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_force,
     hfi_verb_ask, hfi_verb_inspect;
 /* actions.c: of things that nobody holds */
 extern const struct hfi_verb hfi_verb_act, hfi_verb_nothing, hfi_verb_take, hfi_verb_await;
+/* let_go.c */
+extern const struct hfi_verb hfi_verb_let_go, hfi_verb_permits_let_go;
 /* permits.c */
 extern const struct hfi_verb hfi_verb_permits_acquire, hfi_verb_permits_release,
     hfi_verb_permits_extend;

@@ -56,6 +56,8 @@ static bool begin_hold_locked(struct hf_op *op, size_t i) {
     hold->since_us = hfi_now_us();
     hold->count = 1;
     hold->ephemeral = true;
+    hold->held_as = call->kind;
+    hold->renews_exactly = false;
     hold->lease_ms = call->lease_ms;
     hold->deadline_ms = call->valid_until_ms;
     hold->watchdog = op->lease_ms == HF_WATCHDOG;
@@ -104,7 +106,7 @@ static void acquired(struct hf_op *op) {
     hfi_count_taken(op);
     op->result.count = op->result.value = (int64_t)call->ids_len;
     if (op->lease_ms != HF_NO_LEASE)
-        op->result.remaining_ms = call->valid_until_ms - now_ms;
+        op->result.remaining_ms = hfi_left_ms(call->valid_until_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
 
@@ -128,7 +130,7 @@ static void end_hold(struct hf_op *op, size_t i) {
     if (hold != NULL) {
         hfi_hold_ref(hold);
         if (hfi_hold_expired_locked(hold))
-            news = hfi_hold_lose_locked(hold, "the lease ran out");
+            news = hfi_hold_run_out_locked(hold);
         op->permits.lost |= hold->lost;
         if (hold->count > 0) {
             op->permits.held = true;
@@ -263,7 +265,7 @@ static void extend_after(struct hf_op *op) {
         return;
     }
     if (call->err == HF_OK && call->lease_ms != HF_NO_LEASE)
-        op->result.remaining_ms = call->valid_until_ms - hfi_now_ms();
+        op->result.remaining_ms = hfi_left_ms(call->valid_until_ms);
     op->result.value = call->value;
     hfi_op_complete(op, call->err, &call->error);
 }
@@ -276,7 +278,7 @@ static void extend_go(struct hf_op *op) {
     if (hold != NULL) {
         hfi_hold_ref(hold);
         if (hfi_hold_expired_locked(hold))
-            news = hfi_hold_lose_locked(hold, "the lease ran out");
+            news = hfi_hold_run_out_locked(hold);
         lost = hold->lost;
         hfi_hold_tidy_locked(hold);
     }
@@ -289,7 +291,12 @@ static void extend_go(struct hf_op *op) {
         return;
     }
     hfi_fail(&op->call.error, HF_ENOTOWNER, "the permit was lost before it was to be extended");
-    hfi_op_complete(op, HF_ENOTOWNER, &op->call.error);
+    if (news) { /* else the keeper has noticed it before, and sees to it */
+        op->call.settle_release = true;
+        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, hfi_settle_until_ms(op));
+    } else {
+        hfi_op_complete(op, HF_ENOTOWNER, &op->call.error);
+    }
 }
 
 const struct hfi_verb hfi_verb_permits_extend = {

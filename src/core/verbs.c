@@ -123,6 +123,9 @@ static void extend_go(struct hf_op *op) {
 static void extend_after(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     if (call->err == HF_ELOST) {
+        pthread_mutex_lock(&op->shard->mtx);
+        op->hold->leftover |= call->kind->leaves_traces;
+        pthread_mutex_unlock(&op->shard->mtx);
         hfi_op_found_lost(op, "the lock was gone when it was extended");
         return;
     }
@@ -139,7 +142,7 @@ static void extend_after(struct hf_op *op) {
         if (call->lease_ms > hold->lease_ms)
             hold->lease_ms = call->lease_ms;
         op->result.count = hold->count;
-        op->result.remaining_ms = hold->deadline_ms - hfi_now_ms();
+        op->result.remaining_ms = hfi_left_ms(hold->deadline_ms);
         pthread_mutex_unlock(&op->shard->mtx);
     }
     /* A copy that may still run does no harm: it can only lengthen the lease. */

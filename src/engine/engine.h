@@ -42,6 +42,9 @@ struct hfi_kind {
     /* Others can shorten what is left of a hold of this kind, so even a fixed lease is set again
      * now and then, up to its end. */
     bool keeps_fresh;
+    /* Others who share the lock may keep something of a hold alive that is over: that a renewal
+     * does not find it does not mean that nothing is left. */
+    bool leaves_traces;
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
@@ -155,6 +158,9 @@ struct hfi_renewal_item {
      * this one */
     int answer;
     int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
+    /* out: if held, when the command that was answered was sent. The next is planned from there:
+     * what the answer took is gone from the lease. */
+    int64_t sent_ms;
 };
 
 /* A renewal of up to HFI_RENEWAL_MAX holds, on the keeper's thread. */
@@ -163,8 +169,9 @@ struct hfi_renewal {
     int64_t deadline_ms; /* give up by then */
     size_t len;
     struct hfi_renewal_item items[HFI_RENEWAL_MAX];
-    int err;        /* out: HF_OK: look at the answers. Else none was answered */
-    hf_error error; /* out: if there was no answer for some */
+    int err;          /* out: HF_OK: look at the answers. Else none was answered */
+    const char *gone; /* out: why those are gone that are, if the engine knows; or NULL */
+    hf_error error;   /* out: if there was no answer for some */
     void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
     void *engine_private;
 };
@@ -220,6 +227,15 @@ struct hfi_engine_ops {
     /* Sets whom to call when a connection has been made again, so that everything is renewed at
      * once. Runs on the keeper's thread. */
     void (*on_reconnect)(struct hfi_engine *engine, void (*tell)(void *arg), void *arg);
+
+    /* Sets whom to call when there is word that holds may be gone: those under `name`, or any
+     * (NULL). It is a hint, from whomever: the core verifies them by renewals. Runs on the keeper's
+     * thread, some ten times a second at most for any name. */
+    void (*on_change)(struct hfi_engine *engine,
+                      void (*changed)(void *arg, const char *name, size_t name_len), void *arg);
+    /* Whether to listen for such word. On the keeper's thread. An engine that cannot hears
+     * nothing. */
+    void (*listen)(struct hfi_engine *engine, bool on);
 };
 
 struct hfi_engine {

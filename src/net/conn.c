@@ -447,6 +447,16 @@ unsigned hfi_conn_load(struct hfi_conn *conn) {
     return atomic_load_explicit(&conn->in_flight, memory_order_relaxed);
 }
 
+bool hfi_conn_leave_unless(struct hfi_conn *conn, const struct hfi_identity *there) {
+    pthread_mutex_lock(&conn->mtx);
+    bool leave = conn->state == CONN_READY && !atomic_load(&conn->broken) &&
+                 hfi_identity_known(&conn->identity) && !hfi_identity_same(&conn->identity, there);
+    if (leave)
+        hfi_conn_break_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    return leave;
+}
+
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms)

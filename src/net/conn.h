@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/task.h"
+#include "net/identity.h"
 #include "net/lookup.h"
 #include "net/tls.h"
 
@@ -36,6 +37,7 @@ struct hfi_target {
     struct hfi_keeper *keeper;
     struct hfi_exec *dispatch; /* the executor behind HFI_SEAT_DISPATCH, or NULL */
     hfi_resolve_fn resolve;    /* NULL: `address` is final */
+    bool identified;           /* connections note which server they lead to */
     const char *resolve_arg;
     struct hfi_addr address;
     const struct hfi_tls_context *tls; /* NULL: in clear */
@@ -117,6 +119,10 @@ void hfi_req_unattend(struct hfi_req *req);
 /* No answer in time: the connection is closed abortively unless something has arrived since
  * `since_ms`. */
 void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms);
+
+/* Whether it is connected to another server than the one with this identity (all zero: there is
+ * none). If so it is closed, and the next leads to whatever is there then. */
+bool hfi_conn_leave_unless(struct hfi_conn *conn, const struct hfi_identity *there);
 
 /* ---- Getting connected ---- */
 

@@ -189,14 +189,22 @@ static void try_next_address(struct hfi_conn *conn, int sys_errno) {
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
             setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
         }
+        struct hfi_identity before = {0}, identity = {0};
+        if (conn->target->identified)
+            hfi_identity_of(addr, &before);
         int rc = connect(fd, (const struct sockaddr *)&addr->sa, addr->len);
         if (rc != 0 && errno != EINPROGRESS) {
             sys_errno = errno;
             close(fd);
             continue;
         }
+        /* If it was replaced at that moment, nobody knows whose it is: then it is like no other. */
+        if (conn->target->identified &&
+            (!hfi_identity_of(addr, &identity) || !hfi_identity_same(&before, &identity)))
+            identity = (struct hfi_identity){.inode = UINT64_MAX};
         pthread_mutex_lock(&conn->mtx);
         conn->fd = fd;
+        conn->identity = identity;
         conn->state = CONN_CONNECTING;
         pthread_mutex_unlock(&conn->mtx);
         if (rc == 0)

@@ -96,6 +96,7 @@ struct hfi_conn {
     struct hfi_link wants;
     bool keep_up;
     struct hfi_lookup *lookup;
+    struct hfi_identity identity; /* of the server it leads to, if known; under the mutex */
     struct hfi_addr addrs[HFI_LOOKUP_MAX_ADDRS];
     size_t addrs_len, addrs_next;
     int64_t connect_deadline_ms, retry_at_ms;

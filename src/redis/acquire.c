@@ -244,7 +244,7 @@ static void attempted(struct hfi_call *call) {
     } else if (answer.verdict == HFI_ACQUIRED) {
         call->value = answer.count;
         call->token = answer.token;
-        call->valid_until_ms = hfi_after_ms(x->sent_ms, call->lease_ms);
+        call->valid_until_ms = hfi_valid_until_ms(call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
     } else if (answer.verdict == HFI_ACQUIRE_GONE) {
         call->gone = true;
@@ -290,6 +290,9 @@ static void attempt(struct hfi_call *call) {
     x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
     state->u.acquire.attempted_ms = now_ms;
     state->u.acquire.woken = false;
+    bool control;
+    if (call->count == 0)
+        hfi_redis_was_replaced(x->redis, &control); /* then it goes to the one that is there now */
     send_attempt(call);
 }
 

@@ -32,8 +32,10 @@ static void acted(struct hfi_call *call) {
     }
     if (answer.not_notified)
         hfi_redis_notify_failed(state->exchange.redis);
+    if (answer.not_told)
+        hfi_ask_refused(state->exchange.redis);
     call->value = answer.value;
-    call->valid_until_ms = hfi_after_ms(state->exchange.sent_ms, call->lease_ms);
+    call->valid_until_ms = hfi_valid_until_ms(call->kind, state->exchange.sent_ms, call->lease_ms);
     if (err == HF_OK)
         hfi_call_finish(call, HF_OK);
     else

@@ -118,17 +118,11 @@ void hfi_call_fail_proto(struct hfi_call *call) {
     hfi_call_fail(call, HF_EPROTO, "the server sent an answer that makes no sense");
 }
 
-void hfi_call_step(struct hfi_call *call, unsigned events) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    if (state->step != NULL)
-        state->step(call, events);
-}
-
 /* Its owner wants to acquire again. If a command is under way, whoever takes over has to keep
  * quiet for as long as that may act, which is much longer than its answer takes; so wait for the
  * answer. */
-static bool is_leaving_line(const struct hfi_call_state *state) {
-    return state->settling && state->kind->give_up != NULL &&
+static bool awaits_answer(const struct hfi_call_state *state) {
+    return state->settling && (state->kind->give_up != NULL || state->call->settle_release) &&
            state->exchange.phase == HFI_PHASE_ASKED;
 }
 
@@ -138,11 +132,22 @@ void hfi_call_cancel(struct hfi_call *call, int err) {
         hfi_call_drop_ghost(call);
         return;
     }
-    if (err == HF_ECANCELED && is_leaving_line(state))
-        return;
     if (state->handing_over) {
         hfi_line_stop(call);
         return;
     }
+    if (err == HF_ECANCELED && awaits_answer(state)) {
+        state->yields = true;
+        return;
+    }
     hfi_call_fail(call, err, hf_strerror(err));
+}
+
+void hfi_call_step(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->step == NULL)
+        return;
+    state->step(call, events);
+    if (state->step != NULL && state->yields && !awaits_answer(state))
+        hfi_call_cancel(call, HF_ECANCELED); /* it did not come */
 }

@@ -106,6 +106,15 @@ void hfi_redis_notify_failed(struct hfi_redis *redis) {
                 "notice late");
 }
 
+bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control) {
+    struct hfi_node *node = redis->route->ops->node(redis->route, NULL, 0);
+    if (!hfi_node_was_replaced(node, ret_control))
+        return false;
+    hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more", hfi_node_name(node));
+    hfi_ask_changed(redis);
+    return true;
+}
+
 /* ---- Life ---- */
 
 static const struct hfi_engine_ops redis_ops = {
@@ -126,6 +135,8 @@ static const struct hfi_engine_ops redis_ops = {
     .cancel = hfi_call_cancel,
     .renew = hfi_renew,
     .on_reconnect = on_reconnect,
+    .on_change = hfi_ask_on_change,
+    .listen = hfi_ask_listen,
 };
 
 static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *config,
@@ -156,6 +167,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *co
 static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
+    hfi_ask_free(redis->ask);
     hfi_pubsub_free(redis->pubsub);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis);
@@ -174,6 +186,7 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;
+    redis->db = config->url->db;
     redis->unknowns = config->unknowns;
     redis->notify_failures = config->notify_failures;
     hfi_list_init(&redis->renewals);
@@ -183,7 +196,8 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     if (redis->prefix == NULL)
         err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err == HF_OK &&
-        hfi_pubsub_new(redis->mem, redis->log, redis->keeper, &redis->pubsub) != HF_OK)
+        (hfi_pubsub_new(redis->mem, redis->log, redis->keeper, &redis->pubsub) != HF_OK ||
+         hfi_ask_new(redis, &redis->ask) != HF_OK))
         err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err == HF_OK) {
         redis->names =
@@ -202,6 +216,7 @@ void hfi_redis_stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     if (atomic_exchange(&redis->stopped, true))
         return;
+    hfi_ask_stop(redis->ask);
     hfi_pubsub_stop(redis->pubsub);
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);

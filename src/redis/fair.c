@@ -152,12 +152,18 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command) {
     add_common(redis, call, owner, owner_len, not_after_ms, command);
+    hfi_ask_say_broken(redis, command);
 }
 
+/* Its second number says two things: -1 or 0 as the plain lock's, and 2 more if there is more. */
 static int read_force(const redisReply *reply, struct hfi_force_answer *ret) {
     int err = hfi_plain_read_force(reply, ret);
-    ret->more = err == HF_OK && ret->broken && reply->element[1]->integer == ANSWER_MORE;
-    return err;
+    if (err != HF_OK || !ret->broken)
+        return err;
+    int64_t number = reply->element[1]->integer;
+    ret->more = number > 0;
+    ret->not_told = number % 2 != 0;
+    return HF_OK;
 }
 
 static void write_hand_over(const struct hfi_redis *redis, const struct hfi_call *call,

@@ -11,6 +11,7 @@
  *   inspect.c   who is on a lock
  *   renew.c     renewals in batches
  *   pubsub.c    channels and who listens on them
+ *   ask.c       the channel of holdfast clients: hearing of broken holds
  *   act.c       what is done to things that are no locks
  *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
  *               a kind each: its scripts, their arguments and answers
@@ -25,6 +26,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "redis/ask.h"
 #include "redis/exchange.h"
 #include "redis/names.h"
 #include "redis/pubsub.h"
@@ -49,6 +51,9 @@ struct hfi_redis {
 
     struct hfi_route *route;
     struct hfi_pubsub *pubsub;
+    struct hfi_ask *ask;
+    int db;
+    atomic_bool ask_warned;    /* that a break could not be told of was logged */
     atomic_bool stopped;       /* the connections are gone or about to go */
     atomic_bool notify_warned; /* that wake-ups fail was logged */
     atomic_bool held_up_told;  /* that waits get no useful answer was logged */
@@ -91,6 +96,7 @@ struct hfi_call_state {
     /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
     bool acquiring;
     bool settling;  /* it is the settlement: unless it succeeds, nothing is settled */
+    bool yields;    /* its owner wants to acquire again: it ends after the next answer */
     bool remembers; /* its last script was given the key for who did not hear (fair.c) */
     /* it has its outcome, and goes on with what it left in front of a line (line.c) */
     bool handing_over;
@@ -162,6 +168,10 @@ void hfi_call_cancel(struct hfi_call *call, int err);
 
 /* A release or break whose wake-up the server refused: counts it, and logs the first. */
 void hfi_redis_notify_failed(struct hfi_redis *redis);
+
+/* The server that connections lead to is not where it was, so what we hold there protects nothing
+ * any more: the core is told. *ret_control: renewals would still have gone there. Any thread. */
+bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control);
 
 /* ---- The operations ---- */
 

@@ -4,6 +4,7 @@
 #ifndef HFI_REDIS_KIND_H
 #define HFI_REDIS_KIND_H
 
+#include "base/clock.h"
 #include "redis/backoff.h"
 #include "redis/internal.h"
 
@@ -28,8 +29,9 @@ struct hfi_release_answer {
 
 struct hfi_force_answer {
     bool broken;
-    bool not_notified;
-    bool more;
+    bool not_notified; /* those who wait were not told */
+    bool not_told;     /* the holder was not */
+    bool more;         /* there is more to pass over in its line: see line.h */
 };
 
 /* How holds are renewed. Kinds that share one can be renewed in one script. */
@@ -44,6 +46,7 @@ struct hfi_renewer {
 struct hfi_act_answer {
     int64_t value;
     bool not_notified; /* done, but the server refused to wake anybody */
+    bool not_told;     /* done, but it refused to tell those who hold it */
     const char *words; /* why it was not done; NULL: as hf_strerror() says */
 };
 
@@ -98,6 +101,11 @@ struct hfi_redis_kind {
 
     const struct hfi_renewer *renewer;
 
+    /* So much earlier than a lease after it was taken a hold may be over: the server reads its
+     * clock in whole milliseconds, and a key outlives its last one, but a time in a set does
+     * not. */
+    int64_t ends_early_ms;
+
     /* Waiters stand in line at the server (line.c). Whoever gives up leaves the line by this
      * script, which also undoes an acquire. NULL: there is no line, and a release undoes an
      * acquire. */
@@ -128,6 +136,13 @@ struct hfi_redis_kind {
 
 static inline const struct hfi_redis_kind *hfi_redis_kind_of(const struct hfi_kind *kind) {
     return kind->engine_private;
+}
+
+/* How long what was sent then can be trusted, on our clock: the server began to count later. */
+static inline int64_t hfi_valid_until_ms(const struct hfi_kind *kind, int64_t sent_ms,
+                                         int64_t lease_ms) {
+    int64_t until_ms = hfi_after_ms(sent_ms, lease_ms);
+    return until_ms == HFI_NEVER ? until_ms : until_ms - hfi_redis_kind_of(kind)->ends_early_ms;
 }
 
 extern const struct hfi_kind hfi_thing_semaphore, hfi_thing_permits, hfi_thing_latch;

@@ -20,7 +20,8 @@ enum {
     ANSWER_YES = 1,
     ANSWER_NOT_NOTIFIED = 2,
     ANSWER_MISSING = -1,
-    ANSWER_ENDED = -2
+    ANSWER_ENDED = -2,
+    ANSWER_NOT_TOLD = -1 /* in the second place, of a deletion */
 };
 
 /* ---- What scripts are given ---- */
@@ -276,6 +277,23 @@ static void write_expire(const struct hfi_redis *redis, const struct hfi_call *c
     hfi_command_number(command, call->ttl_ms);
 }
 
+/* Those who hold permits lose them by this, as by a break of a lock. */
+static void write_delete(const struct hfi_redis *redis, const struct hfi_call *call,
+                         int64_t not_after_ms, struct hfi_command *command) {
+    add_head(redis, call, not_after_ms, command);
+    hfi_ask_say_broken(redis, command);
+}
+
+static int read_deleted(const struct hfi_call *call, const redisReply *reply,
+                        struct hfi_act_answer *ret) {
+    int64_t told;
+    (void)call;
+    if (!read_yes_or_no(reply, ret, &told))
+        return HF_EPROTO;
+    ret->not_told = told == ANSWER_NOT_TOLD;
+    return HF_OK;
+}
+
 /* ---- Renewal ---- */
 
 static unsigned char digit(char hex) {
@@ -343,8 +361,8 @@ static const struct hfi_redis_act acts[HFI_ACTS] = {
                         .read = read_done},
     [HFI_ACT_DELETE] = {.script = &hfi_script_permits_delete,
                         .once = true,
-                        .write = add_head,
-                        .read = read_done},
+                        .write = write_delete,
+                        .read = read_deleted},
 };
 
 static const struct hfi_redis_kind permits = {
@@ -357,6 +375,7 @@ static const struct hfi_redis_kind permits = {
     .read_release = read_settle,
     .channel = channel,
     .renewer = &renewer,
+    .ends_early_ms = 1,
     .acts = acts,
     .busy = "there are too few permits",
 };

@@ -18,6 +18,7 @@ enum {
     ANSWER_YES = 1,
     ANSWER_NOT_NOTIFIED = 2,
     ANSWER_GONE = -1,
+    ANSWER_NOT_TOLD = -1, /* in the second place, of a break */
     ANSWER_MISMATCH = -2
 };
 
@@ -150,6 +151,7 @@ void hfi_plain_write_force(const struct hfi_redis *redis, const struct hfi_call 
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     add_channel(redis, call, command);
+    hfi_ask_say_broken(redis, command);
 }
 
 int hfi_plain_read_force(const redisReply *reply, struct hfi_force_answer *ret) {
@@ -158,6 +160,7 @@ int hfi_plain_read_force(const redisReply *reply, struct hfi_force_answer *ret) 
         return HF_EPROTO;
     ret->broken = code != ANSWER_NO;
     ret->not_notified = code == ANSWER_NOT_NOTIFIED;
+    ret->not_told = value == ANSWER_NOT_TOLD;
     return HF_OK;
 }
 

@@ -60,7 +60,7 @@ struct hfi_pubsub {
     struct hfi_channel *channels;
     struct hfi_link todo, asked;
     int64_t alarm_ms; /* when `alarm` is set to fire; HFI_NEVER */
-    bool up, stopped, refusal_logged;
+    bool up, stopped, refusal_logged, deaf_logged;
 };
 
 static void tell_waiters(struct hfi_channel *channel, unsigned event) {
@@ -82,7 +82,8 @@ static int64_t number_of(const redisReply *payload) {
     return number;
 }
 
-static void tell_message(struct hfi_channel *channel, int64_t number) {
+static void tell_message(struct hfi_channel *channel, const redisReply *payload) {
+    int64_t number = number_of(payload);
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next) {
         struct hfi_waiter *waiter = HFI_CONTAINER(link, struct hfi_waiter, link);
@@ -90,6 +91,8 @@ static void tell_message(struct hfi_channel *channel, int64_t number) {
             waiter->number = number;
             waiter->heard_ms = hfi_now_ms();
         }
+        if (waiter->hear != NULL && payload->type == REDIS_REPLY_STRING)
+            waiter->hear(waiter, payload->str, payload->len);
         hfi_task_post(waiter->task, HFI_EVENT_MESSAGE);
     }
 }
@@ -217,17 +220,28 @@ static bool is_text(const redisReply *reply, const char *text) {
            memcmp(reply->str, text, len) == 0;
 }
 
-/* Returns whether the first refusal is still to be logged. */
-static bool refused_locked(struct hfi_pubsub *pubsub) {
+/* What is to be logged the first time a channel is refused. */
+static const char *words_for_refusal_locked(struct hfi_pubsub *pubsub,
+                                            const struct hfi_channel *channel) {
+    const char *deaf = NULL;
+    if (!hfi_list_empty(&channel->waiters))
+        deaf = HFI_CONTAINER(channel->waiters.next, struct hfi_waiter, link)->deaf;
+    bool *logged = deaf != NULL ? &pubsub->deaf_logged : &pubsub->refusal_logged;
+    if (*logged)
+        return NULL;
+    *logged = true;
+    return deaf != NULL ? deaf : "the server refuses to tell of releases, so waiting polls";
+}
+
+/* Returns what is to be logged, or NULL. */
+static const char *refused_locked(struct hfi_pubsub *pubsub) {
     struct hfi_link *first = hfi_list_pop_front(&pubsub->asked);
     if (first == NULL)
-        return false;
+        return NULL;
     struct hfi_channel *channel = HFI_CONTAINER(first, struct hfi_channel, asked);
     channel->state = CHANNEL_DEAF;
     tell_waiters(channel, HFI_EVENT_DEAF);
-    bool logged = pubsub->refusal_logged;
-    pubsub->refusal_logged = true;
-    return !logged;
+    return words_for_refusal_locked(pubsub, channel);
 }
 
 static void confirmed_locked(struct hfi_channel *channel) {
@@ -238,23 +252,22 @@ static void confirmed_locked(struct hfi_channel *channel) {
 
 void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
     struct hfi_channel *channel = NULL;
-    bool log_refusal = false;
+    const char *refusal = NULL;
     pthread_mutex_lock(&pubsub->mtx);
     if (reply->type == REDIS_REPLY_ERROR)
-        log_refusal = refused_locked(pubsub);
+        refusal = refused_locked(pubsub);
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
         reply->element[1]->type == REDIS_REPLY_STRING)
         channel = find_channel(pubsub, reply->element[1]->str, reply->element[1]->len);
     if (channel != NULL && is_text(reply->element[0], "message")) {
-        tell_message(channel, number_of(reply->element[2]));
+        tell_message(channel, reply->element[2]);
     } else if (channel != NULL && is_text(reply->element[0], "subscribe") &&
                hfi_linked(&channel->asked)) {
         confirmed_locked(channel);
     }
     pthread_mutex_unlock(&pubsub->mtx);
-    if (log_refusal)
-        hfi_log(pubsub->log, HF_LOG_WARN,
-                "the server refuses to tell of releases, so waiting polls: %.*s",
+    if (refusal != NULL)
+        hfi_log(pubsub->log, HF_LOG_WARN, "%s: %.*s", refusal,
                 (int)(reply->len < 128 ? reply->len : 128), reply->str);
 }
 
@@ -299,7 +312,8 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
     waiter->task = task;
     waiter->number = 0;
     hfi_list_push_back(&channel->waiters, &waiter->link);
-    hfi_conn_listen(pubsub->conn, waiter->caller);
+    if (waiter->hear == NULL)
+        hfi_conn_listen(pubsub->conn, waiter->caller);
 }
 
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
@@ -357,7 +371,7 @@ void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
     struct hfi_channel *channel = waiter->channel;
     hfi_list_remove(&waiter->link);
     waiter->channel = NULL;
-    if (!pubsub->stopped)
+    if (!pubsub->stopped && waiter->hear == NULL)
         hfi_conn_unlisten(pubsub->conn, waiter->caller);
     if (hfi_list_empty(&channel->waiters) && !pubsub->stopped) {
         channel->leave_ms = hfi_now_ms() + (waiter->linger_ms > 0 ? waiter->linger_ms : LINGER_MS);

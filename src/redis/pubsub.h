@@ -25,8 +25,13 @@ struct hfi_waiter {
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
     struct hfi_exec *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
-    int64_t number;    /* the largest number published; 0: none. Guarded by the registry */
-    int64_t heard_ms;  /* and when it came */
+    /* Hears every message itself, on the thread of whoever reads, under the registry's mutex: it
+     * must be brief. Nobody has to read for its sake alone: the keeper does so soon enough when
+     * nobody waits. NULL: only the event. */
+    void (*hear)(struct hfi_waiter *waiter, const char *message, size_t len);
+    const char *deaf; /* with `hear`: what to log when the server refuses it; NULL: as ever */
+    int64_t number;   /* the largest number published; 0: none. Guarded by the registry */
+    int64_t heard_ms; /* and when it came */
 };
 
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,

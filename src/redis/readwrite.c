@@ -157,6 +157,7 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
     hfi_command_bytes(command, owner, owner_len);
     hfi_command_text(command, side);
     add_channel(redis, call, command);
+    hfi_ask_say_broken(redis, command);
 }
 
 static void write_read_force(const struct hfi_redis *redis, const struct hfi_call *call,
@@ -283,6 +284,7 @@ const struct hfi_kind hfi_kind_read = {
     .reentrant = true,
     .exclusive = false,
     .keeps_fresh = true,
+    .leaves_traces = true,
     .engine_private = &read_side,
 };
 

@@ -3,9 +3,12 @@
 -- still is.
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 the field that was seen, 3 'read' or 'write',
---                         4 'publish' or 'spublish', 5 channel
--- Reply {1, 0, now} broken | {2, 0, now} broken, but the publish was refused
+--                         4 'publish' or 'spublish', 5 channel,
+--                         6 where holders listen (or nothing), 7 what they are told,
+--                         before the key
+-- Reply {1, told, now} broken | {2, told, now} broken, but the publish was refused
 --       {0, 0, now} nobody like that is on this side | {-3, 0, now} too late
+--       told is 0, or -1: the message for its holders was refused
 --
 -- It names somebody because a blind one, sent twice, could break the hold of whoever came next. A
 -- writer's own reads go with it. The keys of readers are left to expire.
@@ -20,6 +23,10 @@ end
 if fields[1] ~= side or not fields[2] then return {0, 0, now} end
 
 redis.call('del', lock)
+local told = 0
+if ARGV[6] and type(redis.pcall('publish', ARGV[6], ARGV[7] .. lock)) == 'table' then
+  told = -1
+end
 local message = side == 'write' and '1' or '0'
-if type(redis.pcall(ARGV[4], ARGV[5], message)) == 'table' then return {2, 0, now} end
-return {1, 0, now}
+if type(redis.pcall(ARGV[4], ARGV[5], message)) == 'table' then return {2, told, now} end
+return {1, told, now}

@@ -29,6 +29,7 @@ struct running {
     bool asked[HFI_RENEWAL_MAX];       /* in this batch or an earlier one */
     bool answered;                     /* some batch was */
     int failure;                       /* of the last one that was not */
+    hf_error error; /* of the batch that is out; what it overcame is no failure */
     size_t batch_len;
     uint8_t batch[HFI_RENEWAL_MAX]; /* indices of items */
 };
@@ -119,7 +120,8 @@ static int read_answers(struct running *running, const redisReply *reply) {
         struct hfi_renewal_item *item = &running->renewal->items[running->batch[i]];
         int answer = (int)reply->element[i]->integer;
         item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
-        item->valid_until_ms = hfi_after_ms(running->exchange.sent_ms, item->lease_ms);
+        item->sent_ms = running->exchange.sent_ms;
+        item->valid_until_ms = hfi_valid_until_ms(item->kind, item->sent_ms, item->lease_ms);
     }
     return HF_OK;
 }
@@ -132,6 +134,17 @@ static void batch_failed(struct running *running, int err) {
     for (size_t i = 0; i < running->batch_len; i++)
         running->renewal->items[running->batch[i]].answer = answer;
     running->failure = err;
+    running->renewal->error = running->error;
+    running->renewal->error.code = err;
+}
+
+/* Nothing has come back in the time that a renewal has. The next goes where somebody answers, if
+ * this connection is dead. */
+static void doubt_connection(struct running *running) {
+    const struct hfi_exchange *x = &running->exchange;
+    if (x->err == HF_EUNKNOWN && x->unanswered && x->conn != NULL &&
+        !atomic_load(&running->redis->stopped))
+        hfi_conn_suspect(x->conn, x->sent_ms);
 }
 
 /* The server did nothing because the names are in several slots: then they are asked about again,
@@ -150,22 +163,21 @@ static bool split_batch(struct running *running) {
     running->redis->renews_by_name = true;
     for (size_t i = 0; i < running->batch_len; i++)
         running->asked[running->batch[i]] = false;
-    hfi_error_clear(&running->renewal->error);
     return true;
 }
 
 static void batch_ended(struct running *running) {
-    struct hfi_renewal *renewal = running->renewal;
     const struct hfi_exchange *x = &running->exchange;
     if (x->err != HF_OK && split_batch(running)) {
         next_batch(running);
         return;
     }
-    if (x->err != HF_OK)
+    if (x->err != HF_OK) {
+        doubt_connection(running);
         batch_failed(running, x->err);
-    else if (read_answers(running, hfi_exchange_reply(x)) != HF_OK)
+    } else if (read_answers(running, hfi_exchange_reply(x)) != HF_OK)
         batch_failed(running,
-                     hfi_fail(&renewal->error, HF_EPROTO, "a renewal was answered with nonsense"));
+                     hfi_fail(&running->error, HF_EPROTO, "a renewal was answered with nonsense"));
     else
         running->answered = true;
     next_batch(running);
@@ -177,6 +189,7 @@ static void next_batch(struct running *running) {
         return;
     }
     struct hfi_exchange *x = &running->exchange;
+    hfi_error_clear(&running->error);
     x->script = running->renewer->script;
     x->name = running->renewal->items[running->batch[0]].name;
     x->name_len = running->renewal->items[running->batch[0]].name_len;
@@ -199,10 +212,25 @@ static void keep_connected(struct hfi_redis *redis) {
         hfi_conn_keep_up(control, true);
 }
 
+/* What is held at a server that nobody finds any more does not keep anybody out. */
+static bool is_gone_with_its_server(struct hfi_redis *redis, struct hfi_renewal *renewal) {
+    bool control;
+    if (!hfi_redis_was_replaced(redis, &control) || !control)
+        return false; /* else what was held there is missed where the renewal goes */
+    for (size_t i = 0; i < renewal->len; i++)
+        renewal->items[i].answer = 0;
+    renewal->err = HF_OK;
+    renewal->gone = "its server was removed from its place, and others find another one there";
+    renewal->done(renewal);
+    return true;
+}
+
 void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     assert(renewal->len <= HFI_RENEWAL_MAX);
     hfi_error_clear(&renewal->error);
+    if (is_gone_with_its_server(redis, renewal))
+        return;
     struct running *running = hfi_zalloc(redis->mem, sizeof *running);
     if (running == NULL) {
         renewal->err = hfi_fail(&renewal->error, HF_ENOMEM, "out of memory");
@@ -226,7 +254,7 @@ void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;
     x->limit_err = HF_EUNKNOWN;
-    x->error = &renewal->error;
+    x->error = &running->error;
     next_batch(running);
 }
 

@@ -109,7 +109,7 @@ static void extended(struct hfi_call *call) {
     long long answer = reply->elements == 2 ? reply->element[0]->integer : INT64_MIN;
     if (answer == 1) {
         call->value = 1;
-        call->valid_until_ms = hfi_after_ms(x->sent_ms, call->lease_ms);
+        call->valid_until_ms = hfi_valid_until_ms(call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
     } else if (answer == 0) {
         call->gone = true;
@@ -162,6 +162,8 @@ static void broken(struct hfi_call *call) {
     }
     if (answer.not_notified)
         hfi_redis_notify_failed(state->exchange.redis);
+    if (answer.not_told)
+        hfi_ask_refused(state->exchange.redis);
     if (answer.broken || state->exchange.resent) {
         call->value = 1;
         hfi_line_finish(call, HF_OK, NULL, answer.more);

@@ -139,7 +139,7 @@ static void C032_break_from_two_handles(const struct kind_case *kind) {
     assert_true(broken);
     assert_false(ask_locked(w.lock));
     assert_false(ask_locked(plain));
-    assert_int_equal(monitor_count(monitor, "lua] \"publish\""), 1);
+    assert_int_equal(monitor_count(monitor, "lua] \"publish\" \"" WORLD_CHANNEL), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
 
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);

@@ -124,7 +124,7 @@ bool world_wait_count(struct world *world, const char *owner, long long count, i
 }
 
 long long world_channels(struct server *server) {
-    redisReply *reply = cmd(server, "PUBSUB CHANNELS");
+    redisReply *reply = cmd(server, "PUBSUB CHANNELS redisson*");
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     long long channels = (long long)reply->elements;

@@ -71,7 +71,7 @@ bool world_free(struct world *world); /* no key of the lock's name */
 long long world_keys(struct server *server);
 bool world_wait_free(struct world *world, int64_t limit_ms);
 bool world_wait_count(struct world *world, const char *owner, long long count, int64_t limit_ms);
-/* All names that the server has subscribers for. */
+/* All names that the server has subscribers for, but for where clients hear of breaks. */
 long long world_channels(struct server *server);
 bool world_wait_no_channels(struct server *server, int64_t limit_ms);
 

@@ -39,7 +39,7 @@ static const struct grant grants[] = {
     {"permits_count", KEYS, ON_CHANNEL, RECLAIMS "zcard"},
     {"permits_set", KEYS, ON_CHANNEL, "time get zcard set incrby publish spublish"},
     {"permits_expire", KEYS, "", "time get zcard pexpire"},
-    {"permits_delete", KEYS, "", "time get zcard del"},
+    {"permits_delete", KEYS, ON_CHANNEL, "time get zcard del publish"},
     {"permits_renew", KEYS, "", "time zscore zadd zremrangebyrank"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };

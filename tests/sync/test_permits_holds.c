@@ -211,7 +211,7 @@ static void a_fixed_lease_that_ends_is_a_loss(void **state) {
     pool_take(p.permits, 1, 4000, &id); /* warned a second before */
     assert_int_equal(scene_stats(p.client).holds, 1);
     assert_true(pool_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_true(now_ms() - start_ms >= 4000);
+    assert_true(now_ms() - start_ms >= 3999); /* the server may end it a millisecond early */
     assert_int_equal(atomic_load(&events.warnings), 1);
     assert_string_equal(events.lost_id, id.text);
     assert_int_equal(scene_stats(p.client).losses, 1);

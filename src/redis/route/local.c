@@ -243,6 +243,22 @@ int hfi_local_ensure(const struct hfi_local_options *options, int64_t deadline_m
     return err;
 }
 
+void hfi_local_identity(const char *target, struct hfi_identity *ret) {
+    char directory[HFI_URL_LOCAL_DIR_MAX + 1], path[HFI_URL_SOCKET_MAX + 1];
+    /* while the server looks whether it can leave, its socket has another name, and may get the
+     * first one back between two looks */
+    static const char *const names[] = {LOCAL_SOCKET, LOCAL_SOCKET_IDLE, LOCAL_SOCKET};
+    hf_error error;
+    *ret = (struct hfi_identity){0};
+    if (directory_path(target, directory, sizeof directory, &error) != HF_OK)
+        return;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, names[i]);
+        if (hfi_identity_at(path, ret))
+            return;
+    }
+}
+
 int hfi_resolve_local(const char *target, int64_t deadline_ms, struct hfi_addr *ret_addrs,
                       size_t cap, size_t *ret_count, hf_error *error) {
     if (cap == 0)

@@ -23,6 +23,7 @@
 #ifndef HFI_REDIS_ROUTE_LOCAL_H
 #define HFI_REDIS_ROUTE_LOCAL_H
 
+#include "net/identity.h"
 #include "net/lookup.h"
 
 #include <holdfast/holdfast.h>
@@ -40,6 +41,9 @@
  *          or too long; HF_ESYS; HF_ENOMEM. */
 int hfi_resolve_local(const char *target, int64_t deadline_ms, struct hfi_addr *ret_addrs,
                       size_t cap, size_t *ret_count, hf_error *error);
+
+/* Which server is there now; all zero if none is. `target` as above. Starts nothing. */
+void hfi_local_identity(const char *target, struct hfi_identity *ret);
 
 /* The same with what tests want to change. */
 struct hfi_local_options {

@@ -75,6 +75,7 @@ static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error
         node->name = format_text(node->mem, "local:", directory, "");
         enough = enough && node->name != NULL;
         node->target.resolve = hfi_resolve_local;
+        node->target.identified = true;
     }
     node->target.node = node->name;
     node->target.resolve_arg = node->resolve_arg;
@@ -229,6 +230,23 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
     if (lane == HFI_LANE_CALLER)
         return pick_for_caller(node);
     return lane == HFI_LANE_DISPATCH ? pick_for_dispatch(node) : node->control;
+}
+
+bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
+    *ret_control = false;
+    if (!node->target.identified || atomic_load(&node->stopped))
+        return false;
+    struct hfi_identity there = {0};
+    hfi_local_identity(node->resolve_arg, &there);
+    struct hfi_conn *conns[] = {node->control, node->command[0], node->command[1], node->pubsub,
+                                atomic_load_explicit(&node->dispatch, memory_order_acquire)};
+    bool replaced = false;
+    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++) {
+        bool left = conns[i] != NULL && hfi_conn_leave_unless(conns[i], &there);
+        replaced = replaced || left;
+        *ret_control = *ret_control || (left && i == 0);
+    }
+    return replaced;
 }
 
 struct hfi_conn *hfi_node_pubsub(struct hfi_node *node) {

@@ -36,6 +36,11 @@ void hfi_node_close_fds(struct hfi_node *node);
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 struct hfi_conn *hfi_node_pubsub(struct hfi_node *node);
 
+/* Whether connections lead to a server that is not where it was: its place was removed, or another
+ * one is there now. These are closed, and the next go to what is there. *ret_control: the keeper's
+ * is among them. Never for a server that is not found by a path of ours (local:). Any thread. */
+bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control);
+
 const char *hfi_node_name(const struct hfi_node *node);
 int64_t hfi_node_last_answer_ms(const struct hfi_node *node); /* 0: it never said anything */
 

@@ -1,0 +1,326 @@
+/*
+ * What is given up without a release is ended at the server, too.
+ *
+ * In each test somebody else lengthens at the server what our client holds, as a Java reader's
+ * watchdog does to all who read: so it does not end there by itself in any time that a test waits.
+ */
+#include "lock/world.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LONG_MS 600000
+#define READ_KEYS "{" WORLD_NAME "}:"
+
+struct form {
+    const char *name;
+    hf_kind kind;
+};
+
+static const struct form forms[] = {
+    {"plain", HF_PLAIN}, {"nonreentrant", HF_NONREENTRANT},
+    {"spin", HF_SPIN},   {"fenced", HF_FENCED},
+    {"fair", HF_FAIR},   {"fair_nonreentrant", HF_FAIR_NONREENTRANT},
+    {"read", HF_READ},   {"write", HF_WRITE},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+static hf_lock *handle(hf_client *client, hf_kind kind) {
+    hf_lock *lock;
+    assert_int_equal(hf_lock_new_kind(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    return lock;
+}
+
+/* Lengthens the lock, and the first level of a reader. */
+static void lengthen(struct server *server, const char *owner) {
+    cmd_ok(server, "PEXPIRE " WORLD_NAME " %d", LONG_MS);
+    cmd_ok(server, "PEXPIRE " READ_KEYS "%s:rwlock_timeout:1 %d", owner, LONG_MS);
+}
+
+static bool has_lost(void *arg) {
+    return world_stats(arg).losses > 0;
+}
+
+static bool is_empty(void *arg) {
+    (void)arg;
+    return world_keys(world_server()) == 0;
+}
+
+/* Nothing is left of the lock, whatever it is made of. (A fenced lock's counter stays.) */
+static void wait_gone(struct world *w) {
+    assert_true(world_wait_free(w, HANG_MS));
+    cmd_ok(w->server, "DEL redisson_lock_token:{" WORLD_NAME "}");
+    assert_true(wait_until(is_empty, NULL, HANG_MS));
+}
+
+static void let_run_out(struct world *w, hf_lock *lock, int64_t lease_ms) {
+    hf_acquire_options options = world_wait_for(HF_FOREVER, lease_ms);
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+    lengthen(w->server, w->owner);
+    assert_true(wait_until(has_lost, w->client, HANG_MS));
+}
+
+/* ---- Every kind ---- */
+
+static void a_hold_that_ran_out_is_ended(void **state) {
+    const struct form *form = *state;
+    struct world w;
+    struct world_caller waiter;
+    world_begin(&w, NULL);
+    hf_lock *lock = handle(w.client, form->kind);
+    hf_lock *rival = handle(w.rival, form->kind == HF_READ ? HF_WRITE : form->kind);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 700);
+    assert_int_equal(hf_lock_acquire_with(lock, &leased, NULL), HF_OK);
+    lengthen(w.server, w.owner);
+    world_call_acquire(&waiter, rival, world_wait_for(HANG_MS, HF_WATCHDOG));
+    assert_int_equal(world_join(&waiter), HF_OK); /* it does not wait for the rest of that */
+    assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
+    wait_gone(&w);
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    assert_int_equal(hf_lock_release(lock), HF_ENOTOWNER);
+    assert_int_equal(world_stats(w.client).losses, 1);
+    assert_int_equal(hf_lock_try(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_lock_free(rival);
+    world_end(&w);
+}
+
+/* The verb that notices first sees to it: nobody tells it that the time is over. */
+static void a_call_that_comes_too_late_ends_it(void **state) {
+    const struct form *form = *state;
+    static int (*const calls[])(hf_lock * lock) = {hf_lock_release, hf_lock_try};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct world w;
+        world_begin(&w, NULL);
+        hf_lock *lock = handle(w.client, form->kind);
+        let_run_out(&w, lock, 500);
+        assert_int_equal(calls[i](lock), HF_ELOST);
+        wait_gone(&w);
+        hf_lock_free(lock);
+        world_end(&w);
+    }
+}
+
+/* An owner that is a number, held by the asynchronous form. */
+static void an_asynchronous_hold_is_ended(void **state) {
+    const struct form *form = *state;
+    struct world w;
+    char owner[64];
+    world_begin(&w, NULL);
+    hf_lock *lock = handle(w.client, form->kind);
+    hf_acquire_options options = world_wait_for(HF_FOREVER, 500);
+    options.owner = 77;
+    hf_op *op;
+    assert_int_equal(hf_lock_acquire_start(lock, &options, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
+    hf_op_free(op);
+    world_owner_text(w.client, 77, owner);
+    lengthen(w.server, owner);
+    wait_gone(&w);
+    assert_int_equal(world_release_async(lock, 77, NULL), HF_ELOST);
+    hf_lock_free(lock);
+    world_end(&w);
+}
+
+/* ---- Readers beside Java ---- */
+
+/* What Redisson 3.50 and older did every third of its watchdog: all levels of all who read. */
+static void renew_as_java(struct server *server, const char *ours) {
+    cmd_ok(server, "PEXPIRE " WORLD_NAME " %d", 30000);
+    cmd_ok(server, "PEXPIRE " READ_KEYS "java:1:rwlock_timeout:1 %d", 30000);
+    cmd_ok(server, "PEXPIRE " READ_KEYS "%s:rwlock_timeout:1 %d", ours, 30000);
+}
+
+static void join_as_java(struct server *server) {
+    cmd_ok(server, "HSET " WORLD_NAME " mode read java:1 1");
+    cmd_ok(server, "SET " READ_KEYS "java:1:rwlock_timeout:1 1 PX 30000");
+}
+
+static bool only_java_reads(struct world *w) {
+    return cmd_int(w->server, "HEXISTS " WORLD_NAME " %s", w->owner) == 0 &&
+           cmd_int(w->server, "EXISTS " READ_KEYS "%s:rwlock_timeout:1", w->owner) == 0;
+}
+
+static void java_keeps_no_dead_level_of_ours_alive(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_lock *read = handle(w.client, HF_READ);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 700);
+    assert_int_equal(hf_lock_acquire_with(read, &leased, NULL), HF_OK);
+    join_as_java(w.server);
+    int64_t start_ms = now_ms();
+    while (!only_java_reads(&w) && now_ms() - start_ms < HANG_MS) {
+        renew_as_java(w.server, w.owner);
+        sleep_ms(5);
+    }
+    assert_true(only_java_reads(&w));
+    assert_true(now_ms() - start_ms >= 600); /* and no sooner */
+    assert_int_equal(cmd_int(w.server, "HGET " WORLD_NAME " java:1"), 1);
+    assert_int_equal(hf_lock_release(read), HF_ELOST);
+    hf_lock_free(read);
+    world_end(&w);
+}
+
+/* A renewal finds it gone, since its key is; but its field would keep writers out. */
+static void a_reader_that_is_gone_leaves_no_field(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 1500;
+    world_begin(&w, &options);
+    hf_lock *read = handle(w.client, HF_READ);
+    assert_int_equal(hf_lock_acquire(read), HF_OK);
+    join_as_java(w.server);
+    cmd_ok(w.server, "DEL " READ_KEYS "%s:rwlock_timeout:1", w.owner);
+    cmd_ok(w.server, "PEXPIRE " WORLD_NAME " %d", LONG_MS);
+    assert_true(world_wait_count(&w, w.owner, 0, HANG_MS));
+    assert_int_equal(cmd_int(w.server, "HGET " WORLD_NAME " java:1"), 1);
+    assert_int_equal(hf_lock_release(read), HF_ELOST);
+    hf_lock_free(read);
+    world_end(&w);
+}
+
+/* ---- Other ways to be given up ---- */
+
+static void a_hold_past_max_hold_ms_is_ended(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 900;
+    options.max_hold_ms = 100;
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    lengthen(w.server, w.owner);
+    wait_gone(&w);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    world_end(&w);
+}
+
+static void *acquire_and_end(void *lock) {
+    return hf_lock_acquire(lock) == HF_OK ? lock : NULL;
+}
+
+static void the_hold_of_an_ended_thread_is_ended(void **state) {
+    (void)state;
+    struct world w;
+    pthread_t thread;
+    void *held;
+    hf_options options = world_options();
+    options.watchdog_ms = 900;
+    world_begin(&w, &options);
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, w.lock), 0);
+    pthread_join(thread, &held);
+    assert_non_null(held);
+    lengthen(w.server, w.owner);
+    wait_gone(&w);
+    assert_int_equal(world_stats(w.client).losses, 1);
+    world_end(&w);
+}
+
+/* Several hundred at once, more than are let go at a time. */
+static void many_that_run_out_together_are_ended(void **state) {
+    (void)state;
+    enum { MANY = 300 };
+    struct world w;
+    world_begin(&w, NULL);
+    for (int i = 0; i < MANY; i++) {
+        char name[32];
+        hf_lock *lock;
+        hf_acquire_options leased = world_wait_for(HF_FOREVER, 2500);
+        snprintf(name, sizeof name, "many-%d", i);
+        assert_int_equal(hf_lock_new(w.client, name, &lock), HF_OK);
+        assert_int_equal(hf_lock_acquire_with(lock, &leased, NULL), HF_OK);
+        cmd_ok(w.server, "PEXPIRE %s %d", name, LONG_MS);
+        hf_lock_free(lock);
+    }
+    assert_true(wait_until(is_empty, NULL, HANG_MS));
+    assert_int_equal(world_stats(w.client).losses, MANY);
+    world_end(&w);
+}
+
+/* ---- What it must not do ---- */
+
+/* The release is on its way to the server when the same owner acquires again. */
+static void the_owner_that_acquires_again_keeps_its_hold(void **state) {
+    const struct form *form = *state;
+    struct world w;
+    world_begin(&w, NULL);
+    hf_lock *lock = handle(w.client, form->kind);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 500);
+    assert_int_equal(hf_lock_acquire_with(lock, &leased, NULL), HF_OK);
+    lengthen(w.server, w.owner);
+    proxy_delay(w.proxy, "_channel", 300); /* a release names it, as an acquire does not */
+    assert_true(wait_until(has_lost, w.client, HANG_MS));
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_try(lock), HF_ELOST);
+    leased.lease_ms = 60000;
+    assert_int_equal(hf_lock_acquire_with(lock, &leased, NULL), HF_OK);
+    proxy_heal(w.proxy);
+    while (now_ms() - start_ms < 1500) { /* whatever was under way has arrived */
+        bool mine = false;
+        assert_int_equal(hf_lock_is_mine(lock, &mine), HF_OK);
+        assert_true(mine);
+        sleep_ms(20);
+    }
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    world_end(&w);
+}
+
+/* A server that is silent changes nothing about what is told from memory, and is not waited for. */
+static void a_silent_server_delays_nobody(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 25000;
+    world_begin(&w, &options);
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 700);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &leased, NULL), HF_OK);
+    proxy_blackhole(w.proxy, true, true);
+    assert_true(wait_until(has_lost, w.client, HANG_MS));
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_extend(w.lock, 1000), HF_ENOTOWNER);
+    hf_lock_free(w.lock);
+    assert_int_equal(hf_close(w.client), HF_OK);
+    assert_true(now_ms() - start_ms < 10000); /* less than an exchange may take */
+    proxy_heal(w.proxy);
+    assert_int_equal(hf_open(server_url(w.server), NULL, &w.client), HF_OK);
+    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &w.lock), HF_OK);
+    world_end(&w);
+}
+
+int main(void) {
+    enum { EACH = 4, OTHERS = 6 };
+    static const struct {
+        const char *name;
+        CMUnitTestFunction play;
+    } rows[EACH] = {
+        {"a_hold_that_ran_out_is_ended", a_hold_that_ran_out_is_ended},
+        {"a_call_that_comes_too_late_ends_it", a_call_that_comes_too_late_ends_it},
+        {"an_asynchronous_hold_is_ended", an_asynchronous_hold_is_ended},
+        {"the_owner_that_acquires_again_keeps_its_hold",
+         the_owner_that_acquires_again_keeps_its_hold},
+    };
+    static char names[EACH * FORMS][96];
+    struct CMUnitTest tests[EACH * FORMS + OTHERS] = {
+        cmocka_unit_test(java_keeps_no_dead_level_of_ours_alive),
+        cmocka_unit_test(a_reader_that_is_gone_leaves_no_field),
+        cmocka_unit_test(a_hold_past_max_hold_ms_is_ended),
+        cmocka_unit_test(the_hold_of_an_ended_thread_is_ended),
+        cmocka_unit_test(many_that_run_out_together_are_ended),
+        cmocka_unit_test(a_silent_server_delays_nobody),
+    };
+    for (size_t i = 0; i < EACH * FORMS; i++) {
+        const struct form *form = &forms[i % FORMS];
+        snprintf(names[i], sizeof names[i], "%s.%s", rows[i / FORMS].name, form->name);
+        tests[OTHERS + i] = (struct CMUnitTest){.name = names[i],
+                                                .test_func = rows[i / FORMS].play,
+                                                .initial_state = (void *)(uintptr_t)form};
+    }
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}
