@@ -380,7 +380,7 @@ HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
 /* Questions answered from memory, without I/O. An owner of 0 is this thread.
  * remaining: how long this owner's hold can still be trusted, in whole milliseconds, rounded down;
- * 0: it holds nothing, or lost it. Never negative.
+ * 0: less than one is left, it holds nothing, or lost it. Never negative.
  * token: the latest one of a fenced hold.
  * Errors:  token only: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens,
  *          HF_EINVAL. */
