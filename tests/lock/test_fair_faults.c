@@ -366,8 +366,8 @@ static void after_a_step_of_the_clock_it_asks_first(void **state) {
         cmd_int(w.server, "EVAL %s 0", "return redis.call('time')[1] * 1000 + 3600000");
     char reply[256];
     int len = snprintf(reply, sizeof reply,
-                       "*7\r\n:0\r\n:20000\r\n:1\r\n:%" PRId64 "000\r\n:%" PRId64 "000\r\n:0\r\n:%" PRId64
-                       "\r\n",
+                       "*7\r\n:0\r\n:20000\r\n:1\r\n:%" PRId64 "000\r\n:%" PRId64
+                       "000\r\n:0\r\n:%" PRId64 "\r\n",
                        ahead_ms, ahead_ms, ahead_ms);
     proxy_forge_reply(w.proxy, FAIR_ACQUIRE, reply, (size_t)len);
     assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
