@@ -131,6 +131,8 @@ struct connection {
     struct setting tls, insecure; /* given or not; the value means nothing */
     struct setting cacert, cacertdir, cert, key, sni;
     bool askpass;
+    bool no_local;     /* local: is not for want of anything else */
+    bool service_link; /* HOLDFAST_PORT is Kubernetes' */
     bool quiet;
     bool json;
     int verbosity;
@@ -169,6 +171,21 @@ int connection_resolve(struct connection *connection);
  * exit status. */
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
+
+/* ---- environment.c: mistakes in the environment ---------------------------------------------- */
+
+/* These return 0, or an exit status after saying what is wrong. */
+int environment_check_empty(const char *variable);
+/* For a variable that looks like HOLDFAST_URL and is not. `other_url`: REDIS_URL is there, so only
+ * names count, not values. */
+int environment_check_slips(bool other_url);
+/* Whether a value is what Kubernetes puts into <SERVICE>_PORT. */
+bool environment_is_service_link(const char *value);
+
+/* ---- told.c ----------------------------------------------------------------------------------- */
+
+/* Says that local: is used for want of anything else; on a terminal, and at most once a day. */
+void tell_of_default(void);
 
 /* ---- The subcommands ------------------------------------------------------------------------- */
 

@@ -32,14 +32,14 @@ bool hfi_conn_say_hello_locked(struct hfi_conn *conn) {
     const struct hfi_target *target = conn->target;
     bool ok = true;
     conn->handshake_step = conn->handshake_len = 0;
-    if (target->password != NULL) {
-        const char *auth[] = {"AUTH", target->user, target->password};
-        if (target->user == NULL || target->user[0] == '\0') {
-            auth[1] = target->password;
-            ok = say(conn, SAID_AUTH, 2, auth);
-        } else {
-            ok = say(conn, SAID_AUTH, 3, auth);
-        }
+    bool named = target->user != NULL && target->user[0] != '\0';
+    if (named) { /* without a password as well, or we would be somebody else: the default user */
+        const char *auth[] = {"AUTH", target->user,
+                              target->password != NULL ? target->password : ""};
+        ok = say(conn, SAID_AUTH, 3, auth);
+    } else if (target->password != NULL) {
+        const char *auth[] = {"AUTH", target->password};
+        ok = say(conn, SAID_AUTH, 2, auth);
     }
     if (target->db != 0) {
         char db[16];
@@ -58,7 +58,15 @@ static bool starts_with(const redisReply *reply, const char *word) {
     return strncmp(reply->str, word, strlen(word)) == 0;
 }
 
-static int refused(const redisReply *reply, int err, hf_error *error) {
+/* A server that does not know the command repeats its arguments: that would be the password. */
+static bool repeats_password(const struct hfi_conn *conn, const redisReply *reply) {
+    const char *password = conn->target->password;
+    return password != NULL && password[0] != '\0' && strstr(reply->str, password) != NULL;
+}
+
+static int refused(const struct hfi_conn *conn, const redisReply *reply, int err, hf_error *error) {
+    if (repeats_password(conn, reply))
+        return hfi_fail(error, err, "the server does not take a password that way");
     hfi_fail(error, err, "the server refused: ");
     hfi_error_quote(error, reply->str, reply->len);
     return err;
@@ -100,11 +108,11 @@ int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_
                     starts_with(reply, "NOPERM");
         if (step == SAID_AUTH || starts_with(reply, "NOAUTH") || (step == SAID_SELECT && auth) ||
             (step == SAID_TIME && auth))
-            return refused(reply, HF_EPERM, error);
+            return refused(conn, reply, HF_EPERM, error);
         if (step == SAID_SELECT)
-            return refused(reply, HF_EINVAL, error);
+            return refused(conn, reply, HF_EINVAL, error);
         if (step == SAID_TIME)
-            return refused(reply, HF_EREFUSED, error);
+            return refused(conn, reply, HF_EREFUSED, error);
         return HF_OK; /* the name and the version are not worth a refusal */
     }
     if (step == SAID_INFO)
