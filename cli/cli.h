@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* The statuses of the manual. 128 + n is added where a signal was the reason. */
 enum status {
@@ -44,16 +45,23 @@ int usage_error(const char *subcommand, const char *format, ...)
  * NULL. */
 int library_error(int code, const hf_error *error, const char *doing, const char *name);
 
-/* A name as it may be shown on a terminal: no control characters. Into `buffer`; cut if it is
- * long. */
-#define SHOWN_NAME_SIZE 128
-const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
-
 /* Prints a JSON object on stdout, in one line, and frees it. Returns STATUS_OK or STATUS_OS. */
 struct json_t;
 int print_json(struct json_t *object);
 /* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
 struct json_t *json_text(const char *text);
+
+/* ---- text.c: what others wrote, on its way to a terminal -------------------------------------- */
+
+/* Puts a question mark in place of everything a terminal would obey, and of what is no UTF-8. */
+void text_disarm(char *text);
+
+/* A name as it may be shown on a terminal. Into `buffer`; cut if it is long. */
+#define SHOWN_NAME_SIZE 128
+const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
+
+/* A line of JSON, with escapes for everything a terminal would obey, and its newline. */
+void text_write_json(FILE *out, const char *line);
 
 /* ---- explain.c: what a name is, when it is not what was expected ----------------------------- */
 

@@ -301,6 +301,7 @@ const struct command command_run = {
         "Running the command:\n"
         "  -c, --command STRING        run STRING with the shell\n"
         "  -t, --timeout DUR           end the command after this time, exit with 124\n"
+        "                              (to wait no longer than that, as flock does: --wait)\n"
         "      --signal SIGNAL         with this signal (TERM)\n"
         "  -k, --kill-after DUR        and with KILL if it still runs after this (5s; 0: never)\n"
         "      --on-lost WHAT          when the lock is lost: kill, signal (TERM only) or ignore\n"

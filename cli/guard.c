@@ -59,6 +59,8 @@ static void pass_on_alone(struct guard *g) {
     while (read(g->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo != SIGCHLD)
             tree_signal(getpid(), (int)info.ssi_signo, &g->run->filter, false);
+        if (wakes_to_end((int)info.ssi_signo))
+            tree_signal(getpid(), SIGCONT, &g->run->filter, false);
     }
 }
 

@@ -107,6 +107,10 @@ int64_t stall_limit(const struct run_options *options);
 /* What --on-lost does to the command, for messages: "the command ...". */
 const char *fate_of_command(const struct run_options *options);
 
+/* Whether a signal is to end the command, so that one that is stopped has to be continued to hear
+ * it. */
+bool wakes_to_end(int signal);
+
 /* ---- child.c --------------------------------------------------------------------------------- */
 
 /* Starts the command. Returns its pid; or minus an errno value if it cannot be run. */

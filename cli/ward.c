@@ -38,11 +38,17 @@ void ward_start(struct holder *h, bool give_terminal) {
 
 /* To the command as a shell would: to its group, or to all of it when it has none of its own any
  * more. */
-void ward_signal(struct holder *h, int signal) {
+static void signal_group(struct holder *h, int signal) {
     if (h->run->own_group && !h->command_ended)
         kill(-h->command, signal);
     else
         tree_signal(getpid(), signal, &h->run->filter, false);
+}
+
+void ward_signal(struct holder *h, int signal) {
+    signal_group(h, signal);
+    if (wakes_to_end(signal))
+        signal_group(h, SIGCONT);
 }
 
 static void signal_everything(struct holder *h, int signal) {
@@ -71,8 +77,8 @@ static void decide_status(struct holder *h) {
         h->status = h->start_status;
     else if ((h->doomed || h->endangered) && !h->options->preserve_status)
         h->status = STATUS_LOST;
-    else if (h->timed_out_ms != 0 && !h->options->preserve_status)
-        h->status = STATUS_TIMED_OUT;
+    else if (h->timed_out_ms != 0 && h->killed_by != SIGKILL && !h->options->preserve_status)
+        h->status = STATUS_TIMED_OUT; /* KILL is told from that, as timeout(1) does */
     else
         h->status = signalled ? STATUS_SIGNAL + h->killed_by : WEXITSTATUS(h->wait_status);
 }
@@ -153,8 +159,8 @@ static void watch_timeout(struct holder *h) {
     if (h->timed_out_ms == 0 && now - h->started_ms >= h->options->timeout_ms) {
         h->timed_out_ms = now;
         say(LEVEL_INFO, "the command has taken too long");
-        ward_signal(h, h->options->signal);
-        ward_signal(h, SIGCONT);
+        signal_group(h, h->options->signal);
+        signal_group(h, SIGCONT);
     } else if (h->timed_out_ms != 0 && h->options->kill_after_ms != 0 &&
                now - h->timed_out_ms >= h->options->kill_after_ms) {
         signal_everything(h, SIGKILL);
