@@ -195,6 +195,16 @@ bool environment_is_service_link(const char *value);
 /* Says that local: is used for want of anything else; on a terminal, and at most once a day. */
 void tell_of_default(void);
 
+/* ---- warning.c: the library's warnings -------------------------------------------------------- */
+
+void warning_begin(void); /* when the client is opened */
+void warning_take(const char *text);
+/* For a loop that is about to sleep for `limit_ms` (-1: for ever): says what is due, and returns for
+ * how long it may sleep. */
+int warning_look(int limit_ms);
+/* At the end, or before an error with this text (NULL: none): says what has not been said. */
+void warning_finish(const char *error_text);
+
 /* ---- The subcommands ------------------------------------------------------------------------- */
 
 struct command {

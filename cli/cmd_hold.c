@@ -207,7 +207,7 @@ static void loop(struct hold *hold) {
                                {.fd = hold->signals, .events = POLLIN},
                                {.fd = hf_dispatch_fd(hold->held.client), .events = POLLIN}};
         int limit_ms = hold->phase == WAITING ? held_watch_wait(&hold->held) : -1;
-        if (poll(fds, 3, limit_ms) < 0 && errno != EINTR) {
+        if (poll(fds, 3, warning_look(limit_ms)) < 0 && errno != EINTR) {
             say(LEVEL_ERROR, "cannot wait for events: %s", strerror(errno));
             finish(hold, STATUS_OS);
             return;

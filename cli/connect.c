@@ -340,7 +340,11 @@ int connection_resolve(struct connection *connection) {
 
 static void pass_on_log(hf_log_level level, const char *message, void *user) {
     (void)user;
-    say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
+    /* What begins with a name is about a hold, and those who hold tell of that themselves. */
+    if (level <= HF_LOG_WARN && message[0] != '\'')
+        warning_take(message);
+    else
+        say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
 }
 
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client) {
@@ -370,6 +374,7 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
             options->cmd_timeout_ms = limit_ms;
     }
 
+    warning_begin();
     int code = hf_open(connection->target, options, ret_client);
     if (code == HF_EINVAL || code == HF_ENOTSUP)
         return usage_error(NULL, "%s", hf_last_error()->text);

@@ -123,6 +123,7 @@ static int run(struct connection *connection, int argc, char **argv) {
 int main(int argc, char **argv) {
     struct connection connection = {0};
     int status = run(&connection, argc, argv);
+    warning_finish(NULL);
     connection_free(&connection);
     return status;
 }

@@ -167,6 +167,7 @@ int library_error(int code, const hf_error *error, const char *doing, const char
     const char *node = detailed ? error->node : "";
     const char *text = detailed && strcmp(error->text, hf_strerror(code)) != 0 ? error->text : "";
 
+    warning_finish(error != NULL ? error->text : NULL);
     say(LEVEL_ERROR, "cannot %s%s%s%s: %s%s%s%s%s%s", doing, quote, shown, end, hf_strerror(code),
         *node || *text ? " (" : "", node, *node && *text ? ": " : "", text,
         *node || *text ? ")" : "");

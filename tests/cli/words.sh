@@ -90,4 +90,52 @@ test_hold_without_input_says_so() {
     same "$(cat "$dir/err")" ""
 }
 
+test_warning_of_eviction() {
+    local pattern="may evict locks when its memory is full (maxmemory-policy allkeys-lru): use noeviction"
+    redis config set maxmemory-policy allkeys-lru >/dev/null
+    expect 0 hf run a true
+    same "$err" "" "without a limit nothing is evicted"
+    redis config set maxmemory 100mb >/dev/null
+    expect 0 hf run a true
+    says "$pattern"
+    same "$(wc -l <"$dir/err")" 1 "lines"
+    expect 0 hf show a
+    says "$pattern"
+    expect 0 hf --json hold a
+    says "$pattern"
+    expect 0 hf -q run a true
+    same "$err" ""
+    # Who may not ask is not told, and not refused.
+    redis acl setuser shy on nopass '~*' '&*' +@all -info >/dev/null
+    expect 0 hf --user shy run a true
+    same "$err" ""
+    redis config set maxmemory-policy noeviction >/dev/null
+    expect 0 hf run a true
+    same "$err" ""
+    redis config set maxmemory 0 >/dev/null
+}
+
+# Somebody who waits learns what for: said once though it is tried again and again, and before it has an end.
+test_waiting_says_why() {
+    start "$HOLDFAST" -s "$dir/nothing.sock" -t 60 run a true 2>"$dir/said"
+    wait_until file_filled "$dir/said"
+    grep -q "nothing.sock" "$dir/said" || fail "$(cat "$dir/said")"
+    sleep 0.5 # it must not be said again, which no event can tell
+    same "$(wc -l <"$dir/said")" 1 "lines"
+    kill -TERM "$pid"
+    finish "$pid"
+    start "$HOLDFAST" -s "$dir/nothing.sock" -t 60 latch a wait 2>"$dir/latch"
+    wait_until file_filled "$dir/latch"
+    kill -TERM "$pid"
+    finish "$pid"
+}
+
+# An error says why by itself.
+test_not_said_twice() {
+    expect 69 "$HOLDFAST" -s "$dir/nothing.sock" run -n a true
+    same "$(wc -l <"$dir/err")" 1 "lines"
+    expect 69 "$HOLDFAST" -s "$dir/nothing.sock" show a
+    same "$(wc -l <"$dir/err")" 1 "lines"
+}
+
 run_tests
