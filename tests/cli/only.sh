@@ -13,7 +13,13 @@ setsid sh -c '
         while [ ! -e \"\$0.end\" ] && [ -d \$test_proc ]; do sleep 0.01; done" "$0" </dev/null >/dev/null 2>&1 &
 ' "$1"
 END
-chmod +x "$dir/bin/daemonize"
+# Goes on, as long as the test, and holds nothing open.
+cat >"$dir/bin/linger" <<'END'
+#!/bin/sh
+exec </dev/null >/dev/null 2>&1
+while [ -d "$test_proc" ]; do sleep 0.02; done
+END
+chmod +x "$dir/bin/daemonize" "$dir/bin/linger"
 
 # start_with_all NAME OPTION...: a command that lives, with a child in its group, one in a group of its own
 # which still is its child, and a daemon, which is not any more.
@@ -21,8 +27,8 @@ start_with_all() {
     local file=$dir/$1 name=$1
     shift
     start hf run --ttl 3s --only-command "$@" "$name" bash -c 'daemonize "$0.daemon"
-        sleep 100 & echo $! >"$0.child"
-        setsid sleep 100 & echo $! >"$0.apart"
+        linger & echo $! >"$0.child"
+        setsid linger & echo $! >"$0.apart"
         echo $$ >"$0.new"; mv "$0.new" "$0"; wait' "$file"
     wait_until file_filled "$file"
     wait_until file_filled "$file.daemon"
