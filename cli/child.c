@@ -79,6 +79,8 @@ char **child_environment(const struct run *run, const char *owner, int64_t token
 static int settle_group(const struct run *run, bool give_terminal) {
     if (setpgid(0, run->own_group ? 0 : run->guard_group) != 0)
         return -1;
+    if (run->own_group)
+        atomic_store(&run->shared->group, getpgrp());
     if (give_terminal && terminal_is_ours(&run->terminal))
         terminal_give(&run->terminal, getpgrp());
     return 0;
@@ -118,6 +120,8 @@ static _Noreturn void become_command(const struct run *run, char *const envp[], 
         if (getppid() != holder)
             _exit(STATUS_INTERNAL);
     }
+    /* By ourselves, so that there is no moment at which we run and nobody knows whom to end. */
+    atomic_store(&run->shared->command, getpid());
     if (settle_group(run, give_terminal) == 0 && settle_descriptors(options, &report) == 0) {
         settle_signals(run);
         execvpe(options->argv[0], options->argv, envp);

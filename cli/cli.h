@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* The statuses of the manual. 128 + n is added where a signal was the reason. */
 enum status {
@@ -44,16 +45,23 @@ int usage_error(const char *subcommand, const char *format, ...)
  * NULL. */
 int library_error(int code, const hf_error *error, const char *doing, const char *name);
 
-/* A name as it may be shown on a terminal: no control characters. Into `buffer`; cut if it is
- * long. */
-#define SHOWN_NAME_SIZE 128
-const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
-
 /* Prints a JSON object on stdout, in one line, and frees it. Returns STATUS_OK or STATUS_OS. */
 struct json_t;
 int print_json(struct json_t *object);
 /* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
 struct json_t *json_text(const char *text);
+
+/* ---- text.c: what others wrote, on its way to a terminal -------------------------------------- */
+
+/* Puts a question mark in place of everything a terminal would obey, and of what is no UTF-8. */
+void text_disarm(char *text);
+
+/* A name as it may be shown on a terminal. Into `buffer`; cut if it is long. */
+#define SHOWN_NAME_SIZE 128
+const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
+
+/* A line of JSON, with escapes for everything a terminal would obey, and its newline. */
+void text_write_json(FILE *out, const char *line);
 
 /* ---- explain.c: what a name is, when it is not what was expected ----------------------------- */
 
@@ -131,6 +139,8 @@ struct connection {
     struct setting tls, insecure; /* given or not; the value means nothing */
     struct setting cacert, cacertdir, cert, key, sni;
     bool askpass;
+    bool no_local;     /* local: is not for want of anything else */
+    bool service_link; /* HOLDFAST_PORT is Kubernetes' */
     bool quiet;
     bool json;
     int verbosity;
@@ -169,6 +179,31 @@ int connection_resolve(struct connection *connection);
  * exit status. */
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
+
+/* ---- environment.c: mistakes in the environment ---------------------------------------------- */
+
+/* These return 0, or an exit status after saying what is wrong. */
+int environment_check_empty(const char *variable);
+/* For a variable that looks like HOLDFAST_URL and is not. `other_url`: REDIS_URL is there, so only
+ * names count, not values. */
+int environment_check_slips(bool other_url);
+/* Whether a value is what Kubernetes puts into <SERVICE>_PORT. */
+bool environment_is_service_link(const char *value);
+
+/* ---- told.c ----------------------------------------------------------------------------------- */
+
+/* Says that local: is used for want of anything else; on a terminal, and at most once a day. */
+void tell_of_default(void);
+
+/* ---- warning.c: the library's warnings -------------------------------------------------------- */
+
+void warning_begin(void); /* when the client is opened */
+void warning_take(const char *text);
+/* For a loop that is about to sleep for `limit_ms` (-1: for ever): says what is due, and returns for
+ * how long it may sleep. */
+int warning_look(int limit_ms);
+/* At the end, or before an error with this text (NULL: none): says what has not been said. */
+void warning_finish(const char *error_text);
 
 /* ---- The subcommands ------------------------------------------------------------------------- */
 

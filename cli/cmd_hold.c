@@ -140,14 +140,35 @@ static int announce(const struct held *held) {
     return print_json(object);
 }
 
+/* A standard input that ends before the lock is announced, as /dev/null does, is hardly meant to say
+ * when to let go. What is in it does not matter, but it may be endless. */
+static void look_at_input(struct hold *hold) {
+    char buffer[4096];
+    struct pollfd input = {.fd = hold->input, .events = POLLIN};
+    for (int i = 0; i < 16 && hold->input >= 0 && poll(&input, 1, 0) > 0; i++) {
+        if ((input.revents & POLLNVAL) != 0)
+            return;
+        ssize_t n = read(hold->input, buffer, sizeof buffer);
+        if (n == 0)
+            say(LEVEL_NOTICE,
+                "the standard input has ended, so the %s is released at once; "
+                "with --no-stdin it is held until a signal comes",
+                hold->held.kind->ops->noun);
+        if (n <= 0)
+            return;
+    }
+}
+
 static void on_acquired(void *user, const hf_result *result) {
     struct hold *hold = user;
     hold->wrong_type = result->code == HF_EWRONGTYPE;
     if (result->code == HF_OK) {
         hold->phase = HELD;
         held_tell_acquired(&hold->held);
-        if (hold->interrupted == 0)
+        if (hold->interrupted == 0) {
+            look_at_input(hold);
             hold->status = announce(&hold->held);
+        }
         if (hold->interrupted != 0 || hold->status != STATUS_OK)
             release(hold);
     } else if (hold->interrupted != 0) {
@@ -186,7 +207,7 @@ static void loop(struct hold *hold) {
                                {.fd = hold->signals, .events = POLLIN},
                                {.fd = hf_dispatch_fd(hold->held.client), .events = POLLIN}};
         int limit_ms = hold->phase == WAITING ? held_watch_wait(&hold->held) : -1;
-        if (poll(fds, 3, limit_ms) < 0 && errno != EINTR) {
+        if (poll(fds, 3, warning_look(limit_ms)) < 0 && errno != EINTR) {
             say(LEVEL_ERROR, "cannot wait for events: %s", strerror(errno));
             finish(hold, STATUS_OS);
             return;

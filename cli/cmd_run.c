@@ -34,7 +34,8 @@ enum {
     ID_NO_STDIN,
     ID_CLOSE_FDS,
     ID_ENV,
-    ID_READY_FD
+    ID_READY_FD,
+    ID_ONLY_COMMAND
 };
 
 static const struct option_spec specs[] = {
@@ -56,6 +57,7 @@ static const struct option_spec specs[] = {
     {OPTION_FLAG, ID_CLOSE_FDS, 0, "close-fds", false},
     {OPTION_VALUE, ID_ENV, 0, "env", false},
     {OPTION_VALUE, ID_READY_FD, 0, "ready-fd", true},
+    {OPTION_FLAG, ID_ONLY_COMMAND, 0, "only-command", false},
     CHOICE_OPTIONS,
     COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
@@ -158,6 +160,8 @@ static int take(void *user, int id, char *value, const char *shown) {
         options->no_stdin = true;
     else if (id == ID_CLOSE_FDS)
         options->close_fds = true;
+    else if (id == ID_ONLY_COMMAND)
+        options->only_command = true;
     else
         common_option(parser->connection, id);
     return 0;
@@ -220,6 +224,10 @@ static int run_pair(struct run *run) {
     int status = pair_prepare(run, sockets);
     if (status != 0)
         return status;
+    if (run->options->only_command) {
+        run->filter.command = &run->shared->command;
+        run->filter.group = &run->shared->group;
+    }
 
     pid_t holder = fork();
     if (holder < 0) {
@@ -293,10 +301,12 @@ const struct command command_run = {
         "Running the command:\n"
         "  -c, --command STRING        run STRING with the shell\n"
         "  -t, --timeout DUR           end the command after this time, exit with 124\n"
+        "                              (to wait no longer than that, as flock does: --wait)\n"
         "      --signal SIGNAL         with this signal (TERM)\n"
         "  -k, --kill-after DUR        and with KILL if it still runs after this (5s; 0: never)\n"
         "      --on-lost WHAT          when the lock is lost: kill, signal (TERM only) or ignore\n"
         "      --preserve-status       exit with the command's status also when the lock was lost\n"
+        "      --only-command          do not wait for, nor kill, daemons that the command leaves\n"
         "      --foreground            no process group of its own for the command\n"
         "      --no-stdin              standard input from /dev/null\n"
         "      --close-fds             close descriptors above 2\n"

@@ -3,7 +3,7 @@
  * up to.
  *
  * A flag beats HOLDFAST_*, which beats REDIS_URL; a password in the url beats REDISCLI_AUTH. With
- * nothing at all it is `local:`, and a notice says so. A url and a host are never mixed: what is
+ * nothing at all it is `local:`, unless that is forbidden. A url and a host are never mixed: what is
  * given on the command line replaces the other kind from the environment, and both at once is an
  * error.
  *
@@ -25,7 +25,7 @@
 #define CMD_TIMEOUT_MS 3000 /* of one exchange, unless -t asks for less */
 
 enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
-enum { ID_ASKPASS = 20, ID_LIMIT };
+enum { ID_ASKPASS = 20, ID_LIMIT, ID_NO_LOCAL };
 enum { ID_TLS = 30, ID_INSECURE, ID_CACERT, ID_CACERTDIR, ID_CERT, ID_KEY, ID_SNI };
 
 const struct option_spec connection_options[] = {
@@ -39,6 +39,8 @@ const struct option_spec connection_options[] = {
     {OPTION_VALUE, ID_PASSWORD, 0, "pass", false},
     {OPTION_VALUE, ID_PASSWORD_FILE, 0, "password-file", false},
     {OPTION_FLAG, ID_ASKPASS, 0, "askpass", false},
+    {OPTION_FLAG, ID_NO_LOCAL, 0, "no-local", false},
+    {OPTION_FLAG, ID_NO_LOCAL, 0, "require-url", false},
     {OPTION_VALUE, ID_LIMIT, 't', "connect-timeout", false},
     COMMON_OPTIONS,
     {OPTION_FLAG, OPTION_ID_VERSION, 0, "version", true},
@@ -109,15 +111,21 @@ int connection_option(void *user, int id, char *value, const char *shown) {
     struct connection *connection = user;
     if (common_option(connection, id))
         return 0;
-    if (id == ID_ASKPASS) {
-        connection->askpass = true;
+    if (id == ID_ASKPASS || id == ID_NO_LOCAL) {
+        connection->askpass |= id == ID_ASKPASS;
+        connection->no_local |= id == ID_NO_LOCAL;
+        return 0;
+    }
+    if (id == ID_PORT && !connection->from_flags && environment_is_service_link(value)) {
+        connection->service_link = true;
         return 0;
     }
 
     long number;
     int64_t limit_ms;
-    if (id == ID_PORT && !parse_number(value, 1, 65535, &number))
-        return usage_error(NULL, "%s: '%s' is no port", shown, value);
+    if (id == ID_PORT &&
+        !parse_number(value, 1, 65535, &number)) /* perhaps a password: not shown */
+        return usage_error(NULL, "%s: a port is a number from 1 to 65535", shown);
     if (id == ID_DB && !parse_number(value, 0, 1000000, &number))
         return usage_error(NULL, "%s: '%s' is no database number", shown, value);
     if (id == ID_LIMIT && (!parse_duration(value, &limit_ms) || limit_ms == 0))
@@ -177,8 +185,38 @@ static bool given(const struct setting *setting, bool flag) {
     return setting->value != NULL && setting->flag == flag;
 }
 
+/* Without a word about it on the command line, the environment has to make sense. */
+static int check_environment(const struct connection *connection) {
+    static const char *const variables[] = {"HOLDFAST_URL", "HOLDFAST_HOST", "HOLDFAST_PORT",
+                                            "HOLDFAST_SOCKET", "HOLDFAST_DB"};
+    if (given(&connection->url, true) || given(&connection->host, true) ||
+        given(&connection->port, true) || given(&connection->socket, true))
+        return 0;
+    int status = 0;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0] && status == 0; i++)
+        status = environment_check_empty(variables[i]);
+    if (status != 0 || connection->url.value != NULL || connection->host.value != NULL ||
+        connection->port.value != NULL || connection->socket.value != NULL)
+        return status;
+    status = environment_check_slips(getenv("REDIS_URL") != NULL);
+    return status != 0 ? status : environment_check_empty("REDIS_URL");
+}
+
+/* Neither the command line nor the environment names a server. */
+static int choose_default(struct connection *connection) {
+    if (connection->no_local)
+        return usage_error(NULL, "no server is configured, and local: is not to stand in for it: "
+                                 "give -u, or set HOLDFAST_URL, such as redis://HOST:6379");
+    connection->by_default = true;
+    connection->target = strdup("local:");
+    return connection->target != NULL ? 0 : STATUS_OS;
+}
+
 /* Decides between a url and host, port and socket; see above. */
 static int choose_target(struct connection *connection) {
+    int status = check_environment(connection);
+    if (status != 0)
+        return status;
     bool parts = false;
     for (int flag = 1; flag >= 0 && !parts; flag--) {
         bool url = given(&connection->url, flag);
@@ -200,12 +238,10 @@ static int choose_target(struct connection *connection) {
     bool configured = url != NULL && *url != '\0';
     if (connection->db.value != NULL && configured)
         return usage_error(NULL, "give the number of the database in the url");
-    if (connection->db.value != NULL || (connection->tls.value != NULL && !configured)) {
-        connection->target = url_of_parts(connection);
-    } else {
-        connection->by_default = !configured;
-        connection->target = strdup(configured ? url : "local:");
-    }
+    bool address = connection->db.value != NULL || connection->tls.value != NULL;
+    if (!configured && (!address || connection->no_local))
+        return choose_default(connection);
+    connection->target = configured ? strdup(url) : url_of_parts(connection);
     return connection->target != NULL ? 0 : STATUS_OS;
 }
 
@@ -254,10 +290,9 @@ static int settle_tls(struct connection *connection) {
 
 /* A password from the environment that only counts when nothing else says who we are. */
 static int borrow_password(struct connection *connection) {
-    size_t start, len;
     const char *borrowed = password_of_redis_cli();
     if (borrowed == NULL || strncmp(connection->target, "local:", 6) == 0 ||
-        password_in_url(connection->target, &start, &len))
+        password_in_url(connection->target))
         return 0;
     connection->password.value = strdup(borrowed);
     const char *user = getenv("VALKEYCLI_USER");
@@ -268,9 +303,8 @@ static int borrow_password(struct connection *connection) {
 
 static int find_password(struct connection *connection) {
     struct setting *password = &connection->password;
-    size_t start, len;
     if (given(password, true) ||
-        (given(&connection->url, true) && password_in_url(connection->url.value, &start, &len)))
+        (given(&connection->url, true) && password_in_url(connection->url.value)))
         say(LEVEL_NOTICE, "a password on the command line can be seen by others; "
                           "use --password-file or HOLDFAST_PASSWORD");
     if (given(password, true))
@@ -296,16 +330,19 @@ int connection_resolve(struct connection *connection) {
         status = settle_tls(connection);
     if (status == 0)
         status = find_password(connection);
+    if (connection->service_link)
+        say(LEVEL_NOTICE, "HOLDFAST_PORT is Kubernetes' (of a service called 'holdfast'), and is "
+                          "passed over; 'enableServiceLinks: false' keeps it away");
     if (status == 0 && connection->by_default)
-        say(LEVEL_NOTICE, "no server is configured: using local:, a private one on this machine");
+        tell_of_default();
     return status;
 }
 
 static void pass_on_log(hf_log_level level, const char *message, void *user) {
-    static const char held_up[] = "waiting for "; /* why it takes so long, if nobody has the lock */
     (void)user;
-    if (level == HF_LOG_WARN && strncmp(message, held_up, strlen(held_up)) == 0)
-        say(LEVEL_NOTICE, "%s", message);
+    /* What begins with a name is about a hold, and those who hold tell of that themselves. */
+    if (level <= HF_LOG_WARN && message[0] != '\'')
+        warning_take(message);
     else
         say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
 }
@@ -337,6 +374,7 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
             options->cmd_timeout_ms = limit_ms;
     }
 
+    warning_begin();
     int code = hf_open(connection->target, options, ret_client);
     if (code == HF_EINVAL || code == HF_ENOTSUP)
         return usage_error(NULL, "%s", hf_last_error()->text);

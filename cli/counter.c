@@ -199,7 +199,7 @@ static bool await_end(struct counter *counter) {
     do {
         struct pollfd fds[] = {{.fd = counter->signals, .events = POLLIN},
                                {.fd = counter->ended, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        if (poll(fds, 2, warning_look(-1)) < 0 && errno != EINTR)
             return false;
         read_signal(counter);
     } while (read(counter->ended, &ended, sizeof ended) != (ssize_t)sizeof ended);

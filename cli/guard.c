@@ -59,6 +59,8 @@ static void pass_on_alone(struct guard *g) {
     while (read(g->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo != SIGCHLD)
             tree_signal(getpid(), (int)info.ssi_signo, &g->run->filter, false);
+        if (wakes_to_end((int)info.ssi_signo))
+            tree_signal(getpid(), SIGCONT, &g->run->filter, false);
     }
 }
 
@@ -66,15 +68,18 @@ static void pass_on_alone(struct guard *g) {
 static void end_everything(struct guard *g, pid_t command) {
     enum on_lost on_lost = g->options->on_lost;
     bool first = true, command_ended = false;
-    int wait_status = 0;
-    while (!tree_reap(&g->run->filter, command_ended ? 0 : command, &command_ended, &wait_status)) {
+    int wait_status = 0, left = on_lost == ON_LOST_KILL ? 1 : 0;
+    while (!tree_reap(&g->run->filter, command_ended ? 0 : command, &command_ended, &wait_status) ||
+           (g->options->only_command && left > 0)) {
         if (on_lost == ON_LOST_KILL)
-            tree_signal(getpid(), SIGKILL, &g->run->filter, first);
+            left = tree_signal(getpid(), SIGKILL, &g->run->filter, first);
         if (on_lost == ON_LOST_SIGNAL && first) {
             tree_signal(getpid(), SIGTERM, &g->run->filter, true);
             tree_signal(getpid(), SIGCONT, &g->run->filter, false);
         }
         first = false;
+        if (command_ended)
+            atomic_store(&g->shared->command, 0); /* The pid may come to mean somebody else. */
         struct pollfd signals = {.fd = g->signals, .events = POLLIN};
         poll(&signals, 1, on_lost == ON_LOST_KILL ? KILL_AGAIN_MS : -1);
         pass_on_alone(g);

@@ -270,7 +270,7 @@ static void loop(struct holder *h) {
                                {.fd = h->signals, .events = POLLIN},
                                {.fd = hf_dispatch_fd(h->client), .events = POLLIN}};
         int limit_ms = h->phase == WAITING ? held_watch_wait(&h->held) : sleep_time(h);
-        if (poll(fds, 3, limit_ms) < 0 && errno != EINTR) {
+        if (poll(fds, 3, warning_look(limit_ms)) < 0 && errno != EINTR) {
             say(LEVEL_ERROR, "cannot wait for events: %s", strerror(errno));
             _exit(STATUS_OS); /* The guard takes over. */
         }
@@ -301,6 +301,7 @@ void holder_run(struct run *run, int socket) {
      * ours is left at the server, and the guard may tell. */
     held_free(&h.held);
     hf_close(h.client);
+    warning_finish(NULL);
     if (h.notes >= 0)
         note_send(h.notes, NOTE_DONE, h.status, h.killed_by);
     if (h.guard_stalled)

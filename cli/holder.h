@@ -48,7 +48,7 @@ void holder_give_up(struct holder *h, int signal);
 
 void ward_start(struct holder *h, bool give_terminal);
 /* To the command as a shell would: to its group, or to all that is left when the group has lost its
- * head. */
+ * head; continued, if it is to end. */
 void ward_signal(struct holder *h, int signal);
 /* Everything that is due by now: deadline, timeout, a stopped guard, and what has ended. */
 void ward_look(struct holder *h);

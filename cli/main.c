@@ -45,6 +45,7 @@ static void print_overview(void) {
         "      --cert FILE, --key FILE  our own certificate and its key\n"
         "      --sni NAME             the server's name, if it is not the host\n"
         "      --insecure             do not verify: anybody may pose as the server\n"
+        "      --no-local             an error, not local:, when no server is configured\n"
         "  -t, --connect-timeout DUR  give up when no server has answered for this long (10s)\n"
         "  -q, --quiet                errors only\n"
         "  -v, --verbose              say what is going on; twice: everything\n"
@@ -122,6 +123,7 @@ static int run(struct connection *connection, int argc, char **argv) {
 int main(int argc, char **argv) {
     struct connection connection = {0};
     int status = run(&connection, argc, argv);
+    warning_finish(NULL);
     connection_free(&connection);
     return status;
 }

@@ -54,9 +54,15 @@ static void say_json(enum level level, const char *text) {
     if (line == NULL)
         return;
 
-    size_t len = strlen(line);
-    line[len] = '\n'; /* in place of the NUL: this is not a string any more */
-    write_all(line, len + 1);
+    char *text_line = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text_line, &len);
+    if (out != NULL) {
+        text_write_json(out, line);
+        if (fclose(out) == 0)
+            write_all(text_line, len);
+    }
+    free(text_line);
     free(line);
 }
 
@@ -76,6 +82,7 @@ void say(enum level level, const char *format, ...) {
         say_json(level, line + prefix);
         return;
     }
+    text_disarm(line + prefix);
     size_t len = strlen(line);
     line[len] = '\n';
     write_all(line, len + 1);
@@ -93,18 +100,6 @@ int usage_error(const char *subcommand, const char *format, ...) {
     else
         say(LEVEL_ERROR, "see 'holdfast help %s'", subcommand);
     return STATUS_USAGE;
-}
-
-const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]) {
-    static const char more[] = "...";
-    size_t room = SHOWN_NAME_SIZE - sizeof more, len = strnlen(name, room + 1);
-    size_t shown = len > room ? room : len;
-    for (size_t i = 0; i < shown; i++) {
-        unsigned char c = (unsigned char)name[i];
-        buffer[i] = (c < 0x20 || c == 0x7f) ? '?' : name[i];
-    }
-    snprintf(buffer + shown, sizeof more, "%s", len > room ? more : "");
-    return buffer;
 }
 
 static enum status status_of(int code) {
@@ -172,6 +167,7 @@ int library_error(int code, const hf_error *error, const char *doing, const char
     const char *node = detailed ? error->node : "";
     const char *text = detailed && strcmp(error->text, hf_strerror(code)) != 0 ? error->text : "";
 
+    warning_finish(error != NULL ? error->text : NULL);
     say(LEVEL_ERROR, "cannot %s%s%s%s: %s%s%s%s%s%s", doing, quote, shown, end, hf_strerror(code),
         *node || *text ? " (" : "", node, *node && *text ? ": " : "", text,
         *node || *text ? ")" : "");
@@ -205,10 +201,13 @@ json_t *json_text(const char *text) {
 }
 
 int print_json(json_t *object) {
-    int failed = object == NULL || json_dumpf(object, stdout, JSON_COMPACT) != 0 ||
-                 putchar('\n') == EOF || fflush(stdout) != 0;
+    char *line = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
-    if (!failed)
+    if (line != NULL)
+        text_write_json(stdout, line);
+    bool written = line != NULL && fflush(stdout) == 0 && ferror(stdout) == 0;
+    free(line);
+    if (written)
         return STATUS_OK;
     say(LEVEL_ERROR, "cannot write to the standard output: %s", strerror(errno));
     return STATUS_OS;

@@ -102,3 +102,7 @@ const char *fate_of_command(const struct run_options *options) {
                                         [ON_LOST_IGNORE] = "the command goes on"};
     return fates[options->on_lost];
 }
+
+bool wakes_to_end(int signal) {
+    return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}

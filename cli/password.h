@@ -12,11 +12,11 @@ int password_from_terminal(char **ret_password);
 /* REDISCLI_AUTH or VALKEYCLI_AUTH; NULL if neither is set. */
 const char *password_of_redis_cli(void);
 
-/* Whether a url names a user or a password, and where in it. */
-bool password_in_url(const char *url, size_t *ret_start, size_t *ret_len);
+/* Whether a url names a user or a password: in front of the host, or as an option. */
+bool password_in_url(const char *url);
 
 /* Overwrite a password in an argument, so that the list of processes does not show it. Copy it
- * first. */
+ * first. Of a url everything goes that a password could be in, also in one that is no valid url. */
 void password_hide(char *password);
 void password_hide_in_url(char *url);
 

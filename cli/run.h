@@ -44,18 +44,19 @@ struct run_options {
     int busy_status;
     int signal; /* of --timeout */
     enum on_lost on_lost;
-    bool foreground, preserve_status, no_stdin, close_fds;
+    bool foreground, preserve_status, no_stdin, close_fds, only_command;
     const char *env_prefix;
     int ready_fd; /* -1: none */
 };
 
-/* The page both processes see. Each field has one writer, but for the last. */
+/* The page both processes see, and the command's until it becomes the command. Each field has one
+ * writer at a time, but for the last. */
 struct shared {
     _Atomic int64_t deadline_ms; /* holder: of the hold, CLOCK_BOOTTIME; 0: nothing runs under it */
-    _Atomic pid_t command; /* holder: its pid, 0 before it runs and once it is about to be reaped */
-    _Atomic pid_t group;   /* holder: the command's process group, for good */
-    atomic_bool parked;    /* guard: stops itself on purpose */
-    atomic_bool warned;    /* either: the command has been sent TERM for its deadline */
+    _Atomic pid_t command;       /* its own: its pid; holder: 0 once it is about to be reaped */
+    _Atomic pid_t group;         /* its own: the command's process group, for good */
+    atomic_bool parked;          /* guard: stops itself on purpose */
+    atomic_bool warned;          /* either: the command has been sent TERM for its deadline */
 };
 
 struct run {
@@ -105,6 +106,10 @@ int64_t kill_time(const struct run_options *options, int64_t deadline_ms);
 int64_t stall_limit(const struct run_options *options);
 /* What --on-lost does to the command, for messages: "the command ...". */
 const char *fate_of_command(const struct run_options *options);
+
+/* Whether a signal is to end the command, so that one that is stopped has to be continued to hear
+ * it. */
+bool wakes_to_end(int signal);
 
 /* ---- child.c --------------------------------------------------------------------------------- */
 

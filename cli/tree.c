@@ -35,7 +35,7 @@
     "HOLDFAST_LOCAL_SERVER=1" /* in the environment of a local server's processes */
 
 struct process {
-    pid_t pid, parent;
+    pid_t pid, parent, group;
     char state;
     unsigned long long started;
     signed char server; /* of `local:`: 1 yes, 0 no, -1 not known yet */
@@ -75,10 +75,11 @@ static bool read_process(pid_t pid, struct process *ret) {
     /* The name, in brackets, may hold anything, also brackets and spaces. */
     const char *rest = strrchr(text, ')');
     struct process process = {.pid = pid, .server = -1};
-    if (rest == NULL || sscanf(rest + 1,
-                               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d"
-                               " %*d %*d %llu",
-                               &process.state, &process.parent, &process.started) != 3)
+    if (rest == NULL ||
+        sscanf(rest + 1,
+               " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d"
+               " %*d %*d %llu",
+               &process.state, &process.parent, &process.group, &process.started) != 4)
         return false;
     *ret = process;
     return true;
@@ -227,6 +228,15 @@ static bool is_of_local_server(const struct table *table, struct process *proces
     return false;
 }
 
+/* With --only-command: whether a process belongs to the command, as tree.h defines it. The pid is 0
+ * when the command is about to be reaped; that of its group cannot become another's while anybody
+ * is in it. */
+static bool is_of_command(const struct table *table, const struct process *process, pid_t command,
+                          pid_t group) {
+    return (command != 0 && (process->pid == command || is_below(table, process, command))) ||
+           (group != 0 && process->group == group);
+}
+
 /* Sends a signal to the process that was seen, and to no later one of that pid. */
 static int signal_process(const struct process *process, int signal) {
     if (process->parent == getpid())
@@ -260,8 +270,10 @@ static void kill_children(const struct tree_filter *filter) {
 int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complain) {
     for (size_t i = 0; i < 2; i++)
         remember_directory(filter, i);
-    if (signal == SIGKILL && root == getpid())
+    if (signal == SIGKILL && root == getpid() && filter->command == NULL)
         kill_children(filter);
+    pid_t command = filter->command != NULL ? atomic_load(filter->command) : 0;
+    pid_t group = filter->group != NULL ? atomic_load(filter->group) : 0;
     struct table table;
     if (!read_table(&table))
         return -1;
@@ -269,7 +281,9 @@ int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complai
     for (size_t i = 0; i < table.len; i++) {
         struct process *process = &table.processes[i];
         if (process->pid == root || process->state == 'Z' || process->state == 'X' ||
-            !is_below(&table, process, root) || is_of_local_server(&table, process, root, filter))
+            !is_below(&table, process, root) ||
+            (filter->command != NULL && !is_of_command(&table, process, command, group)) ||
+            is_of_local_server(&table, process, root, filter))
             continue;
         count++;
         if (signal != 0 && signal_process(process, signal) != 0 && errno == EPERM && complain)
@@ -299,7 +313,7 @@ bool tree_reap(struct tree_filter *filter, pid_t watched, bool *ret_ended, int *
         if (pid < 0)
             return true;
         if (pid == 0)
-            return !running && only_servers_live(filter);
+            return !running && (filter->command != NULL || only_servers_live(filter));
         if (pid == watched) {
             *ret_status = status;
             *ret_ended = true;

@@ -30,27 +30,36 @@ void ward_start(struct holder *h, bool give_terminal) {
                           : command == -EAGAIN || command == -ENOMEM ? STATUS_OS
                                                                      : STATUS_NOT_RUNNABLE;
         h->command_ended = h->child_changed = true;
+        atomic_store(&h->shared->command, 0);
         return;
     }
     h->command = command;
-    atomic_store(&h->shared->command, command);
-    if (h->run->own_group)
-        atomic_store(&h->shared->group, command);
 }
 
 /* To the command as a shell would: to its group, or to all of it when it has none of its own any
  * more. */
-void ward_signal(struct holder *h, int signal) {
+static void signal_group(struct holder *h, int signal) {
     if (h->run->own_group && !h->command_ended)
         kill(-h->command, signal);
     else
         tree_signal(getpid(), signal, &h->run->filter, false);
 }
 
+void ward_signal(struct holder *h, int signal) {
+    signal_group(h, signal);
+    if (wakes_to_end(signal))
+        signal_group(h, SIGCONT);
+}
+
 static void signal_everything(struct holder *h, int signal) {
-    if (signal == SIGKILL && h->run->own_group && !h->command_ended)
+    bool group_too = signal == SIGKILL && h->run->own_group && !h->command_ended;
+    /* With --only-command what descends from the command is known by that alone, so it has to be
+     * looked for while the command is there. */
+    if (group_too && !h->options->only_command)
         kill(-h->command, signal);
     tree_signal(getpid(), signal, &h->run->filter, !h->complained);
+    if (group_too && h->options->only_command)
+        kill(-h->command, signal);
     h->complained = true;
 }
 
@@ -68,8 +77,8 @@ static void decide_status(struct holder *h) {
         h->status = h->start_status;
     else if ((h->doomed || h->endangered) && !h->options->preserve_status)
         h->status = STATUS_LOST;
-    else if (h->timed_out_ms != 0 && !h->options->preserve_status)
-        h->status = STATUS_TIMED_OUT;
+    else if (h->timed_out_ms != 0 && h->killed_by != SIGKILL && !h->options->preserve_status)
+        h->status = STATUS_TIMED_OUT; /* KILL is told from that, as timeout(1) does */
     else
         h->status = signalled ? STATUS_SIGNAL + h->killed_by : WEXITSTATUS(h->wait_status);
 }
@@ -95,6 +104,13 @@ static void look_for_stop(struct holder *h) {
     }
 }
 
+/* With --only-command nothing is waited for after the command; unless it has to be ended, and all
+ * that belongs to it with it. */
+static bool is_to_be_killed(struct holder *h) {
+    return h->doomed && h->options->on_lost == ON_LOST_KILL &&
+           tree_signal(getpid(), 0, &h->run->filter, false) > 0;
+}
+
 /* Looks who has ended. The pid of the command is withdrawn from the guard's sight before it is
  * reaped, when it may come to mean somebody else. */
 static void reap(struct holder *h) {
@@ -112,7 +128,7 @@ static void reap(struct holder *h) {
     bool ended_before = h->command_ended;
     bool gone = tree_reap(&h->run->filter, ended_before ? 0 : h->command, &h->command_ended,
                           &h->wait_status);
-    if (gone)
+    if (gone && !(h->options->only_command && is_to_be_killed(h)))
         command_gone(h);
     else if (h->command_ended && !ended_before)
         say(LEVEL_INFO, "the command has ended; waiting for what it left behind");
@@ -143,8 +159,8 @@ static void watch_timeout(struct holder *h) {
     if (h->timed_out_ms == 0 && now - h->started_ms >= h->options->timeout_ms) {
         h->timed_out_ms = now;
         say(LEVEL_INFO, "the command has taken too long");
-        ward_signal(h, h->options->signal);
-        ward_signal(h, SIGCONT);
+        signal_group(h, h->options->signal);
+        signal_group(h, SIGCONT);
     } else if (h->timed_out_ms != 0 && h->options->kill_after_ms != 0 &&
                now - h->timed_out_ms >= h->options->kill_after_ms) {
         signal_everything(h, SIGKILL);

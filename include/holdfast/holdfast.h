@@ -154,7 +154,7 @@ typedef struct hf_allocator {
 typedef struct hf_options {
     size_t size;                /* sizeof(hf_options): set by HF_OPTIONS_INIT */
     const char *user;           /* overrides the url's; copied, like every string here */
-    const char *password;       /* overrides the url's; keeps it off the command line */
+    const char *password;       /* overrides the url's; a user without one has an empty one */
     const char *name_prefix;    /* put in front of every name, as a Redisson NameMapper would */
     int64_t cmd_timeout_ms;     /* one exchange with the server, connect and handshake included */
     int64_t connect_timeout_ms; /* give up waiting when no server was of help for this long */

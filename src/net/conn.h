@@ -50,6 +50,7 @@ struct hfi_target {
     atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
+    atomic_bool memory_known;       /* whether it may evict, or that it does not say */
 };
 
 /* What a pub/sub connection calls for every message, on the thread of whoever reads. */

@@ -106,7 +106,7 @@ struct hfi_conn {
     bool was_ready;
     int64_t ping_sent_ms; /* 0: no ping is out */
     struct hfi_alarm alarm;
-    int handshake[5]; /* what the replies still to come answer */
+    int handshake[6]; /* what the replies still to come answer */
 };
 
 /* io.c */

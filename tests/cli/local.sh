@@ -112,24 +112,62 @@ test_new_server_survives_a_killed_holder() {
     same "$(server_of "$home")" "$server" "the server that serves"
 }
 
-test_nothing_configured() {
+# isolated SCRIPT: runs it with a /tmp and processes of its own, where the tool is /tmp/holdfast. Fails if that
+# cannot be done here.
+isolated() {
     local isolate=(unshare --user --map-root-user --mount --pid --fork --kill-child --mount-proc)
     if ! "${isolate[@]}" mount -t tmpfs tmpfs /tmp 2>/dev/null; then
-        echo "[  SKIPPED ] nothing_configured" # no namespaces here
-        return
+        echo "[  SKIPPED ] no namespaces here"
+        return 1
     fi
-    cp "$HOLDFAST" "$dir/bin/holdfast"
     # The tool is under /tmp perhaps: keep a way to it.
     expect 0 env -i PATH="$PATH" "${isolate[@]}" bash -c '
         exec 8<"$0"
         mount -t tmpfs tmpfs /tmp && cp /proc/self/fd/8 /tmp/holdfast && chmod +x /tmp/holdfast
         exec 8<&-
+        eval "$1"' "$HOLDFAST" "$1"
+}
+
+test_nothing_configured() {
+    isolated '
         /tmp/holdfast run a sh -c "echo \$HOLDFAST_NAME" && [ -S /tmp/holdfast-0/redis.sock ] || exit 9
         /tmp/holdfast -q run a true 2>/tmp/quiet && [ ! -s /tmp/quiet ] || exit 10
         /tmp/holdfast run -q a true 2>/tmp/quiet && [ ! -s /tmp/quiet ] || exit 11
-    ' "$HOLDFAST"
+    ' || return 0
     same "$out" a
-    same "$err" "holdfast: no server is configured: using local:, a private one on this machine"
+    same "$err" "" "without a terminal"
+}
+
+# That nothing is configured is said on a terminal, once a day, and not with -q.
+test_notice_once_a_day() {
+    type -P script >/dev/null || {
+        echo "[  SKIPPED ] notice_once_a_day"
+        return
+    }
+    # shellcheck disable=SC2016
+    isolated '
+        on_terminal() { script -qec "$*" /dev/null </dev/null | tr -d "\r"; }
+        echo 1; on_terminal /tmp/holdfast -q run a true
+        echo 2; on_terminal /tmp/holdfast run -q a true
+        echo 3; on_terminal /tmp/holdfast run a true
+        echo 4; on_terminal /tmp/holdfast run a true; on_terminal /tmp/holdfast show --held a
+        touch -d "25 hours ago" /tmp/holdfast-0/noticed
+        echo 5; on_terminal /tmp/holdfast show --held a
+        echo 6; on_terminal /tmp/holdfast -u local: run a true
+        rm /tmp/holdfast-0/noticed; chmod 755 /tmp/holdfast-0
+        echo 7; on_terminal /tmp/holdfast run a true
+    ' || return 0
+    local notice="holdfast: no server is configured: using local:, a private one on this machine"
+    same "${out%%7*}" "1
+2
+3
+$notice
+4
+5
+$notice
+6
+"
+    case $out in *"$notice"*"$notice"*"$notice"*) fail "said though it cannot be remembered" ;; esac
 }
 
 test_hostile_directory() {

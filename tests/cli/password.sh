@@ -56,6 +56,20 @@ test_what_beats_what() {
     expect 77 env REDISCLI_AUTH="$secret" "$HOLDFAST" -s "$socket" -a wrong run a true
 }
 
+# A user without a password is that user, not the default one: whose password is none, or refused.
+test_user_without_password() {
+    redis acl setuser free on nopass '~*' '&*' +@all >/dev/null
+    expect 0 hf --user free run a sh -c 'REDISCLI_AUTH=$0 redis-cli -s "$socket" client list' "$secret"
+    case $out in *user=free*) ;; *) fail "not logged in as that user: $out" ;; esac
+    expect 77 hf --user worker run a true
+    expect 77 hf --user nobody run a true
+    redis config set requirepass "" >/dev/null
+    expect 77 hf --user worker run a true
+    expect 77 "$HOLDFAST" -u "unix://$socket?user=worker" run a true
+    expect 0 hf --user free run a true
+    redis-cli -s "$socket" config set requirepass "$secret" >/dev/null
+}
+
 test_wrong_or_none_77() {
     expect 77 hf run a true
     expect 77 hf -a s3cret-wrong run a true
@@ -84,13 +98,27 @@ test_bad_url_does_not_show_it() {
         silent
     done
     expect 64 hf --password-file "$dir/missing" run a true
+    expect 64 hf -p s3cret run a true # -p is the password elsewhere
+    silent
+}
+
+# A server that does not know AUTH repeats what it was told.
+test_server_that_repeats_it() {
+    local other=$dir/other.sock
+    start redis-server --port 0 --unixsocket "$other" --save '' --rename-command AUTH "" --dir "$dir" >/dev/null
+    wait_until file_there "$other"
+    expect 77 "$HOLDFAST" -vv -s "$other" -a s3cret run a true
+    silent
+    expect 77 "$HOLDFAST" -vv -s "$other" --user worker -a s3cret show a
+    silent
 }
 
 # It was on the command line, and is not any more: of none of the two processes, nor of the command's.
 test_not_in_the_list_of_processes() {
     local arguments process
     for arguments in "-s $socket -a $secret" "-s $socket --password=$secret" "-s $socket -a$secret" \
-        "-u unix://worker:$encoded@$socket"; do
+        "-u unix://worker:$encoded@$socket" "-u unix://$socket?db=0&password=$encoded" \
+        "-u unix://:s3cret/with%3Aodd%40chars%2541@$socket" "--url=unix://$socket?user=worker&password=$encoded"; do
         rm -f "$dir/up"
         # shellcheck disable=SC2086
         start "$HOLDFAST" $arguments run a sh -c 'touch "$0"; exec sleep 100' "$dir/up" 2>"$dir/err"
@@ -124,6 +152,86 @@ END
     secret=$secret setpriv --pdeathsig KILL expect "$dir/askpass.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
     expect 64 setsid -w "$HOLDFAST" -s "$socket" --askpass run a true
     says "there is no terminal"
+}
+
+# Whatever ends or stops it while it asks: the terminal has its echo again, and a stopped one goes on asking.
+test_askpass_gives_the_echo_back() {
+    type -P expect >/dev/null || {
+        echo "[  SKIPPED ] askpass_gives_the_echo_back"
+        return
+    }
+    cat >"$dir/echo.exp" <<'END'
+set timeout 30
+proc give_up {why} { puts "\n$why"; exit 1 }
+proc must {text} {
+    expect {
+        -ex $text {}
+        timeout { give_up "did not see: $text" }
+        eof { give_up "ended before: $text" }
+    }
+}
+# The shell's own line editor would hide what the terminal is left with.
+proc echoes {status} {
+    send "stty -a | tr ' ;' '\\n\\n' | grep -x -e echo -e -echo | sed s/^/is:/\r"
+    expect {
+        "is:-echo" { give_up "no echo after status $status" }
+        "is:echo" {}
+        timeout { give_up "nothing" }
+    }
+    must "ready>"
+}
+spawn -noecho bash --norc --noprofile --noediting -i
+send "PS1=ready\\>\r"
+must "ready>"
+foreach {key status} {"\003" 130 "\034" 131} {
+    send "hf --askpass run a true\r"
+    must "Password: "
+    send $key
+    must "ready>"
+    send "echo s\"\"t=\$?\r"
+    must "st=$status"
+    must "ready>"
+    echoes $status
+}
+foreach {signal status} {TERM 143 HUP 129} {
+    send "hf --askpass run a true & sleep 0.3; kill -$signal \$!; fg; echo s\"\"t=\$?\r"
+    must "st=$status"
+    must "ready>"
+    echoes $signal
+}
+send "bash -c 'echo pid=\$\$; exec hf --askpass run a true'\r"
+expect -re {pid=([0-9]+)}
+set pid $expect_out(1,string)
+must "Password: "
+exec kill -TERM $pid
+must "ready>"
+send "echo s\"\"t=\$?\r"
+must "st=143"
+must "ready>"
+echoes 143
+send "hf --askpass run a echo do\"\"ne\r"
+must "Password: "
+send "\032"
+must "Stopped"
+must "ready>"
+echoes stopped
+send "fg\r"
+must "Password: "
+send "$env(secret)\r"
+expect {
+    "s3cret" { give_up "shown" }
+    "done" {}
+    timeout { give_up "did not go on" }
+}
+must "ready>"
+echoes done
+send "exit\r"
+expect {
+    eof {}
+    timeout { give_up "did not end" }
+}
+END
+    secret=$secret TERM=dumb setpriv --pdeathsig KILL expect "$dir/echo.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
 }
 
 run_tests

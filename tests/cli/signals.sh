@@ -121,6 +121,36 @@ test_ignored_signals_stay_ignored() {
     same "$status" 138
 }
 
+# A stopped process hears nothing, so it is continued to hear that it is to end, as timeout(1) does it.
+test_stopped_command_is_ended() {
+    local signal
+    for signal in TERM:143 INT:130 HUP:129 QUIT:131; do
+        rm -f "$dir/stopped"
+        start hf run run sh -c 'ulimit -c 0; echo $$ >"$0"; exec sleep 100' "$dir/stopped"
+        wait_until file_filled "$dir/stopped"
+        kill -STOP "$(cat "$dir/stopped")"
+        wait_until in_state "$(cat "$dir/stopped")" T
+        kill "-${signal%:*}" "$pid"
+        finish "$pid"
+        same "$status" "${signal#*:}" "status after ${signal%:*}"
+        free run || fail "still locked"
+    done
+    # Other signals are heard when somebody continues it.
+    rm -f "$dir/stopped"
+    start hf run run bash -c 'trap "exit 3" USR1; echo $$ >"$0"; while [ -d $test_proc ]; do sleep 0.01; done' \
+        "$dir/stopped"
+    wait_until file_filled "$dir/stopped"
+    kill -STOP "$(cat "$dir/stopped")"
+    wait_until in_state "$(cat "$dir/stopped")" T
+    kill -USR1 "$pid"
+    kill -WINCH "$pid"
+    sleep 0.2 # nothing must happen, which no event can tell
+    in_state "$(cat "$dir/stopped")" T || fail "it was continued"
+    kill -CONT "$pid"
+    finish "$pid"
+    same "$status" 3
+}
+
 test_command_may_ignore_and_go_on() {
     start hf run run bash -c 'trap "" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done
         exit 3' "$dir/stubborn"

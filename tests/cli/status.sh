@@ -185,7 +185,19 @@ test_timeout_124() {
     expect 124 hf run -t 200ms a sleep 100
     expect 0 hf run -t 0 a true
     expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do sleep 0.01; done'
-    expect 124 hf run -t 200ms -k 200ms a bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
+    free a || fail "still locked"
+}
+
+# As timeout(1): 124 when the signal was enough, 137 when KILL was needed, or was the signal.
+test_timeout_with_kill_137() {
+    expect 137 hf run -t 300ms -k 200ms a bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
+    expect 137 hf run -t 200ms --signal KILL a sleep 100
+    # The command has ended by the signal; that what it left behind needed KILL is not its status.
+    expect 124 hf run -t 500ms -k 200ms a bash -c '(trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done) & wait'
+    free a || fail "still locked"
+}
+
+test_timeout_and_preserved_status() {
     # What the status tells depends on the trap, so there is time enough for bash to get to it.
     expect 9 hf run -t 2s --signal INT --preserve-status a \
         bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do sleep 0.01; done'

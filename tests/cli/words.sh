@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# What is said: nothing that a terminal would obey, whoever wrote it; and the library's warnings, once, unless
+# -q is given.
+. "$(dirname "$0")/lib.sh"
+server_start
+
+# The controls of ASCII, DEL, those of C1 as single bytes and in UTF-8, and what reorders a line.
+wild=$'a\e[31m\a\x7f\x9b1m\xc2\x9b2J\xc2\x85\xe2\x80\xae\nb'
+tame() {
+    if LC_ALL=C grep -q -a -P '[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|(?<![\xc2-\xf4\x80-\xbf])[\x80-\xbf]' \
+        "$dir/out" "$dir/err"; then
+        fail "it has controls in it: $(cat -v "$dir/out" "$dir/err")"
+    fi
+}
+
+test_names_are_disarmed() {
+    redis hset "$wild" "owner$wild" 1 >/dev/null
+    expect 75 hf run -n "$wild" true
+    tame
+    same "$(wc -l <"$dir/err")" 1 "lines"
+    expect 75 hf hold -n "$wild"
+    tame
+    expect 0 hf show "$wild"
+    tame
+    same "$(wc -l <"$dir/out")" 6 "lines"
+    expect 0 hf show --json "$wild"
+    tame
+    redis del "$wild" >/dev/null
+    redis set "$wild" text >/dev/null
+    expect 65 hf run "$wild" true
+    tame
+    expect 65 hf --json run "$wild" true
+    tame
+    expect 65 hf sem "$wild" count
+    tame
+    redis del "$wild" >/dev/null
+    expect 127 hf run a "$wild"
+    tame
+    expect 64 hf "run$wild"
+    tame
+    expect 64 hf run --wait="$wild" a true
+    tame
+}
+
+# JSON is for programs: nothing is lost in it, and what is UTF-8 stays readable.
+test_json_is_whole() {
+    local name=$'\xc3\xa4\xe6\x97\xa5\xc2\x9b\x7f'
+    expect 0 hf show --json "$name"
+    tame
+    case $out in '{"name":"ä日\u009b\u007f",'*) ;; *) fail "$out" ;; esac
+    expect 0 hf show "$name"
+    case $out in *"ä日??"*) ;; *) fail "$out" ;; esac
+    # A long one is cut between two characters.
+    name=$(printf 'x%.0s' {1..123})ä日
+    expect 0 hf show "$name"
+    case $out in *xxx...$'\n'*) ;; *) fail "$out" ;; esac
+}
+
+# What a server says.
+test_words_of_the_server_are_disarmed() {
+    start perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(Listen => 5, Local => $ARGV[0]) or die;
+        while ($c = $s->accept) { sysread $c, $x, 4096; print $c "-ERR \e[31m\xc2\x9b\x9b2J\x7f no\r\n" x 9; close $c }' \
+        "$dir/wild.sock"
+    wait_until file_there "$dir/wild.sock"
+    expect 69 "$HOLDFAST" -vv -s "$dir/wild.sock" -t 300ms show a
+    tame
+    says "no"
+    expect 69 "$HOLDFAST" -vv --json -s "$dir/wild.sock" -t 300ms show a
+    tame
+}
+
+test_hold_without_input_says_so() {
+    expect 0 hf hold h
+    says "the standard input has ended, so the lock is released at once; with --no-stdin"
+    case $out in '{"name":"h",'*) ;; *) fail "$out" ;; esac
+    free h || fail "still locked"
+    expect 0 hf hold -N 2 slots
+    says "so the slot is released"
+    same "$(echo word | hf hold h 2>&1 >/dev/null | wc -l)" 1 "lines"
+    expect 0 hf -q hold h
+    same "$err" ""
+    # Who lets go by closing it after a while has meant it.
+    mkfifo "$dir/input"
+    exec 9<>"$dir/input"
+    start sh -c 'exec hf hold h <"$0" 9>&-' "$dir/input" >"$dir/held" 2>"$dir/err"
+    wait_until file_filled "$dir/held"
+    exec 9>&-
+    finish "$pid"
+    same "$status" 0
+    same "$(cat "$dir/err")" ""
+}
+
+test_warning_of_eviction() {
+    local pattern="may evict locks when its memory is full (maxmemory-policy allkeys-lru): use noeviction"
+    redis config set maxmemory-policy allkeys-lru >/dev/null
+    expect 0 hf run a true
+    same "$err" "" "without a limit nothing is evicted"
+    redis config set maxmemory 100mb >/dev/null
+    expect 0 hf run a true
+    says "$pattern"
+    same "$(wc -l <"$dir/err")" 1 "lines"
+    expect 0 hf show a
+    says "$pattern"
+    expect 0 hf --json hold a
+    says "$pattern"
+    expect 0 hf -q run a true
+    same "$err" ""
+    # Who may not ask is not told, and not refused.
+    redis acl setuser shy on nopass '~*' '&*' +@all -info >/dev/null
+    expect 0 hf --user shy run a true
+    same "$err" ""
+    redis config set maxmemory-policy noeviction >/dev/null
+    expect 0 hf run a true
+    same "$err" ""
+    redis config set maxmemory 0 >/dev/null
+}
+
+# Somebody who waits learns what for: said once though it is tried again and again, and before it has an end.
+test_waiting_says_why() {
+    start "$HOLDFAST" -s "$dir/nothing.sock" -t 60 run a true 2>"$dir/said"
+    wait_until file_filled "$dir/said"
+    grep -q "nothing.sock" "$dir/said" || fail "$(cat "$dir/said")"
+    sleep 0.5 # it must not be said again, which no event can tell
+    same "$(wc -l <"$dir/said")" 1 "lines"
+    kill -TERM "$pid"
+    finish "$pid"
+    start "$HOLDFAST" -s "$dir/nothing.sock" -t 60 latch a wait 2>"$dir/latch"
+    wait_until file_filled "$dir/latch"
+    kill -TERM "$pid"
+    finish "$pid"
+}
+
+# An error says why by itself.
+test_not_said_twice() {
+    expect 69 "$HOLDFAST" -s "$dir/nothing.sock" run -n a true
+    same "$(wc -l <"$dir/err")" 1 "lines"
+    expect 69 "$HOLDFAST" -s "$dir/nothing.sock" show a
+    same "$(wc -l <"$dir/err")" 1 "lines"
+}
+
+run_tests
