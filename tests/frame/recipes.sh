@@ -52,7 +52,7 @@ test_cron_runs_it_on_one_machine_and_the_other_is_silent() {
     same "$(echo "$job" | awk '{ print $1, $2, $3, $4, $5, $6 }')" '15 2 * * * reports'
     job=$(echo "$job" | sed -E 's/^([^ ]+ +){6}//')
     case $job in *%*) fail "cron would cut it at the %: $job" ;; esac
-    script "$dir/local/bin/report" <<<'echo ran >>ran'
+    script "$dir/local/bin/report" <<<'echo ran >>ran; exit 1' # It is kept even so.
 
     start env -i HOME="$dir/home" LOGNAME=reports SHELL=/bin/sh "${cron_variables[@]}" \
         /bin/sh -c "cd && exec $job"
