@@ -2,7 +2,8 @@
 # Every block of C and C++ in the documents compiles, and the guide knows every error, kind and option there is.
 #
 # A block with a function or a `static` at the first column is a piece of a file; any other is a piece of a function.
-# What blocks use without saying it (client, lock, err, ...) is declared here.
+# What blocks use without saying it (client, lock, err, ...) is declared here. Not so in a README: there every block is
+# a whole program, and compiles as it is printed.
 set -eu
 
 dir=$(mktemp -d)
@@ -25,7 +26,6 @@ extern hf_lock *lock;
 extern int err;
 extern pthread_mutex_t data_mutex;
 struct record;
-void report(void);
 void write_record(const struct record *record);
 void on_trouble(hf_lock *lock, const hf_event *event, void *user);
 void on_acquired(hf_op *op, const hf_result *result, void *user);
@@ -49,10 +49,10 @@ split() {
 }
 is_piece_of_file() { grep -qE '^[a-z].*\) \{$' "$1" && ! grep -qE '^(if|for|while|switch) ' "$1"; }
 
-# compile BLOCK
+# compile BLOCK FILE
 compile() {
     local block=$1 language=${1##*.} whole=$dir/whole.${1##*.}
-    if grep -q '\bmain(' "$block"; then
+    if grep -q '\bmain(' "$block" || [[ $2 = README* ]]; then
         cp "$block" "$whole"
     elif is_piece_of_file "$block"; then
         # Its own functions may be those that other blocks assume.
@@ -74,13 +74,13 @@ compile() {
     }
 }
 
-for file in README.md docs/*.md; do
+for file in README*.md docs/*.md; do
     split "$file"
     for block in "$dir"/[0-9]*; do
         [ -e "$block" ] || continue
         [ "${block##*.}" = c ] || command -v "${CXX:-c++}" >/dev/null || continue
         blocks=$((blocks + 1))
-        compile "$block"
+        compile "$block" "$file"
     done
 done
 [ "$blocks" -ge 15 ] || { echo "FAILED: only $blocks blocks were found"; exit 1; }

@@ -1,0 +1,204 @@
+#!/usr/bin/env bash
+# The two READMEs say the same, and what they print works.
+#
+# README.md and README.zh-CN.md have the same headings, lists, tables, links and code, in the same order; only prose
+# and the comments in code are translated. Their programs compile, link and run as they are printed, with nothing
+# around them; so do the lines for the shell. A name is used for one kind of lock, the numbers are those of
+# docs/benchmarks.md, and no document has a link that leads nowhere.
+# shellcheck disable=SC1091,SC2119
+. "$HF_SOURCE_DIR/tests/cli/lib.sh"
+
+readmes=("$HF_SOURCE_DIR/README.md" "$HF_SOURCE_DIR/README.zh-CN.md")
+server_start
+export HOLDFAST_URL=unix://$socket
+
+# block FILE LANGUAGE NUMBER: the text of the file's block of that language, counted from 1.
+block() {
+    awk -v opening="\`\`\`$2" -v wanted="$3" '
+        $0 == opening { inside = ++count == wanted; next }
+        /^```/ { inside = 0 }
+        inside' "$1"
+}
+count_blocks() { grep -cxF "\`\`\`$2" "$1"; }
+
+# skeleton FILE: what both languages must share, a line each.
+skeleton() {
+    awk '
+        function links(text) {
+            while (match(text, /\]\([^)]*\)/)) {
+                print "link " substr(text, RSTART + 2, RLENGTH - 3)
+                text = substr(text, RSTART + RLENGTH)
+            }
+        }
+        function code(text) {
+            if (language == "sh")
+                sub(/(^|[ \t])#.*/, "", text)
+            else
+                gsub(/\/\*[^*]*\*\/|\/\/.*/, "", text)
+            sub(/[ \t]+$/, "", text)
+            return text
+        }
+        /^```/ { language = language == "" ? substr($0, 4) : ""; print "block " language; next }
+        language != "" { print "  " code($0); next }
+        /^#+ / { print "heading " $1; next }
+        /^\|/ { print "row of " gsub(/\|/, "|"); links($0); next }
+        /^(-|[0-9]+\.) / { print "item" }
+        { links($0) }' "$1" |
+        # Each links to the other.
+        sed -E 's/^link README(\.zh-CN)?\.md$/link to the other language/'
+}
+
+test_both_languages_have_the_same_headings_code_tables_and_links() {
+    local file
+    for file in "${readmes[@]}"; do
+        skeleton "$file" >"$dir/$(basename "$file").skeleton"
+        [ "$(grep -c '^heading' "$dir/$(basename "$file").skeleton")" -ge 8 ] || fail "no headings in $file"
+    done
+    diff -U 2 "$dir/README.md.skeleton" "$dir/README.zh-CN.md.skeleton" >"$dir/err" ||
+        fail "the two READMEs are not in step"
+}
+
+# The check above sees a change of one alone: each of these is one.
+test_a_change_of_one_language_is_seen() {
+    local original=${readmes[0]} change
+    skeleton "$original" >"$dir/before"
+    for change in '0,/^## /s//### /' '/^## In C$/d' 's/puts(/printf(/' 's/-N 3/-N 4/' '/^- \*\*/d' \
+        's|docs/fencing.md|docs/fence.md|' '/^| .*fencing.md/d'; do
+        sed "$change" "$original" >"$dir/changed"
+        ! cmp -s "$original" "$dir/changed" || fail "changes nothing: $change"
+        skeleton "$dir/changed" >"$dir/after"
+        ! cmp -s "$dir/before" "$dir/after" || fail "not seen: $change"
+    done
+    # And these are none.
+    sed 's|/\* [^*]*\*/|/* 中文 */|; s/  # .*/ # 中文/; s/^Locks are .*/其他/' "$original" >"$dir/changed"
+    skeleton "$dir/changed" >"$dir/after"
+    diff "$dir/before" "$dir/after" >"$dir/err" || fail "a translation counts as a change"
+}
+
+# printed_line FILE PATTERN: the line of a block that begins so.
+printed_line() { grep -E "^$2" "$1" || fail "$1 has no line $2"; }
+
+# `pkg-config` answers as for an installed library, so that the line to compile with runs as it is printed.
+fake_pkg_config() {
+    mkdir -p "$dir/tools"
+    cat >"$dir/tools/pkg-config" <<TOOL
+#!/bin/sh
+[ "\$*" = "--cflags --libs holdfast" ] || exit 1
+echo "-I$HF_SOURCE_DIR/include -L$HF_BUILD_DIR/lib -lholdfast"
+TOOL
+    chmod +x "$dir/tools/pkg-config"
+}
+# runs_alone PROGRAM: it takes the lock, says so, and gives it back.
+runs_alone() {
+    redis config resetstat >/dev/null
+    expect 0 env LD_LIBRARY_PATH="$HF_BUILD_DIR/lib" "$1"
+    same "$out" "only one process in the fleet is here"
+    [ "$(redis info commandstats | grep -c '^cmdstat_hset:')" = 1 ] || fail "$1 locked nothing"
+    free nightly || fail "still locked"
+}
+
+test_the_programs_compile_and_run_as_printed() {
+    local file
+    fake_pkg_config
+    for file in "${readmes[@]}"; do
+        same "$(count_blocks "$file" c) $(count_blocks "$file" cpp)" "1 1" "blocks of C and C++"
+        block "$file" c 1 >"$dir/report.c"
+        printed_line "$file" 'cc report\.c .*' >"$dir/compile.sh"
+        (cd "$dir" && PATH=$dir/tools:$PATH sh -e compile.sh) >"$dir/err" 2>&1 || fail "does not compile"
+        runs_alone "$dir/report"
+
+        if command -v "${CXX:-c++}" >/dev/null; then
+            block "$file" cpp 1 >"$dir/report.cpp"
+            echo "${CXX:-c++} -std=c++17 report.cpp \$(pkg-config --cflags --libs holdfast) -o report_cpp" \
+                >"$dir/compile.sh"
+            (cd "$dir" && PATH=$dir/tools:$PATH sh -e compile.sh) >"$dir/err" 2>&1 || fail "does not compile"
+            runs_alone "$dir/report_cpp"
+        fi
+    done
+}
+
+# The lines of all blocks for the shell that run the tool.
+tool_lines() {
+    awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /^holdfast /' "$1"
+}
+
+test_the_lines_for_the_shell_run_as_printed() {
+    local script line count=0
+    mkdir -p "$dir/shell/tools"
+    ln -sf "$HOLDFAST" "$dir/shell/tools/holdfast"
+    cd "$dir/shell" || fail "no directory"
+    for script in $(tool_lines "${readmes[0]}" | grep -oE '\./[a-z]+\.sh' | sort -u); do
+        printf '#!/bin/sh\necho "$HOLDFAST_KIND $HOLDFAST_NAME $HOLDFAST_TOKEN" >>ran\n' >"$script"
+        chmod +x "$script"
+    done
+    while read -r line; do
+        expect 0 env PATH="$dir/shell/tools:$PATH" sh -c "$line"
+        count=$((count + 1))
+    done < <(tool_lines "${readmes[0]}")
+    [ "$count" -ge 8 ] || fail "only $count lines were found"
+    same "$(sed 's/ *$//; s/[0-9][0-9]*$/TOKEN/' ran | sort | tr '\n' ',')" \
+        'fair printer,fenced ledger TOKEN,permit thumbs,plain nightly,plain nightly,read catalog,write catalog,'
+}
+
+test_a_name_is_used_for_one_kind() {
+    tool_lines "${readmes[0]}" | grep '^holdfast run' | awk '
+        {
+            kind = "plain"
+            for (i = 3; i <= NF && $i ~ /^-/; i++) {
+                if ($i == "-s" || $i == "--write") kind = "read/write"
+                else if ($i == "-N") { kind = "slots"; i++ }
+                else if ($i != "-n") kind = $i
+            }
+            if (($i in kinds) && kinds[$i] != kind) { print $i ": " kinds[$i] " and " kind; bad = 1 }
+            kinds[$i] = kind
+        }
+        END { exit bad || NR < 7 }' >"$dir/err" || fail "a name for two kinds, or too few lines"
+}
+
+# measured ROW LIBRARY: the ratio in the table of other libraries.
+measured() {
+    awk -F'|' -v row="$1" -v library="$2" '
+        function bare(text) { gsub(/^ +| +$|\*/, "", text); return text }
+        bare($2) != "" { current = bare($2) }
+        current == row && bare($3) == library { print bare($5) }' "$HF_SOURCE_DIR/docs/benchmarks.md"
+}
+# number LINE-PATTERN ROW LIBRARY FORMAT: that line of each README has the measured ratio, rounded.
+number() {
+    local file wanted
+    # shellcheck disable=SC2059
+    wanted=$(printf "$4" "$(measured "$2" "$3")")
+    for file in "${readmes[@]}"; do
+        grep -E "$1" "$file" | grep -qE "[^0-9.]${wanted}[^0-9.]" ||
+            fail "$(basename "$file"): docs/benchmarks.md has $wanted for: $2, $3"
+    done
+}
+test_the_numbers_are_those_of_the_benchmarks() {
+    number '^\| 64 .*Redisson' '64 threads' 'Redisson 4.7' '%.1f'
+    number '^\| 8 .*Redisson' '8 clients, fair' 'Redisson 4.7' '%.1f'
+    number '^\| 8 .*redis-py' '8 clients drain' 'redis-py' '%.0f'
+    number '^(\(With one thread|.*单线程)' '1 thread' 'Redisson 4.7' '%.1f'
+}
+
+# anchors FILE: what GitHub makes of its headings.
+anchors() {
+    awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //; s/`//g; s/\[([^]]*)\]\([^)]*\)/\1/g' |
+        tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+test_no_document_has_a_link_that_leads_nowhere() {
+    local file link target anchor count=0
+    for file in "${readmes[@]}" "$HF_SOURCE_DIR"/CONTRIBUTING.md "$HF_SOURCE_DIR"/docs/*.md; do
+        while read -r link; do
+            case $link in http*) continue ;; esac
+            count=$((count + 1))
+            target=${link%%#*} anchor=
+            case $link in *'#'*) anchor=${link#*#} ;; esac
+            [ -n "$target" ] && target=$(dirname "$file")/$target || target=$file
+            [ -e "$target" ] || fail "$(basename "$file"): $link is not there"
+            [ -z "$anchor" ] || anchors "$target" | grep -qxF -e "$anchor" ||
+                fail "$(basename "$file"): $link: no such heading"
+        done < <(awk '/^```/ { code = !code } !code' "$file" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//')
+    done
+    [ "$count" -ge 50 ] || fail "only $count links were found"
+}
+
+run_tests
