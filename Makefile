@@ -4,7 +4,7 @@
 #   make test V=1       show every line of the build and of the tests
 #   make test CC=clang  another compiler (for a build directory that does not exist yet)
 #   make test JOBS=4    how many things to do at once (default: one for each
-#                       processor, and three tests)
+#                       processor, and four tests)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -25,7 +25,6 @@ build:
 
 demo:
 	@scripts/setup demo
-	@echo "Building the library and the tool, unless they are there ..."
 	@scripts/build release
 	@HOLDFAST="$(CURDIR)/build/release/bin/holdfast" scripts/demo
 
@@ -66,7 +65,7 @@ clean:
 
 help:
 	@echo "make demo       show what holdfast is for, in under a minute"
-	@echo "make test       the whole suite: plain, then a chosen list under ASan+UBSan and TSan"
+	@echo "make test       the whole suite: plain, and a chosen list under ASan+UBSan and TSan"
 	@echo "make build      the library and the tool, in build/release (also just: make)"
 	@echo "make install    PREFIX=/usr/local DESTDIR= ; make uninstall undoes it"
 	@echo "make bench      the benchmarks"

@@ -168,9 +168,9 @@ static void silence_in_the_handshake(void **state) {
     struct wire *wire = wire_start(server_port(server));
     hf_options options = patient_options();
     options.cmd_timeout_ms = options.connect_timeout_ms = SILENT_MS;
-    hf_client *client = open_at(wire_port(wire), &options);
     wire_stall(wire, true);
     int64_t start_ms = now_ms();
+    hf_client *client = open_at(wire_port(wire), &options);
     assert_int_equal(hf_ping(client), HF_EUNREACH);
     assert_non_null(strstr(hf_last_error()->text, "no answer to TLS"));
     assert_true(now_ms() - start_ms >= SILENT_MS);
