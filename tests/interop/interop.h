@@ -24,7 +24,7 @@
 struct suite {
     const char *java_dir; /* where the jars are */
     struct server *server;
-    struct java *java;
+    struct remote *java;
 };
 extern struct suite suite;
 

@@ -36,7 +36,7 @@
 
 struct player {
     char process[24]; /* its name in the books, and as a client; a replacement gets a new one */
-    struct java *jvm; /* Java players */
+    struct remote *jvm; /* Java players */
     int command;      /* the stress command's id */
     pid_t pid;        /* C players */
 };

@@ -1,6 +1,5 @@
 package holdfast.interop;
 
-import java.time.Duration;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
@@ -202,8 +201,8 @@ final class Places {
                 case 1:
                     return semaphore.tryAcquire() ? visit(1) : null;
                 case 2:
-                    return semaphore.tryAcquire(1, Duration.ofMillis(
-                            random.nextInt(LONGEST_WAIT_MS))) ? visit(1) : null;
+                    return semaphore.tryAcquire(1, random.nextInt(LONGEST_WAIT_MS), MS)
+                            ? visit(1) : null;
                 default:
                     semaphore.acquire();
                     return visit(1);
