@@ -35,15 +35,16 @@
 #define OWN_JVM 3  /* player 3: a JVM of its own; the others are C processes */
 
 struct player {
-    char process[24]; /* its name in the books, and as a client; a replacement gets a new one */
+    char process[24];   /* its name in the books, and as a client; a replacement gets a new one */
     struct remote *jvm; /* Java players */
-    int command;      /* the stress command's id */
-    pid_t pid;        /* C players */
+    int command;        /* the stress command's id */
+    pid_t pid;          /* C players */
 };
 
 struct game {
     struct stress stress; /* what all have in common */
     int64_t least_end_ms; /* it lasts until then, if not longer */
+    struct stress_place places[STRESS_PLACES];
     struct player players[PLAYERS];
     unsigned random;
     int kills[2]; /* of C processes, of JVMs */
@@ -99,11 +100,12 @@ static void start_player(struct game *game, int number) {
         player->pid = run_child(stress_worker, &stress);
         return;
     }
-    /* One of them through the Unix socket, as C goes, the others by TCP. */
+    /* One of them through the Unix socket, as C goes, the others by TCP; older ones cannot. */
     if (player->jvm == NULL)
         player->jvm = number < RESIDENT ? suite.java : java_start(suite.java_dir);
     start_java(&stress, player,
-               number == 0 ? server_url(suite.server) : server_tcp_url(suite.server));
+               number == 0 && getenv("HF_INTEROP_REDISSON") == NULL ? server_url(suite.server)
+                                                                    : server_tcp_url(suite.server));
 }
 
 static void kill_player(struct game *game, int number) {
@@ -323,8 +325,19 @@ static bool soaking(void) {
     return getenv("HF_SOAK") != NULL;
 }
 
-static void begin(struct game *game, const struct stress_place *places, int64_t lasts_ms,
+/* What an older Redisson does not have is played as what it has of the same sort. */
+static void choose_places(struct game *game, const struct stress_place *wanted) {
+    for (int i = 0; i < STRESS_PLACES; i++) {
+        game->places[i] = wanted[i];
+        if (!java_has_kind(wanted[i].kind) && strcmp(wanted[i].kind, "readwrite") != 0)
+            game->places[i].kind = strstr(wanted[i].kind, "fair") != NULL ? "fair" : "plain";
+    }
+}
+
+static void begin(struct game *game, const struct stress_place *wanted, int64_t lasts_ms,
                   int64_t lease_ms) {
+    const struct stress_place *places = game->places;
+    choose_places(game, wanted);
     game->random = choose_seed();
     game->players[OWN_JVM].jvm =
         java_start(suite.java_dir); /* It takes its time: before it counts. */

@@ -4,6 +4,7 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
+import org.redisson.config.TransportMode;
 
 /** Makes Redisson clients from a url and the options of a {@code client} command. */
 final class Clients {
@@ -19,9 +20,17 @@ final class Clients {
         }
     }
 
-    /** Its connections have the name at the server. */
+    /**
+     * Its connections have the name at the server. {@code unix:///path} is put into Redisson's
+     * spelling; other urls are Redisson's already.
+     */
     static RedissonClient open(String name, String url, Request request) {
         Config config = new Config();
+        String address = url;
+        if (url.startsWith("unix://")) {
+            address = "redis+uds://" + url.substring("unix://".length());
+            config.setTransportMode(TransportMode.EPOLL);
+        }
         /* The defaults, 16 and 32 threads, are for a server; several clients share this JVM. */
         config.setThreads((int) request.number("threads", 2));
         config.setNettyThreads((int) request.number("netty", 2));
@@ -30,7 +39,7 @@ final class Clients {
             setFairWait(config, request.number("fairwait"));
         }
 
-        SingleServerConfig server = config.useSingleServer().setAddress(url);
+        SingleServerConfig server = config.useSingleServer().setAddress(address);
         server.setClientName(name);
         server.setConnectionMinimumIdleSize(1);
         server.setConnectionPoolSize((int) request.number("pool", 16));
