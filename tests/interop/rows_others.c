@@ -262,7 +262,7 @@ void permits_of_the_killed_come_back(void **state) {
     close(held[1]); /* so that its end is seen */
     assert_int_equal(read(held[0], &byte, 1), 1);
     sleep_ms(SHORT_MS + 100); /* it is only there if it was renewed */
-    assert_java("ok 1", "acquired permits");
+    assert_java("ok 0", "available permits");
     assert_java("ok", "try permits wait=50 lease=60000");
     int waiting =
         java_send(suite.java, "acquire permits lease=%d thread=%d", SHORT_MS, java_thread());

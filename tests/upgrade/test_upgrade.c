@@ -229,8 +229,11 @@ static void comes_to(const struct line *line, int at, int64_t limit_ms) {
     }
 }
 
+/* Either version makes a waiter of the other the holder in the release itself: there is no moment in
+ * which the lock is free. */
 static void passes_on(const struct line *line, int from, int to) {
     say(line->members[from], "ok", "release fair %s", line->name);
+    assert_true(key_exists(fleet_server, line->name));
     comes_to(line, to, BY_MESSAGE_MS);
 }
 
