@@ -50,10 +50,8 @@ if ! [ -e "$stamp" ] || [ -n "$(changed)" ]; then
     touch "$stamp"
 fi
 
-# The native transport is of another Netty than theirs; they are reached by TCP.
 if [ $# -eq 2 ] && ! [ -e "$out/redisson-$2/fetched" ]; then
-    maven -Dredisson.version="$2" dependency:copy-dependencies -DincludeScope=runtime \
-        -DoutputDirectory="$out/redisson-$2" \
-        -DexcludeArtifactIds=netty-transport-native-epoll,netty-transport-classes-epoll,netty-transport-native-unix-common
+    maven -P '!unix' -Dredisson.version="$2" dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory="$out/redisson-$2"
     touch "$out/redisson-$2/fetched"
 fi
