@@ -71,7 +71,8 @@ const char *told_at(struct member *member, int id, const char *expected, int64_t
 void until_listening(const char *channel, int listeners);
 void until_length(const char *list, int length);
 
-/* Asserts that nothing is left on the server, but for tokens, which stay on purpose. */
+/* Asserts that nothing is left on the server, but for tokens, which stay on purpose, and for side keys
+ * that 0.1 does not know ("{name}:holdfast_..."), if they expire by themselves. */
 void assert_nothing_left(int64_t limit_ms);
 
 #endif
