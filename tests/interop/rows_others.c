@@ -205,8 +205,10 @@ void permits_leases_cross(void **state) {
 
     options.lease_ms = 60 * 1000;
     assert_hf(HF_OK, hf_permits_acquire_with(permits, &options, &id));
-    assert_int_equal(sscanf(java_call(suite.java, "lease permits %s", id.text), "ok %lld", &told),
-                     1);
+    const char *lease = java_call(suite.java, "lease permits %s", id.text);
+    if (java_lacks(lease))
+        skip();
+    assert_int_equal(sscanf(lease, "ok %lld", &told), 1);
     assert_in_range(told, 1, 60 * 1000);
     assert_java("ok true", "updateLease permits %s lease=600000", id.text);
     assert_hf(HF_OK, hf_permits_lease_ms(permits, &id, &left));
