@@ -156,7 +156,7 @@ static void read_command(const struct actors *actors, const char *text, struct c
         if (word[0] == 'P') {
             size_t number = (size_t)atoi(word + 1);
             if (number < 1 || number > actors->permits)
-                support_die("no permit %s yet", word);
+                fail_msg("no permit %s yet", word);
             memcpy(command->ids[command->ids_len++].text, actors->aliases[ACTORS + number - 1].text,
                    33);
         } else {

@@ -24,15 +24,20 @@
 struct suite {
     const char *java_dir; /* where the jars are */
     struct server *server;
-    struct java *java;
+    struct remote *java;
 };
 extern struct suite suite;
 
 /* Makes a Java client; `options` as in "watchdog=900". Its name is good for every test. */
 void java_client(const char *name, const char *options);
 
-/* Opens a handle of `kind` on `lock_name` for a client. */
+/* Opens a handle of `kind` on `lock_name` for a client. Ends the row as skipped if this version of
+ * Redisson has no such kind. */
 void java_open(const char *client, const char *kind, const char *lock_name, const char *handle);
+
+/* Whether an answer says that this version of Redisson has no such call; the same for a kind. */
+bool java_lacks(const char *answer);
+bool java_has_kind(const char *kind);
 
 /* An actor nobody has used yet: a failed row may leave one blocked, and must not take others
  * along. */

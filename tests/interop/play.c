@@ -140,7 +140,7 @@ static void look(struct run *run, const struct actors *actors, const char *state
         payloads_to_zero(outcome->messages);
 }
 
-/* `measure` is the run to be compared with, or NULL. */
+/* `measure` is the run to be compared with, or NULL. Ends early when Java's version lacks something. */
 static void run_scenario(struct run *run, const struct scenario *scenario,
                          const struct run *measure) {
     cmd_ok(suite.server, "FLUSHALL");
@@ -155,6 +155,8 @@ static void run_scenario(struct run *run, const struct scenario *scenario,
             server_step(step->command);
         snprintf(outcome->answer, sizeof outcome->answer, "%s",
                  step->command[0] == '!' ? "ok" : act(actors, step->command));
+        if (java_lacks(outcome->answer))
+            break;
         if (!step->unsettled)
             look(run, actors,
                  measure == NULL         ? NULL
@@ -287,11 +289,25 @@ static int compare(const struct scenario *scenario, const struct run *java, cons
     return different;
 }
 
+/* Java has done something that its version does not know. */
+static bool beyond_this_version(const struct run *java) {
+    for (size_t i = 0; i < PLAY_STEPS; i++) {
+        if (java_lacks(java->outcomes[i].answer))
+            return true;
+    }
+    return false;
+}
+
 static int play_scenario(const struct play_kind *kind, const struct scenario *scenario,
                          struct messages *messages) {
     static const char *const others[] = {"CC", "JC", "CJ"};
     struct run java = {.kind = kind, .sides = "JJ", .messages = messages};
     run_scenario(&java, scenario, NULL);
+    if (beyond_this_version(&java)) {
+        print_message("left out: \"%s\" of %s\n", scenario->title, kind->name);
+        free_outcomes(&java);
+        return 0;
+    }
     int different = compare(scenario, &java, &java);
     for (size_t i = 0; i < (differs_on_purpose(scenario) ? 1 : 3); i++) {
         struct run other = {.kind = kind, .sides = others[i], .messages = messages};

@@ -298,7 +298,7 @@ void fair_killed_c_holder_and_waiter(void **state) {
 }
 
 static void kill_java(const struct interop_kind *kind, char behind) {
-    struct java *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(suite.java_dir);
     const char *url = server_tcp_url(suite.server);
     struct waiter dead_waiter = {.side = 'J'};
     struct line line = line_new(kind, "jfair", SHORT_MS);

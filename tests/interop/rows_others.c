@@ -205,8 +205,10 @@ void permits_leases_cross(void **state) {
 
     options.lease_ms = 60 * 1000;
     assert_hf(HF_OK, hf_permits_acquire_with(permits, &options, &id));
-    assert_int_equal(sscanf(java_call(suite.java, "lease permits %s", id.text), "ok %lld", &told),
-                     1);
+    const char *lease = java_call(suite.java, "lease permits %s", id.text);
+    if (java_lacks(lease))
+        skip();
+    assert_int_equal(sscanf(lease, "ok %lld", &told), 1);
     assert_in_range(told, 1, 60 * 1000);
     assert_java("ok true", "updateLease permits %s lease=600000", id.text);
     assert_hf(HF_OK, hf_permits_lease_ms(permits, &id, &left));
@@ -262,7 +264,7 @@ void permits_of_the_killed_come_back(void **state) {
     close(held[1]); /* so that its end is seen */
     assert_int_equal(read(held[0], &byte, 1), 1);
     sleep_ms(SHORT_MS + 100); /* it is only there if it was renewed */
-    assert_java("ok 1", "acquired permits");
+    assert_java("ok 0", "available permits");
     assert_java("ok", "try permits wait=50 lease=60000");
     int waiting =
         java_send(suite.java, "acquire permits lease=%d thread=%d", SHORT_MS, java_thread());

@@ -301,7 +301,7 @@ static int64_t last_hold_ends(void) {
 void rw_killed_readers(void **state) {
     (void)state;
     struct sides c = sides_new(SHORT_MS);
-    struct java *jvm = java_start(suite.java_dir);
+    struct remote *jvm = java_start(suite.java_dir);
     int reader = java_thread();
     int writer = java_thread();
     short_java_client();
@@ -337,7 +337,7 @@ void rw_killed_readers(void **state) {
 void rw_killed_holders_alone(void **state) {
     (void)state;
     struct sides c = sides_new(SHORT_MS);
-    struct java *jvm = java_start(suite.java_dir);
+    struct remote *jvm = java_start(suite.java_dir);
     int thread = java_thread();
     java_sides("j2", "r2", "w2");
     assert_memory_equal(java_call(jvm, "client v %s " SHORT_OPTIONS, server_tcp_url(suite.server)),

@@ -24,8 +24,9 @@ struct worker {
     redisContext *server;
     char me[64]; /* "process/thread" */
     unsigned random;
-    int64_t longest_ms;  /* that an acquire took */
-    const char *trouble; /* what went wrong, or NULL */
+    int64_t longest_ms;
+    const char *longest_at; /* that an acquire took */
+    const char *trouble;    /* what went wrong, or NULL */
     int trouble_code;
 };
 
@@ -97,15 +98,19 @@ static void *run(void *arg) {
         struct stress_visit visit = {0};
         int64_t start_ms = now_ms();
         int err = worker->doors[i].way->enter(&worker->doors[i], &visit);
-        if (now_ms() - start_ms > worker->longest_ms)
+        if (now_ms() - start_ms > worker->longest_ms) {
             worker->longest_ms = now_ms() - start_ms;
+            worker->longest_at = worker->stress->places[i].name;
+        }
         if (err == HF_OK)
             stay(worker, &worker->doors[i], worker->stress->places[i].name, &visit);
         else if (err != HF_EBUSY && err != HF_ETIMEDOUT && err != HF_ECANCELED)
             note(worker, "an acquire failed", err);
     }
-    freeReplyObject(redisCommand(worker->server, "HSET stress:longest %s %lld", worker->me,
-                                 (long long)worker->longest_ms));
+    char longest[128];
+    snprintf(longest, sizeof longest, "%lld ms at %s", (long long)worker->longest_ms,
+             worker->longest_at != NULL ? worker->longest_at : "");
+    freeReplyObject(redisCommand(worker->server, "HSET stress:longest %s %s", worker->me, longest));
     return NULL;
 }
 

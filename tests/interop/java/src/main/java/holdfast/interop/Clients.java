@@ -11,6 +11,15 @@ final class Clients {
     private Clients() {
     }
 
+    /* Older versions cannot be told, and take five minutes. */
+    private static void setFairWait(Config config, long ms) {
+        try {
+            config.setFairLockWaitTimeout(ms);
+        } catch (NoSuchMethodError e) {
+            System.err.println("fairwait is not known to this version");
+        }
+    }
+
     /**
      * Its connections have the name at the server. {@code unix:///path} is put into Redisson's
      * spelling; other urls are Redisson's already.
@@ -26,7 +35,9 @@ final class Clients {
         config.setThreads((int) request.number("threads", 2));
         config.setNettyThreads((int) request.number("netty", 2));
         config.setLockWatchdogTimeout(request.number("watchdog", config.getLockWatchdogTimeout()));
-        config.setFairLockWaitTimeout(request.number("fairwait", config.getFairLockWaitTimeout()));
+        if (request.has("fairwait")) {
+            setFairWait(config, request.number("fairwait"));
+        }
 
         SingleServerConfig server = config.useSingleServer().setAddress(address);
         server.setClientName(name);

@@ -16,7 +16,7 @@ final class Kinds {
             Map.entry("nonreentrant",
                     (c, name) -> new Verb.Bound<>(c.getNonReentrantLock(name), Locks.VERBS)),
             Map.entry("fenced",
-                    (c, name) -> new Verb.Bound<>(c.getFencedLock(name), Locks.FENCED_VERBS)),
+                    (c, name) -> new Verb.Bound<>(c.getFencedLock(name), FencedLocks.VERBS)),
             Map.entry("fair", (c, name) -> new Verb.Bound<>(c.getFairLock(name), Locks.VERBS)),
             Map.entry("nonreentrantfair",
                     (c, name) -> new Verb.Bound<>(c.getNonReentrantFairLock(name), Locks.VERBS)),

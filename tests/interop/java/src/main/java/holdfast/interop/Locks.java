@@ -3,14 +3,12 @@ package holdfast.interop;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 
 /** The verbs of everything that is an RLock. Times are milliseconds. */
 final class Locks {
     private static final TimeUnit MS = TimeUnit.MILLISECONDS;
     static final Map<String, Verb<? super RLock>> VERBS = new HashMap<>();
-    static final Map<String, Verb<? super RFencedLock>> FENCED_VERBS = new HashMap<>();
 
     static {
         VERBS.put("lock", Locks::lock);
@@ -25,13 +23,6 @@ final class Locks {
                 lock.isHeldByThread(request.number("id", Thread.currentThread().getId())));
         VERBS.put("count", (lock, request) -> lock.getHoldCount());
         VERBS.put("ttl", (lock, request) -> lock.remainTimeToLive());
-
-        FENCED_VERBS.putAll(VERBS);
-        FENCED_VERBS.put("token", (lock, request) -> lock.getToken());
-        FENCED_VERBS.put("lockToken", (lock, request) -> request.has("lease")
-                ? lock.lockAndGetToken(request.number("lease"), MS)
-                : lock.lockAndGetToken());
-        FENCED_VERBS.put("tryToken", Locks::tryToken);
     }
 
     private Locks() {
@@ -54,15 +45,5 @@ final class Locks {
             return lock.tryLock(request.number("wait"), MS);
         }
         return lock.tryLock();
-    }
-
-    private static Object tryToken(RFencedLock lock, Request request) {
-        if (request.has("lease")) {
-            return lock.tryLockAndGetToken(request.number("wait", 0), request.number("lease"), MS);
-        }
-        if (request.has("wait")) {
-            return lock.tryLockAndGetToken(request.number("wait"), MS);
-        }
-        return lock.tryLockAndGetToken();
     }
 }

@@ -1,9 +1,10 @@
 package holdfast.interop;
 
-import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -63,7 +64,8 @@ final class Places {
             case "nonreentrant":
                 return new LockPlace(name, client.getNonReentrantLock(name), lease, false);
             case "fenced":
-                return new LockPlace(name, client.getFencedLock(name), lease, true);
+                RFencedLock fenced = client.getFencedLock(name);
+                return new LockPlace(name, fenced, lease, true, fenced::getToken);
             case "fair":
                 return new LockPlace(name, client.getFairLock(name), lease, true);
             case "nonreentrantfair":
@@ -108,7 +110,12 @@ final class Places {
         }
     }
 
-    private record LockPlace(String name, RLock lock, long lease, boolean nests) implements Place {
+    private record LockPlace(String name, RLock lock, long lease, boolean nests,
+            LongSupplier token) implements Place {
+        LockPlace(String name, RLock lock, long lease, boolean nests) {
+            this(name, lock, lease, nests, () -> 0);
+        }
+
         @Override
         public long capacity() {
             return 1;
@@ -123,8 +130,7 @@ final class Places {
             if (nested) {
                 lock.lock();
             }
-            long token = lock instanceof RFencedLock fenced ? fenced.getToken() : 0;
-            return new LockVisit(1, token, nested ? List.of(lock, lock) : List.of(lock));
+            return new LockVisit(1, token.getAsLong(), nested ? List.of(lock, lock) : List.of(lock));
         }
     }
 
@@ -202,8 +208,8 @@ final class Places {
                 case 1:
                     return semaphore.tryAcquire() ? visit(1) : null;
                 case 2:
-                    return semaphore.tryAcquire(1, Duration.ofMillis(
-                            random.nextInt(LONGEST_WAIT_MS))) ? visit(1) : null;
+                    return semaphore.tryAcquire(1, random.nextInt(LONGEST_WAIT_MS), MS)
+                            ? visit(1) : null;
                 default:
                     semaphore.acquire();
                     return visit(1);
@@ -222,15 +228,24 @@ final class Places {
             return PERMITS;
         }
 
+        /* Older versions of Redisson take and give permits one by one only. */
+        private static final boolean TAKES_MANY = Arrays.stream(
+                RPermitExpirableSemaphore.class.getMethods()).anyMatch(
+                        method -> method.getReturnType() == List.class);
+
         private List<String> acquire(Random random) throws InterruptedException {
-            switch (random.nextInt(3)) {
+            switch (random.nextInt(TAKES_MANY ? 3 : 2)) {
                 case 0:
-                    return semaphore.tryAcquire(MANY, 0, lease, MS);
+                    return one(semaphore.tryAcquire(random.nextInt(LONGEST_WAIT_MS), lease, MS));
                 case 1:
-                    return semaphore.tryAcquire(1, random.nextInt(LONGEST_WAIT_MS), lease, MS);
+                    return one(semaphore.acquire(lease, MS));
                 default:
-                    return semaphore.acquire(1, lease, MS);
+                    return semaphore.tryAcquire(MANY, 0, lease, MS);
             }
+        }
+
+        private static List<String> one(String id) {
+            return id == null ? List.of() : List.of(id);
         }
 
         @Override
@@ -240,7 +255,7 @@ final class Places {
                 return null;
             }
             /* One by one or all at once: both ways have a script of their own. */
-            Runnable release = random.nextBoolean()
+            Runnable release = TAKES_MANY && random.nextBoolean()
                     ? () -> semaphore.release(ids) : () -> ids.forEach(semaphore::release);
             return new SemaphoreVisit(ids.size(), release);
         }

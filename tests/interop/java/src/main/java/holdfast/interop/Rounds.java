@@ -54,7 +54,7 @@ final class Rounds {
             longest = Math.max(longest, System.nanoTime() - start);
             early += came.get() == parties ? 0 : 1;
         }
-        Stress.noteLongest(client, me, longest);
+        Stress.noteLongest(client, me, longest, "rounds");
         return early;
     }
 }

@@ -30,7 +30,7 @@ final class Semaphores {
             return "";
         });
         COUNTING.put("try", (semaphore, request) -> request.has("wait")
-                ? semaphore.tryAcquire(request.permits(), duration(request, "wait"))
+                ? semaphore.tryAcquire(request.permits(), request.number("wait"), MS)
                 : semaphore.tryAcquire(request.permits()));
         COUNTING.put("release", (semaphore, request) -> {
             semaphore.release(request.permits());
@@ -56,12 +56,14 @@ final class Semaphores {
             semaphore.addPermits(request.permits());
             return "";
         });
-        EXPIRING.put("acquire", (semaphore, request) -> ids(
-                semaphore.acquire(request.permits(), request.number("lease", NO_LEASE), MS)));
-        EXPIRING.put("try", (semaphore, request) -> ids(semaphore.tryAcquire(request.permits(),
-                request.number("wait", 0), request.number("lease", NO_LEASE), MS)));
+        EXPIRING.put("acquire", Semaphores::acquire);
+        EXPIRING.put("try", Semaphores::tryAcquire);
         EXPIRING.put("release", (semaphore, request) -> {
-            semaphore.release(request.wordsFrom(1));
+            if (request.wordsFrom(1).size() == 1) {
+                semaphore.release(request.word(1));
+            } else {
+                semaphore.release(request.wordsFrom(1));
+            }
             return "";
         });
         EXPIRING.put("tryRelease", (semaphore, request) -> request.wordsFrom(1).size() == 1
@@ -96,6 +98,27 @@ final class Semaphores {
 
     private static Duration duration(Request request, String option) {
         return Duration.ofMillis(request.number(option));
+    }
+
+    /* One permit by the call that all versions of Redisson have, several by the newer one. */
+    private static Object acquire(RPermitExpirableSemaphore semaphore, Request request)
+            throws InterruptedException {
+        long lease = request.number("lease", NO_LEASE);
+        if (request.permits() == 1) {
+            return semaphore.acquire(lease, MS);
+        }
+        return ids(semaphore.acquire(request.permits(), lease, MS));
+    }
+
+    private static Object tryAcquire(RPermitExpirableSemaphore semaphore, Request request)
+            throws InterruptedException {
+        long wait = request.number("wait", 0);
+        long lease = request.number("lease", NO_LEASE);
+        if (request.permits() == 1) {
+            String id = semaphore.tryAcquire(wait, lease, MS);
+            return id == null ? "" : id;
+        }
+        return ids(semaphore.tryAcquire(request.permits(), wait, lease, MS));
     }
 
     private static Object ids(List<String> ids) {

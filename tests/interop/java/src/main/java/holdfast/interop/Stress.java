@@ -69,9 +69,9 @@ final class Stress {
         }
     }
 
-    static void noteLongest(RedissonClient client, String me, long longest) {
+    static void noteLongest(RedissonClient client, String me, long longest, String where) {
         client.getMap("stress:longest", StringCodec.INSTANCE)
-                .put(me, Long.toString(TimeUnit.NANOSECONDS.toMillis(longest)));
+                .put(me, TimeUnit.NANOSECONDS.toMillis(longest) + " ms at " + where);
     }
 
     Object run() throws Exception {
@@ -94,11 +94,15 @@ final class Stress {
         long sections = 0;
         long missed = 0;
         long longest = 0;
+        String where = "";
         while (!isOver()) {
             Places.Place place = places.get(random.nextInt(places.size()));
             long start = System.nanoTime();
             Places.Visit visit = place.enter(random);
-            longest = Math.max(longest, System.nanoTime() - start);
+            if (System.nanoTime() - start > longest) {
+                longest = System.nanoTime() - start;
+                where = place.name();
+            }
             if (visit == null) {
                 missed++;
                 continue;
@@ -110,7 +114,7 @@ final class Stress {
             visit.leave();
             sections++;
         }
-        noteLongest(client, me, longest);
+        noteLongest(client, me, longest, where);
         return new long[] {sections, missed};
     }
 

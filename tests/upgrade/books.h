@@ -1,0 +1,31 @@
+/* The books of a storm: memory that the driver and all its actors share, through a file.
+ *
+ * Whoever is inside a place has its weight in the cell of its seat; all cells of a place together
+ * never exceed the place's capacity, unless two are inside who must not be. Whoever comes writes
+ * its own cell first and then adds up all of them, so of two such at least one finds out. One that
+ * was killed leaves its weight behind: the driver takes that out long before the lease ends. */
+#ifndef HF_TEST_UPGRADE_BOOKS_H
+#define HF_TEST_UPGRADE_BOOKS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { BOOKS_PLACES = 4, BOOKS_SEATS = 16, BOOKS_WORKERS = 2, BOOKS_WRITER = 1000 };
+
+struct books {
+    atomic_int over; /* the driver ends it */
+    atomic_int violations;
+    atomic_int sections[BOOKS_SEATS];
+    atomic_int inside[BOOKS_PLACES][BOOKS_SEATS * BOOKS_WORKERS];
+};
+
+/* The places of a storm, each with a name of its own; "readwrite" is entered as "read" or "write". */
+static const struct books_place {
+    const char *kind, *name;
+    int capacity;
+} books_places[BOOKS_PLACES] = {{"plain", "storm-plain", 1},
+                                {"fair", "storm-fair", 1},
+                                {"readwrite", "storm-readwrite", BOOKS_WRITER},
+                                {"permits", "storm-permits", 3}};
+
+#endif

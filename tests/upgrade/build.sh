@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Builds an actor of version 0.1, from the repository's own history: build.sh OUTDIR leaves
+# OUTDIR/actor. Only the library of that version is built, without its tool and its tests; once, and
+# after that only the actor when it has changed. Exit status: 0 built; 77 this machine cannot (a
+# line "SKIP upgrade: reason" says why); 1 a real error.
+set -eu
+
+version=a04dafe # 0.1.0
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+if [ $# -ne 1 ]; then
+    echo "usage: build.sh OUTDIR" >&2
+    exit 1
+fi
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+log=$out/build.log
+
+skip() {
+    echo "SKIP upgrade: $1"
+    exit 77
+}
+
+# The repository may belong to another user than the one who tests.
+history() {
+    git -c safe.directory="$root" -C "$root" "$@"
+}
+
+# Test programs side by side share a build directory.
+exec 9>"$out/lock"
+flock 9
+
+library=$out/build/lib/libholdfast.a
+if ! [ -e "$out/built" ]; then
+    command -v git >/dev/null || skip "git is not installed, so 0.1 cannot be had from the history"
+    history cat-file -e "$version^{commit}" 2>/dev/null ||
+        skip "this copy has no history with 0.1 ($version) in it"
+    rm -rf "$out/source" "$out/build"
+    mkdir "$out/source"
+    history archive "$version" CMakeLists.txt cmake include src | tar -x -C "$out/source"
+    # As it is installed, asserts included, but built in less time.
+    if ! { cmake -G Ninja -S "$out/source" -B "$out/build" -DHF_TESTS=OFF -DHF_CLI=OFF \
+        -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS_RELWITHDEBINFO=-O1 &&
+        cmake --build "$out/build" -j "${JOBS:-$(nproc)}" --target holdfast_static; } \
+        >"$log" 2>&1 9>&-; then
+        cat "$log" >&2
+        exit 1
+    fi
+    touch "$out/built"
+fi
+
+if [ -z "$(find "$here/actor" "$here/books.h" -newer "$out/actor" -print -quit 2>&1)" ]; then
+    exit 0
+fi
+"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -DACTOR_OF_0_1 -O1 -Wall -Wextra -Werror \
+    -I"$out/source/include" "$here"/actor/*.c "$library" -lhiredis -lssl -lcrypto -pthread \
+    -o "$out/actor"
