@@ -36,6 +36,9 @@
  *   - Threads: any thread may call any function on any handle, with the exceptions for callbacks
  *     below. No function may be called from a signal handler. Freeing a handle that another thread
  *     is still using is the caller's bug. Functions that free something accept NULL.
+ *   - Stack: a thread that calls needs 64 KiB of it. (Some 24 KiB are used, besides what a log
+ *     function and an allocator take.) Threads of the library have 512 KiB, or the process' default
+ *     if that is more; that is the room for callbacks, too.
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is a
  *     single attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
  *   - Blocking: a function does not block unless its comment says so. None waits for a server

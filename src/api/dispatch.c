@@ -7,13 +7,13 @@
  * connection's socket are in one epoll set, which is the descriptor the application may poll.
  */
 #include "api/client.h"
+#include "base/thread.h"
 #include "net/conn.h"
 #include "redis/redis.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -119,11 +119,7 @@ int hfi_dispatcher_ensure(hf_client *client) {
         return HF_OK;
     pthread_mutex_lock(&d->mtx);
     if (!d->started) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        failure = pthread_create(&d->thread, NULL, dispatcher_main, client);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        failure = hfi_thread_start(&d->thread, dispatcher_main, client);
         d->started = failure == 0;
     }
     pthread_mutex_unlock(&d->mtx);

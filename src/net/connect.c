@@ -215,6 +215,23 @@ static void try_next_address(struct hfi_conn *conn, int sys_errno) {
     fail_errno(conn, ours ? HF_ESYS : HF_EUNREACH, sys_errno, "cannot connect");
 }
 
+/* Could the server have wanted TLS? It may then end the connection without a word; but one that has
+ * ever talked to us, or a socket of this machine, does not. */
+static bool may_want_tls(const struct hfi_conn *conn) {
+    const struct hfi_addr *addr = &conn->addrs[conn->addrs_next - 1];
+    return conn->tls == NULL && addr->sa.ss_family != AF_UNIX && conn->handshake_step == 0 &&
+           conn->reply_bytes == 0 && atomic_load(&conn->target->last_answer_ms) == 0;
+}
+
+/* The connection has ended during the greeting: says why, as far as that is known. */
+static void explain_end(const struct hfi_conn *conn, hf_error *error) {
+    if (conn->refusal.code != HF_OK)
+        *error = conn->refusal;
+    else if (may_want_tls(conn))
+        hfi_fail(error, HF_EUNREACH,
+                 "the server ended the connection without a word; does it want TLS (rediss://)?");
+}
+
 void hfi_conn_progress(struct hfi_conn *conn) {
     if (conn->state == CONN_CONNECTING) {
         int failure = 0;
@@ -234,10 +251,8 @@ void hfi_conn_progress(struct hfi_conn *conn) {
         hf_error error;
         hfi_error_clear(&error);
         int err = hfi_conn_read(conn, &error);
-        if (err == HF_EUNREACH && conn->handshake_step == 0 && conn->tls == NULL)
-            hfi_fail(&error, err,
-                     "the server ended the connection without a word; does it want TLS "
-                     "(rediss://)?");
+        if (err == HF_EUNREACH)
+            explain_end(conn, &error);
         if (err != HF_OK)
             hfi_conn_connect_failed(conn, err, &error);
         else if (conn->handshake_step == conn->handshake_len)
@@ -362,6 +377,8 @@ static void give_up_greeting(struct hfi_conn *conn) {
         hf_error error;
         hfi_error_clear(&error);
         hfi_fail(&error, HF_EUNREACH, "the greeting could not be sent");
+        if (conn->state == CONN_HANDSHAKE)
+            explain_end(conn, &error);
         hfi_conn_connect_failed(conn, HF_EUNREACH, &error);
     }
 }

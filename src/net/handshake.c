@@ -5,7 +5,8 @@
  * was answered once (may it evict?), CLIENT SETNAME, INFO server (is it new enough?), and TIME (the first sample of the server's clock, for `not-after`).
  * The replies come back in that order; `handshake` in struct hfi_conn remembers what was said, and
  * `handshake_step` how far the replies have come. The name and the version are a courtesy, so a
- * server that refuses to hear or tell them is used all the same.
+ * server that refuses to hear or tell them is used all the same. If it then ends the connection,
+ * that refusal was its reason.
  *
  * Called by connect.c and conn.c on the keeper's thread.
  */
@@ -32,6 +33,7 @@ bool hfi_conn_say_hello_locked(struct hfi_conn *conn) {
     const struct hfi_target *target = conn->target;
     bool ok = true;
     conn->handshake_step = conn->handshake_len = 0;
+    hfi_error_clear(&conn->refusal);
     if (target->password != NULL) {
         const char *auth[] = {"AUTH", target->user, target->password};
         if (target->user == NULL || target->user[0] == '\0') {
@@ -137,7 +139,14 @@ int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_
         return hfi_fail(error, HF_EPERM, "the server does not know how to take a password");
     enum handshake_step step = (enum handshake_step)conn->handshake[conn->handshake_step++];
     int err = HF_OK;
+    hfi_error_clear(&conn->refusal);
     if (reply->type == REDIS_REPLY_ERROR) {
+        refused(reply, HF_EUNREACH, &conn->refusal);
+        /* Not answers: these two are said to whoever connects, before the end. */
+        if (starts_with(reply, "ERR max number of clients"))
+            return refused(reply, HF_EUNREACH, error);
+        if (starts_with(reply, "DENIED"))
+            return refused(reply, HF_EPERM, error);
         bool auth = starts_with(reply, "NOAUTH") || starts_with(reply, "WRONGPASS") ||
                     starts_with(reply, "NOPERM");
         if (step == SAID_AUTH || starts_with(reply, "NOAUTH") || (step == SAID_SELECT && auth) ||

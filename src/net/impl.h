@@ -107,6 +107,7 @@ struct hfi_conn {
     int64_t ping_sent_ms; /* 0: no ping is out */
     struct hfi_alarm alarm;
     int handshake[6]; /* what the replies still to come answer */
+    hf_error refusal; /* the last answer, if it was a refusal: why, if it ends now */
 };
 
 /* io.c */

@@ -8,9 +8,10 @@
  */
 #include "net/impl.h"
 
+#include "base/thread.h"
+
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -187,14 +188,10 @@ int hfi_keeper_start(struct hfi_keeper *keeper, hf_error *error) {
     int failure = 0;
     pthread_mutex_lock(&keeper->mtx);
     if (!keeper->started) {
-        sigset_t all, before;
-        sigfillset(&all); /* signals are the application's business */
-        pthread_sigmask(SIG_SETMASK, &all, &before);
         keeper->started = true;
-        failure = pthread_create(&keeper->thread, NULL, keeper_main, keeper);
+        failure = hfi_thread_start(&keeper->thread, keeper_main, keeper);
         if (failure != 0)
             keeper->started = false;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     pthread_mutex_unlock(&keeper->mtx);
     return failure == 0 ? HF_OK : hfi_fail_errno(error, HF_ESYS, failure, "no thread for a client");

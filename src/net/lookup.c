@@ -19,7 +19,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +26,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-
-/* Virtual memory, mostly untouched. Name service modules are other people's code, so not too small.
- */
-#define STACK_BYTES (512 * 1024)
+#include "base/thread.h"
 
 struct hfi_lookup {
     hfi_resolve_fn resolve; /* these three do not change */
@@ -87,25 +83,6 @@ static void *lookup_thread(void *arg) {
     return NULL;
 }
 
-static int start_detached(struct hfi_lookup *lookup) {
-    pthread_attr_t attr;
-    int err = pthread_attr_init(&attr);
-    if (err != 0)
-        return err;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-
-    /* The thread inherits the mask: the application's signals must not run on a thread of ours. */
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_t thread;
-    err = pthread_create(&thread, &attr, lookup_thread, lookup);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return err;
-}
-
 int hfi_lookup_start(hfi_resolve_fn resolve, const char *target, int64_t deadline_ms,
                      void (*notify)(void *arg), void *arg, struct hfi_lookup **ret,
                      hf_error *error) {
@@ -124,7 +101,7 @@ int hfi_lookup_start(hfi_resolve_fn resolve, const char *target, int64_t deadlin
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     }
 
-    int err = start_detached(lookup);
+    int err = hfi_thread_start(NULL, lookup_thread, lookup);
     if (err != 0) {
         lookup_free(lookup);
         return hfi_fail_errno(error, HF_ESYS, err, "no thread for a name lookup");
