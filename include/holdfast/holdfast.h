@@ -274,8 +274,8 @@ typedef enum hf_kind {
     HF_WRITE
 } hf_kind;
 
-/* Makes a handle; nothing is sent. The name is copied: 1 to 65535 bytes of any value (only valid
- * UTF-8 can be shared with Java). The first function takes a string and makes a plain lock; the
+/* Makes a handle; nothing is sent. The name is copied: 1 to 65535 bytes of any value, the client's
+ * `name_prefix` included (only valid UTF-8 can be shared with Java). The first function takes a string and makes a plain lock; the
  * second makes any kind, and its name may contain NUL bytes.
  * Errors:  HF_EINVAL, HF_ENOTSUP there is no such kind, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);

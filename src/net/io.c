@@ -153,6 +153,7 @@ typedef int element_count;
 struct capped_reader {
     redisReplyObjectFunctions functions; /* hiredis' own, but for the array */
     void *(*create_array)(const redisReadTask *task, element_count elements);
+    bool refused; /* it was too big for us: hiredis reports that as out of memory */
 };
 
 static void *create_capped_array(const redisReadTask *task, element_count elements) {
@@ -160,9 +161,10 @@ static void *create_capped_array(const redisReadTask *task, element_count elemen
     int depth = 1;
     for (; root->parent != NULL; root = root->parent)
         depth++;
-    const struct capped_reader *capped = root->privdata;
-    if (elements > MAX_REPLY_ELEMENTS || depth > MAX_REPLY_DEPTH)
-        return NULL; /* hiredis reports it as out of memory */
+    struct capped_reader *capped = root->privdata;
+    capped->refused = elements > MAX_REPLY_ELEMENTS || depth > MAX_REPLY_DEPTH;
+    if (capped->refused)
+        return NULL;
     return capped->create_array(task, elements);
 }
 
@@ -196,6 +198,16 @@ static bool is_endless_line(const redisReader *reader) {
            memchr(reader->buf + reader->pos, '\n', MAX_LINE_BYTES) == NULL;
 }
 
+/* What the server sent cannot be read: the fault is the server's, or our memory's. */
+static int fail_unread(struct hfi_conn *conn, hf_error *error) {
+    const struct capped_reader *capped = conn->reader->privdata;
+    if (capped->refused)
+        return hfi_fail(error, HF_EPROTO, "a reply has too many elements, or too many levels");
+    if (conn->reader->err == REDIS_ERR_OOM)
+        return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
+    return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
+}
+
 /* Takes whole replies out of the reader and hands them on, many at a time: what came in one packet
  * wakes its waiters together. During the handshake a reply can change what the next one means, so
  * they go one by one. */
@@ -216,7 +228,7 @@ static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
         if (err != HF_OK)
             return err;
         if (status != REDIS_OK)
-            return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
+            return fail_unread(conn, error);
     } while (len == max);
     if (conn->reply_bytes > MAX_LINE_BYTES && is_endless_line(conn->reader))
         return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes",

@@ -49,8 +49,13 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
     (void)name;
     if (len == 0)
         return hfi_fail(error, HF_EINVAL, "the name of a lock must not be empty");
-    if (len > HFI_NAME_MAX || len + hfi_redis_of(engine)->names.prefix_len > HFI_NAME_MAX)
+    size_t prefix_len = hfi_redis_of(engine)->names.prefix_len;
+    if (len > HFI_NAME_MAX)
         return hfi_fail(error, HF_EINVAL, "the name of a lock is longer than %d bytes",
+                        HFI_NAME_MAX);
+    if (len + prefix_len > HFI_NAME_MAX)
+        return hfi_fail(error, HF_EINVAL,
+                        "the name of a lock, with name_prefix in front, is longer than %d bytes",
                         HFI_NAME_MAX);
     return HF_OK;
 }

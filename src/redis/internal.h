@@ -4,6 +4,7 @@
  *   engine.c    the table of operations; making, stopping and freeing an engine
  *   call.c      what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
+ *   signs.c     what others see of an exchange while it goes on
  *   acquire.c   attempt, subscribe, attempt, sleep
  *   line.c      waiting in line at the server: places, grants
  *   backoff.c   how long to sleep between attempts when nobody tells of releases

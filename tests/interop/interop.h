@@ -77,7 +77,7 @@ hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner);
  * moment. */
 void assert_server_empty(void);
 bool is_proof(const char *key); /* that a latch was open: ours alone, and it ends */
-void print_keys(void); /* what is there and should not be */
+void print_keys(void);          /* what is there and should not be */
 
 /* Asserts a result code and prints the library's own words when it is another. */
 #define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)

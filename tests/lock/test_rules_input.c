@@ -130,6 +130,16 @@ static void U04_U08_names(void **state) {
     assert_refused(&w, hf_lock_new(w.client, "x", NULL));
     assert_null(lock);
 
+    /* The prefix counts, and the words say so. */
+    hf_options prefixed = world_options();
+    hf_client *app = NULL;
+    prefixed.name_prefix = "app:";
+    assert_int_equal(hf_open(server_url(w.server), &prefixed, &app), HF_OK);
+    assert_refused(&w, hf_lock_new_kind(app, HF_PLAIN, huge, 65532, &lock));
+    assert_non_null(strstr(hf_last_error()->text, "name_prefix"));
+    assert_int_equal(hf_lock_new_kind(app, HF_PLAIN, huge, 65531, &lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(app), HF_OK);
     assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, huge, 65535, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(cmd_int(w.server, "EXISTS %b", huge, (size_t)65535), 1);
