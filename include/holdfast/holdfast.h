@@ -70,11 +70,11 @@ extern "C" {
 #endif
 
 #define HF_VERSION_MAJOR 0
-#define HF_VERSION_MINOR 1
+#define HF_VERSION_MINOR 2
 #define HF_VERSION_PATCH 0
 #define HF_VERSION_NUM (HF_VERSION_MAJOR * 10000 + HF_VERSION_MINOR * 100 + HF_VERSION_PATCH)
 
-/* The version of the library that is linked, as "0.1.0" and as HF_VERSION_NUM. */
+/* The version of the library that is linked, as "0.2.0" and as HF_VERSION_NUM. */
 HF_API const char *hf_version(void);
 HF_API int hf_version_num(void);
 
