@@ -277,6 +277,8 @@ void hfi_verify_locked(struct hfi_hold *hold);
 void hfi_let_go_init(struct hfi_core *core);
 /* There may be something left of a hold that is over: has it ended. */
 void hfi_let_go_locked(struct hfi_hold *hold);
+/* The same when a settlement has ended: the hold may have run out meanwhile. */
+void hfi_let_go_rest_locked(struct hfi_hold *hold);
 /* Begins with what was listed; no mutex may be held. */
 void hfi_let_go_begin(struct hfi_core *core);
 void hfi_let_go_stop(struct hfi_core *core); /* after the keeper has ended */

@@ -182,6 +182,8 @@ static void leave_turn_locked(struct hf_op *op) {
         hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
         if (hold->active != NULL)
             hfi_task_post(&hold->active->task, HFI_OP_TURN);
+        else if (op->state == HFI_OP_SETTLING && !atomic_load(&op->core->closing))
+            hfi_let_go_rest_locked(hold);
     }
     hfi_hold_tidy_locked(hold);
 }
