@@ -5,6 +5,7 @@
  *   hold.c      holds: one record per place on the server, whose turn it is, losing one
  *   gate.c      one remote waiter per process and name; the others queue here
  *   op.c        operations: the task behind every verb, from start to callback
+ *   line_up.c   operations that wait in line, behind another on their hold or at a gate
  *   acquire.c   the verb acquire
  *   verbs.c     the other verbs of locks: release, extend, break, questions
  *   loss.c      what a verb does when its hold is lost
