@@ -67,8 +67,8 @@ static int held_up_locked(const struct hf_op *op, int64_t *ret_since_ms) {
     return atomic_load(&front->call.signs.held_up);
 }
 
-/* Behind a command that is not answered yet. As a command of its own would have, it has one exchange
- * to find out whether the server is to blame. */
+/* Behind a command that is not answered yet. As a command of its own would have, it has one
+ * exchange to find out whether the server is to blame. */
 static bool waits_for_answer(struct hf_op *op, int64_t since_ms) {
     if (hfi_now_ms() >= hfi_after_ms(since_ms, op->core->cmd_timeout_ms))
         return false;

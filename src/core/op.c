@@ -150,6 +150,8 @@ void hfi_op_publish(struct hf_op *op, int err, const hf_error *error) {
     op->result.owner = op->owner;
     if (err != HF_OK && error != NULL)
         op->result.error = *error;
+    else if (op->shared_err != HF_OK) /* its words are there, but it ends for another reason */
+        hfi_error_clear(&op->result.error);
     op->result.error.code = err;
     if (err != HF_OK && op->result.error.text[0] == '\0')
         snprintf(op->result.error.text, sizeof op->result.error.text, "%s", hf_strerror(err));
