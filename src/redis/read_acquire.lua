@@ -51,23 +51,23 @@ end
 
 -- The keys come first: a lease that the server cannot store, or a server without memory, is
 -- refused there, and nothing has changed. No level lasts longer than the one below it, so that none
--- is left when a reader that has lost count deletes them from the first on.
-local function raise(level, to_ms)
-  if redis.call('pttl', holds .. level) < tonumber(to_ms) then
-    redis.call('set', holds .. level, '1', 'px', to_ms)
+-- is left when a reader that has lost count deletes them from the first on. Levels that have run
+-- out before the first are put back.
+local below, to_ms = math.max(count, 1), lease_ms
+while below > 1 do
+  local left_ms = redis.call('pttl', holds .. below)
+  if left_ms > 0 then
+    if left_ms < tonumber(lease_ms) then to_ms = left_ms end
+    break
   end
+  below = below - 1
 end
-local below_ms = wanted > 2 and redis.call('pttl', holds .. count) or tonumber(lease_ms)
-if below_ms <= 0 then
-  for level = 1, count do raise(level, lease_ms) end -- Happens once in a lease.
-  below_ms = tonumber(lease_ms)
+for i = below + 1, wanted do redis.call('set', holds .. i, '1', 'px', to_ms) end
+if redis.call('pttl', holds .. 1) < tonumber(lease_ms) then
+  -- If somebody deleted it, it is put back for as long as the others last.
+  local longer = longest_ms > tonumber(lease_ms)
+  redis.call('set', holds .. 1, '1', 'px', longer and longest_ms or lease_ms)
 end
-if wanted > 1 then
-  local shorter = below_ms < tonumber(lease_ms)
-  redis.call('set', holds .. wanted, '1', 'px', shorter and below_ms or lease_ms)
-end
--- If somebody deleted the first, it is put back for as long as the others last.
-raise(1, longest_ms > tonumber(lease_ms) and longest_ms or lease_ms)
 for i = wanted + 1, there do redis.call('del', holds .. i) end
 if mode then
   if there ~= wanted then redis.call('hset', lock, reader, wanted) end
