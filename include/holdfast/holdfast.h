@@ -70,11 +70,11 @@ extern "C" {
 #endif
 
 #define HF_VERSION_MAJOR 0
-#define HF_VERSION_MINOR 1
+#define HF_VERSION_MINOR 2
 #define HF_VERSION_PATCH 0
 #define HF_VERSION_NUM (HF_VERSION_MAJOR * 10000 + HF_VERSION_MINOR * 100 + HF_VERSION_PATCH)
 
-/* The version of the library that is linked, as "0.1.0" and as HF_VERSION_NUM. */
+/* The version of the library that is linked, as "0.2.0" and as HF_VERSION_NUM. */
 HF_API const char *hf_version(void);
 HF_API int hf_version_num(void);
 
@@ -191,8 +191,8 @@ typedef struct hf_options {
  *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
  *            rediss://... or valkeys://...; unix://path; or local: for a private server of this
  *            user on this machine, which needs redis-server or valkey-server installed. NULL:
- *            HOLDFAST_URL from the environment, then REDIS_URL, else HF_EINVAL. docs/guide.md has
- *            every form.
+ *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
+ *            neither is, or if it is empty. docs/guide.md has every form.
  *   options  NULL: the defaults above. Options in the url override them.
  * Blocks:  no, but with TLS it reads the files.
  * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM,

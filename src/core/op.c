@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define OVERTIME_MS 20 /* how often somebody whose wait is over looks if it can be told why */
-#define BRIEF_MS 250 /* a server that can be reached answers sooner */
+#define BRIEF_MS 250   /* a server that can be reached answers sooner */
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);

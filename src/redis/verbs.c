@@ -368,7 +368,7 @@ static void settle_at(struct hfi_call *call, int64_t at_ms) {
 
 static void settled(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    struct hfi_release_answer answer;
+    struct hfi_release_answer answer = {0};
     int err = state->exchange.err;
     if (err == HF_OK && gives_up(call))
         err = state->kind->read_give_up(reply_of(call), &answer);

@@ -68,6 +68,8 @@ static void server_step(const char *command) {
 
 /* That a latch was open: ours alone, and it ends. */
 #define PROOF "{" PLAY_NAME "}:holdfast_latch "
+/* What a holder is told of a break, on a channel that no Java client knows. */
+#define TOLD_BROKEN "holdfast_ask broken 1 "
 
 /* Takes lines that begin with `prefix` out of the text. */
 static void drop_lines(char *text, const char *prefix) {
@@ -136,6 +138,7 @@ static void look(struct run *run, const struct actors *actors, const char *state
     outcome->ends = state_ends(suite.server, aliases, count);
     drop_lines(outcome->ends, PROOF);
     outcome->messages = messages_take(run->messages, aliases, count);
+    drop_lines(outcome->messages, TOLD_BROKEN);
     if (run->kind->fair)
         payloads_to_zero(outcome->messages);
 }

@@ -330,7 +330,7 @@ void fair_killed_java_holder_and_waiter(void **state) {
  * when it is its turn. Who is behind it, on either side, comes in when it has had its while. */
 static void kill_java_in_line(const struct interop_kind *kind, char behind) {
     enum { DEAD = 3 };
-    struct java *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(suite.java_dir);
     struct line line = line_new(kind, "j1", 0);
     assert_memory_equal(java_call(victim, "client v %s", server_tcp_url(suite.server)), "ok ", 3);
     assert_string_equal(java_call(victim, "open v %s " NAME " L", kind->name), "ok");

@@ -284,6 +284,27 @@ static void ipv6(void **state) {
     server_free(server);
 }
 
+/* What is set but empty was meant to name a server, and no other one is taken for it. */
+static void from_the_environment(void **state) {
+    (void)state;
+    char url[128];
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", server_port(scene_server()));
+    unsetenv("HOLDFAST_URL");
+    unsetenv("REDIS_URL");
+    assert_int_equal(try_url(NULL, NULL, NULL), HF_EINVAL);
+    setenv("REDIS_URL", url, 1);
+    assert_int_equal(try_url(NULL, NULL, NULL), HF_OK);
+    setenv("HOLDFAST_URL", "", 1);
+    assert_int_equal(try_url(NULL, NULL, NULL), HF_EINVAL);
+    assert_non_null(strstr(hf_last_error()->text, "HOLDFAST_URL is set, but empty"));
+    setenv("HOLDFAST_URL", url, 1);
+    setenv("REDIS_URL", "", 1);
+    assert_int_equal(try_url(NULL, NULL, NULL), HF_OK);
+    unsetenv("HOLDFAST_URL");
+    assert_int_equal(try_url(NULL, NULL, NULL), HF_EINVAL);
+    unsetenv("REDIS_URL");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(U44_every_form_of_a_password),
@@ -295,6 +316,7 @@ int main(void) {
         cmocka_unit_test(nobody_there_is_EUNREACH),
         cmocka_unit_test(numbers_and_names),
         cmocka_unit_test(ipv6),
+        cmocka_unit_test(from_the_environment),
     };
     return cmocka_run_group_tests(tests, start_servers, stop_servers);
 }

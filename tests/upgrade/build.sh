@@ -53,5 +53,5 @@ if [ -z "$(find "$here/actor" "$here/books.h" -newer "$out/actor" -print -quit 2
     exit 0
 fi
 "${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -DACTOR_OF_0_1 -O1 -Wall -Wextra -Werror \
-    -I"$out/source/include" "$here"/actor/*.c "$library" -lhiredis -lssl -lcrypto -pthread \
+    -I"$out/source/include" -I"$here/.." "$here"/actor/*.c "$library" -lhiredis -lssl -lcrypto -pthread \
     -o "$out/actor"

@@ -5,7 +5,7 @@
  * The books are shared by all processes (books.h). Each worker has an owner number and a cell of its
  * own, and is the only one to write there, but for the driver when the process is dead.
  */
-#include "../books.h"
+#include "upgrade/books.h"
 #include "actor.h"
 
 #include <fcntl.h>
