@@ -271,6 +271,31 @@ static void without_a_place_the_answer_is_waited_for(void **state) {
     }
 }
 
+/* The access list that 0.1 printed, for this one name. */
+static void what_0_1_was_allowed_is_enough(void **state) {
+    (void)state;
+    struct scene s;
+    hf_options options = scene_options();
+    cmd_ok(scene_server(),
+           "ACL SETUSER old on >secret resetchannels ~" SEM_NAME " ~{" SEM_NAME "* "
+           "&redisson_sc:{" SEM_NAME "* +eval +evalsha +time +exists +hexists +hmget +hset +pttl "
+           "+pexpire +del +publish +subscribe +unsubscribe +ping +hget +hgetall +type +select "
+           "+client|setname +client|list +info +get +set +incrby +decrby");
+    options.user = "old";
+    options.password = "secret";
+    scene_begin(&s, &options);
+    assert_int_equal(hf_sem_set(s.rival_sem, 10, 0, NULL), HF_OK);
+    proxy_drop_replies_after(s.proxy, SCENE_ACQUIRE);
+    assert_int_equal(hf_sem_acquire(s.sem, 2), HF_OK);
+    assert_int_equal(hf_sem_release(s.rival_sem, 2), HF_OK);
+    assert_true(proxy_seen(s.proxy, SCENE_ACQUIRE) >= 2);
+    give_up(&s, true);
+    let_settle(&s);
+    assert_int_equal(scene_number(SEM_NAME), 10);
+    scene_end(&s);
+    assert_int_equal(cmd_int(scene_server(), "ACL DELUSER old"), 1);
+}
+
 struct warnings {
     atomic_int tickets;
 };
@@ -332,6 +357,7 @@ int main(void) {
         cmocka_unit_test(tickets_do_not_pile_up),
         cmocka_unit_test(without_a_place_it_is_unknown),
         cmocka_unit_test(without_a_place_the_answer_is_waited_for),
+        cmocka_unit_test(what_0_1_was_allowed_is_enough),
         cmocka_unit_test(without_the_right_it_works_as_without_tickets),
     };
     return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
