@@ -275,8 +275,8 @@ typedef enum hf_kind {
 } hf_kind;
 
 /* Makes a handle; nothing is sent. The name is copied: 1 to 65535 bytes of any value, the client's
- * `name_prefix` included (only valid UTF-8 can be shared with Java). The first function takes a string and makes a plain lock; the
- * second makes any kind, and its name may contain NUL bytes.
+ * `name_prefix` included (only valid UTF-8 can be shared with Java). The first function takes a
+ * string and makes a plain lock; the second makes any kind, and its name may contain NUL bytes.
  * Errors:  HF_EINVAL, HF_ENOTSUP there is no such kind, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
 HF_API int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
@@ -363,8 +363,9 @@ HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
 /* Forces the lock free, whoever holds it, and whoever waits may enter at once. A holder that uses
  * this library and has held for a second is told by message, and reports the loss as any other; one
- * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a read/write lock it breaks the handle's side: all
- * readers, or the writer, whose own reads end with it.
+ * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a
+ * read/write lock it breaks the handle's side: all readers, or the writer, whose own reads end with
+ * it.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_EWRONGTYPE the name is not a lock of this kind; HF_EUNKNOWN no answer came; those of
  *          every exchange. */

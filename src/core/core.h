@@ -5,6 +5,7 @@
  *   hold.c      holds: one record per place on the server, whose turn it is, losing one
  *   gate.c      one remote waiter per process and name; the others queue here
  *   op.c        operations: the task behind every verb, from start to callback
+ *   line_up.c   operations that wait in line, behind another on their hold or at a gate
  *   acquire.c   the verb acquire
  *   verbs.c     the other verbs of locks: release, extend, break, questions
  *   loss.c      what a verb does when its hold is lost
@@ -277,6 +278,8 @@ void hfi_verify_locked(struct hfi_hold *hold);
 void hfi_let_go_init(struct hfi_core *core);
 /* There may be something left of a hold that is over: has it ended. */
 void hfi_let_go_locked(struct hfi_hold *hold);
+/* The same when a settlement has ended: the hold may have run out meanwhile. */
+void hfi_let_go_rest_locked(struct hfi_hold *hold);
 /* Begins with what was listed; no mutex may be held. */
 void hfi_let_go_begin(struct hfi_core *core);
 void hfi_let_go_stop(struct hfi_core *core); /* after the keeper has ended */

@@ -3,11 +3,12 @@
  * server and the others wait here. When it leaves, whatever its result, the next takes its place
  * and makes an attempt of its own, so a wake-up that a leaving waiter has consumed is not lost.
  *
- * The one in front may be stuck: its application does not call hf_dispatch(), or its thread does not
- * come back from a signal handler. So those in line look now and then whether it is overdue, each by
- * itself, and the first to find it so takes its place. The other goes on outside the gate, whenever
- * it can. A waiter that is handed the place and does not take it up is overdue at once, so any number
- * of stuck ones costs no more than one. While the one in front is well, the others send nothing.
+ * The one in front may be stuck: its application does not call hf_dispatch(), or its thread does
+ * not come back from a signal handler. So those in line look now and then whether it is overdue,
+ * each by itself, and the first to find it so takes its place. The other goes on outside the gate,
+ * whenever it can. A waiter that is handed the place and does not take it up is overdue at once, so
+ * any number of stuck ones costs whoever waits no more than one. While the one in front is well,
+ * the others send nothing.
  *
  * A gate exists while somebody is in it. Guarded by the shard of its name.
  */

@@ -2,9 +2,9 @@
  * Holds: one record per (place on the server, owner), whatever the handle or kind.
  *
  * A record is in its shard's table while it is held, is being worked on or let go, has a loss to
- * report, or a renewal of it may still act. Everything that is true of the possession is guarded by the shard's
- * mutex. Other threads keep the memory alive by references: the keeper's alarm, a renewal in
- * flight, a notice on its way to the dispatcher.
+ * report, or a renewal of it may still act. Everything that is true of the possession is guarded by
+ * the shard's mutex. Other threads keep the memory alive by references: the keeper's alarm, a
+ * renewal in flight, a place among those to be let go, a notice on its way to the dispatcher.
  */
 #include "core/core.h"
 

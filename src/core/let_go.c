@@ -49,6 +49,12 @@ void hfi_let_go_locked(struct hfi_hold *hold) {
     hfi_list_push_back(&hold->core->let_go.holds, &hold->let_go_link);
 }
 
+void hfi_let_go_rest_locked(struct hfi_hold *hold) {
+    hfi_let_go_locked(hold);
+    if (hold->letting_go)
+        hfi_alarm_set(hold->core->keeper, &hold->core->let_go.alarm, hfi_now_ms());
+}
+
 static void stop_letting_go(struct hfi_hold *hold) {
     pthread_mutex_lock(&hold->shard->mtx);
     hold->letting_go = false;
@@ -76,8 +82,10 @@ static int64_t until_ms(const struct hf_op *op) {
 static void let_go_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     pthread_mutex_lock(&op->shard->mtx);
-    bool wanted = hold->leftover && hold->count == 0;
-    hold->silent = true; /* whoever waits for its turn waits for an answer */
+    /* whoever is next takes over what is left */
+    bool wanted = hold->leftover && hold->count == 0 && hfi_list_empty(&hold->queue);
+    if (wanted)
+        hold->silent = true; /* whoever waits for its turn from now on waits for an answer */
     pthread_mutex_unlock(&op->shard->mtx);
     op->call.count = 1;
     op->call.settle_release = op->brief = true;

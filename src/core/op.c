@@ -16,8 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OVERTIME_MS 20 /* how often somebody whose wait is over looks if it can be told why */
-#define BRIEF_MS 250   /* a server that can be reached answers sooner */
+#define BRIEF_MS 250 /* a server that can be reached answers sooner */
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);
@@ -143,7 +142,7 @@ static void run_callback(struct hfi_notice *notice) {
     hfi_task_unref(&op->task);
 }
 
-static void publish(struct hf_op *op, int err, const hf_error *error) {
+void hfi_op_publish(struct hf_op *op, int err, const hf_error *error) {
     if (op->complete)
         return; /* its caller did not wait for this */
     op->result.size = sizeof op->result;
@@ -151,6 +150,8 @@ static void publish(struct hf_op *op, int err, const hf_error *error) {
     op->result.owner = op->owner;
     if (err != HF_OK && error != NULL)
         op->result.error = *error;
+    else if (op->shared_err != HF_OK) /* its words are there, but it ends for another reason */
+        hfi_error_clear(&op->result.error);
     op->result.error.code = err;
     if (err != HF_OK && op->result.error.text[0] == '\0')
         snprintf(op->result.error.text, sizeof op->result.error.text, "%s", hf_strerror(err));
@@ -182,6 +183,8 @@ static void leave_turn_locked(struct hf_op *op) {
         hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
         if (hold->active != NULL)
             hfi_task_post(&hold->active->task, HFI_OP_TURN);
+        else if (op->state == HFI_OP_SETTLING && !atomic_load(&op->core->closing))
+            hfi_let_go_rest_locked(hold);
     }
     hfi_hold_tidy_locked(hold);
 }
@@ -228,7 +231,7 @@ void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
     }
     hfi_task_ref(&op->task);
     finish(op);
-    publish(op, err, error);
+    hfi_op_publish(op, err, error);
     hfi_task_unref(&op->task);
 }
 
@@ -256,7 +259,7 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
         op->core->engine->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
         hfi_task_ref(&op->task);
         finish(op);
-        publish(op, err, error);
+        hfi_op_publish(op, err, error);
         hfi_task_unref(&op->task);
         return;
     }
@@ -270,7 +273,7 @@ void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error,
     op->call.deadline_ms = until_ms;
     op->call.lane = HFI_LANE_KEEPER;
     hfi_task_ref(&op->task);
-    publish(op, err, error);
+    hfi_op_publish(op, err, error);
     hfi_task_move(&op->task, op->core->keeper); /* from here on it is the keeper's */
     hfi_task_post(&op->task, HFI_OP_SETTLE);
     hfi_task_unref(&op->task);
@@ -338,27 +341,6 @@ static void prepare_call(struct hf_op *op) {
 }
 
 /* ---- Life ---- */
-
-void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state) {
-    op->state = state;
-    pthread_mutex_lock(&op->shard->mtx);
-    int64_t look_at_ms = hfi_gate_look_at_ms_locked(op);
-    pthread_mutex_unlock(&op->shard->mtx);
-    int64_t at_ms = look_at_ms < op->deadline_ms ? look_at_ms : op->deadline_ms;
-    if (at_ms != HFI_NEVER)
-        hfi_alarm_set(op->task.exec, &op->alarm, at_ms);
-}
-
-/* In line at a gate, and it is time to see if the one in front is stuck. */
-static void look_ahead(struct hf_op *op) {
-    pthread_mutex_lock(&op->shard->mtx);
-    bool ours = hfi_gate_take_over_locked(op);
-    pthread_mutex_unlock(&op->shard->mtx);
-    if (ours)
-        op->verb->go(op);
-    else
-        hfi_op_wait_in_line(op, HFI_OP_GATED);
-}
 
 /* While nobody has the hold, and its last possession is being undone at the server, all but an
  * acquire can be answered from what we know, and so can an acquire that is to hear of a loss. */
@@ -472,99 +454,6 @@ static void yield_turn(struct hf_op *op) {
     look_if_done(op);
 }
 
-/* A release that has waited too long in line is carried out by the keeper when its turn comes;
- * until then the hold is not renewed, since its owner is done with it. */
-static void leave_to_keeper(struct hf_op *op) {
-    hf_error error;
-    hfi_error_clear(&error);
-    pthread_mutex_lock(&op->shard->mtx);
-    if (++op->hold->leaving >= op->hold->count) {
-        op->hold->watchdog = op->hold->kept_fresh = false;
-        op->hold->provisional_ms = 0;
-        hfi_watchdog_arm_locked(op->hold);
-    }
-    pthread_mutex_unlock(&op->shard->mtx);
-    hfi_fail(&error, HF_EUNKNOWN, "this owner's command before it has not been answered yet");
-    op->call.lane = HFI_LANE_KEEPER;
-    hfi_task_ref(&op->task);
-    publish(op, HF_EUNKNOWN, &error);
-    hfi_task_move(&op->task, op->core->keeper); /* from here on it is the keeper's */
-    hfi_task_unref(&op->task);
-}
-
-/* Has the server been of no help to whoever is in front of `op`, for all the time that it waited?
- * Then that is why, and not another owner. HF_OK: no. */
-static int held_up_locked(const struct hf_op *op, int64_t *ret_since_ms) {
-    *ret_since_ms = 0;
-    bool queued = op->state == HFI_OP_QUEUED;
-    const struct hf_op *front = queued ? op->hold->active : hfi_gate_front_locked(op);
-    if (queued && op->hold->settling && op->hold->silent)
-        return HF_EUNREACH;
-    if (front == NULL || front == op)
-        return HF_OK;
-    *ret_since_ms = atomic_load(&front->call.signs.held_up_since_ms);
-    if (*ret_since_ms == 0 || *ret_since_ms > op->start_ms)
-        return HF_OK;
-    return atomic_load(&front->call.signs.held_up);
-}
-
-/* Behind a command that is not answered yet. As a command of its own would have, it has one exchange
- * to find out whether the server is to blame. */
-static bool waits_for_answer(struct hf_op *op, int64_t since_ms) {
-    if (hfi_now_ms() >= hfi_after_ms(since_ms, op->core->cmd_timeout_ms))
-        return false;
-    op->overtime = true;
-    hfi_alarm_set(op->task.exec, &op->alarm, hfi_now_ms() + OVERTIME_MS);
-    return true;
-}
-
-static void wait_is_over(struct hf_op *op) {
-    hfi_count(&op->core->counters.timed_out);
-    hfi_op_complete(op, HF_ETIMEDOUT, NULL);
-}
-
-/* It has waited too long in line. If that was behind a command that the server does not answer, the
- * server is to blame. */
-static void timed_out(struct hf_op *op) {
-    hf_error error;
-    hfi_error_clear(&error);
-    if (op->state == HFI_OP_SETTLING && is_too_long(op))
-        stop(op, HF_ECLOSED);
-    if (op->state != HFI_OP_QUEUED && op->state != HFI_OP_GATED)
-        return;
-    pthread_mutex_lock(&op->shard->mtx);
-    int64_t since_ms;
-    int held_up = held_up_locked(op, &since_ms), shared_err = op->shared_err;
-    bool our_turn = op->state == HFI_OP_QUEUED && op->hold->active == op;
-    pthread_mutex_unlock(&op->shard->mtx);
-    if (our_turn) {
-        op->verb->go(op); /* it was only to keep quiet for a while */
-        return;
-    }
-    if (op->verb == &hfi_verb_release) {
-        leave_to_keeper(op);
-        return;
-    }
-    if (shared_err != HF_OK) {
-        error = op->result.error;
-        hfi_op_complete(op, shared_err, &error);
-        return;
-    }
-    if (op->state == HFI_OP_GATED && hfi_now_ms() < op->deadline_ms) {
-        look_ahead(op);
-        return;
-    }
-    if (held_up == HF_EUNREACH && since_ms != 0 && waits_for_answer(op, since_ms))
-        return;
-    if (held_up != HF_OK) {
-        hfi_fail(&error, held_up, "the server has not %s a command before this one yet",
-                 held_up == HF_EREFUSED ? "taken" : "answered");
-        hfi_op_complete(op, held_up, &error);
-        return;
-    }
-    wait_is_over(op);
-}
-
 /* A completed operation that has something to settle moves to the keeper: then this thread must let
  * go of it. */
 static bool is_still_on(struct hfi_task *task, const struct hfi_exec *here) {
@@ -591,7 +480,7 @@ static void run(struct hfi_task *task, unsigned events) {
         (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)) {
         hfi_alarm_clear(op->task.exec, &op->alarm);
         if (op->overtime)
-            wait_is_over(op);
+            hfi_op_wait_is_over(op);
         else
             op->verb->go(op);
     }
@@ -604,6 +493,10 @@ static void run(struct hfi_task *task, unsigned events) {
         stop(op, HF_ECLOSED);
     if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here))
         stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);
-    if ((events & HFI_OP_TIMEOUT) && is_still_on(task, here))
-        timed_out(op);
+    if ((events & HFI_OP_TIMEOUT) && is_still_on(task, here)) {
+        if (op->state == HFI_OP_SETTLING && is_too_long(op))
+            stop(op, HF_ECLOSED);
+        else if (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)
+            hfi_op_waited(op);
+    }
 }

@@ -141,7 +141,14 @@ void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call));
 /* After either of these the op must not be touched any more. */
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error);
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms);
+/* Its caller has the result; the op may go on for its own sake. */
+void hfi_op_publish(struct hf_op *op, int err, const hf_error *error);
+
+/* line_up.c: */
 void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
+/* in line, and its alarm has fired */
+void hfi_op_waited(struct hf_op *op);
+void hfi_op_wait_is_over(struct hf_op *op);
 
 /* loss.c */
 /* The first call on a hold after its loss takes the loss, and reports it. *ret_news: the loss was

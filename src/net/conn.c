@@ -349,7 +349,7 @@ static void hang_up(const struct hfi_conn *conn) {
         /* Abortively: what the server has not read yet must not be read any more. Disconnecting
          * does that at once, whoever has copies, and only for TCP. */
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-        connect(conn->fd, &nowhere, sizeof nowhere);
+        (void)connect(conn->fd, &nowhere, sizeof nowhere);
     }
     shutdown(conn->fd, SHUT_RDWR);
 }

@@ -161,6 +161,9 @@ void hfi_conn_attend(struct hfi_exec *exec);
  * has no lane (on its own thread); NULL is one who does not, so the keeper reads. */
 void hfi_conn_listen(struct hfi_conn *conn, struct hfi_exec *caller);
 void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_exec *caller);
+/* Somebody hears what is read here, and neither reads nor waits for it. If whoever reads is stuck, it
+ * is relieved for its sake, too. */
+void hfi_conn_overhear(struct hfi_conn *conn, bool on);
 /* Reads what has arrived while nobody listened, if nobody is there to do it. */
 void hfi_conn_catch_up(struct hfi_conn *conn, struct hfi_exec *exec);
 

@@ -2,7 +2,8 @@
  * Redis' handshake: what is said first on a new connection, and what the answers must be.
  *
  * Everything goes out in one write: AUTH and SELECT if the target needs them, INFO memory until it
- * was answered once (may it evict?), CLIENT SETNAME, INFO server (is it new enough?), and TIME (the first sample of the server's clock, for `not-after`).
+ * was answered once (may it evict?), CLIENT SETNAME, INFO server (is it new enough?), and TIME (the
+ * first sample of the server's clock, for `not-after`).
  * The replies come back in that order; `handshake` in struct hfi_conn remembers what was said, and
  * `handshake_step` how far the replies have come. The name and the version are a courtesy, so a
  * server that refuses to hear or tell them is used all the same. If it then ends the connection,

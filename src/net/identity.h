@@ -1,5 +1,5 @@
-/* Which server a Unix socket leads to, told by the file that it is bound to. A socket that is removed
- * and made again, by whomever, is another file; one that is renamed is the same. */
+/* Which server a Unix socket leads to, told by the file that it is bound to. A socket that is
+ * removed and made again, by whomever, is another file; one that is renamed is the same. */
 #ifndef HFI_NET_IDENTITY_H
 #define HFI_NET_IDENTITY_H
 

@@ -63,6 +63,7 @@ struct hfi_conn {
     struct hfi_link followers;
     unsigned attendants;    /* requests in flight that a caller looks after */
     unsigned wards;         /* listeners who cannot read for themselves */
+    unsigned overhearers;   /* who hear what is read, and wait for nothing */
     struct hfi_alarm adopt; /* the keeper looks if anybody still comes to listen */
     bool adopt_is_set;
     bool left_lately;        /* somebody has left the seat since it last looked */

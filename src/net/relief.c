@@ -93,8 +93,9 @@ void hfi_seat_relief_fired(struct hfi_alarm *alarm) {
     struct hfi_conn *conn = HFI_CONTAINER(alarm, struct hfi_conn, relief);
     pthread_mutex_lock(&conn->mtx);
     conn->relief_is_set = false;
-    bool matters = conn->state == CONN_READY && (!hfi_list_empty(&conn->followers) ||
-                                                 conn->wards > 0 || atomic_load(&conn->broken));
+    bool matters =
+        conn->state == CONN_READY && (!hfi_list_empty(&conn->followers) || conn->wards > 0 ||
+                                      conn->overhearers > 0 || atomic_load(&conn->broken));
     bool relieved = matters && is_callers(conn) && look(conn);
     if (matters && is_callers(conn) && !conn->relief_is_set) {
         conn->relief_is_set = true; /* set from here, it wakes nobody */

@@ -178,6 +178,8 @@ void hfi_conn_attend(struct hfi_exec *exec) {
     bool seated = conn->state == CONN_READY && conn->driver == NULL;
     if (seated) {
         conn->driver = exec;
+        if (conn->overhearers > 0)
+            hfi_seat_watch_locked(conn);
     } else {
         hfi_list_push_back(&conn->followers, &exec->seat_link);
         atomic_store_explicit(&exec->following, true, memory_order_relaxed);
@@ -213,6 +215,17 @@ void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_exec *caller) {
     }
     pthread_mutex_lock(&conn->mtx);
     conn->wards--;
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+void hfi_conn_overhear(struct hfi_conn *conn, bool on) {
+    pthread_mutex_lock(&conn->mtx);
+    if (on) {
+        conn->overhearers++;
+        hfi_seat_watch_locked(conn);
+    } else {
+        conn->overhearers--;
+    }
     pthread_mutex_unlock(&conn->mtx);
 }
 

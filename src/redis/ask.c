@@ -7,8 +7,8 @@
  * that, or without memory, it is said that any hold may be gone. Joining and leaving the channel is
  * the keeper's too. Lock order: the registry of channels, then `mtx`.
  *
- * Whoever listens again after the connection was lost may have missed something. So then, as after
- * any connection was made again, what is renewed is renewed at once.
+ * Whoever begins to listen, or listens again after the connection was lost, may have missed
+ * something. So then, too, any hold may be gone.
  */
 #include "redis/ask.h"
 
@@ -34,7 +34,7 @@ struct hfi_ask {
     struct hfi_redis *redis;
     struct hfi_waiter waiter;
     struct hfi_alarm alarm;
-    bool joined, heard_before, stopped; /* the keeper's, like the next */
+    bool joined, stopped; /* the keeper's, like the next */
     int64_t told_ms;
     void (*changed)(void *arg, const char *name, size_t name_len);
     void *changed_arg;
@@ -133,9 +133,9 @@ static void run(struct hfi_task *task, unsigned events) {
     if (ask->stopped || ask->changed == NULL)
         return;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0) {
-        if (ask->heard_before && ask->redis->reconnected != NULL)
-            ask->redis->reconnected(ask->redis->reconnected_arg);
-        ask->heard_before = true;
+        pthread_mutex_lock(&ask->mtx);
+        ask->any = true;
+        pthread_mutex_unlock(&ask->mtx);
     }
     int64_t at_ms = ask->told_ms + GAP_MS;
     if (hfi_now_ms() < at_ms)
@@ -171,7 +171,6 @@ void hfi_ask_listen(struct hfi_engine *engine, bool on) {
                              strlen(HFI_ASK_CHANNEL), &heard) != HF_OK)
         return; /* no memory: then it is heard of at the next renewal */
     ask->joined = on;
-    ask->heard_before = heard;
 }
 
 /* ---- Saying ---- */

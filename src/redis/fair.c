@@ -38,8 +38,8 @@ static void add_named(const struct hfi_redis *redis, const char *what, const str
         hfi_name_prefixed(&redis->names, what, call->name, call->name_len, room);
 }
 
-/* The only key that version 0.1 did not have: a user whose access list names its keys one by one does
- * without it. */
+/* The only key that version 0.1 did not have: a user whose access list names its keys one by one
+ * does without it. */
 static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *call,
                         struct hfi_command *command) {
     static const size_t suffix_len = sizeof UNHEARD - 1;

@@ -1,8 +1,8 @@
 /*
  * Waiting in line at the server, and what a hand-over leaves in front of the line.
  *
- * Called by acquire.c, verbs.c and the fair lock, on the thread of the call's executor, which owns the state
- * (u.acquire.line). A grant is ours before we know of it, for `confirm` ms; the message says since
+ * Called by acquire.c, verbs.c and the fair lock, on the thread of the call's executor, which owns
+ * the state (u.acquire.line). A grant is ours before we know of it, for `confirm` ms; the message says since
  * when, on the server's clock. The message alone makes us the owner if it cannot be older than the
  * last answer, and if a third of the confirm is certain to be left. Both are judged by the last
  * answer, whose time is known here to within a round trip. Such a grant is provisional: the core

@@ -1,5 +1,6 @@
-/* Waiting in line at the server, and handing over to those who do: what a waiter of a fair lock tells the server with each attempt,
- * how long it sleeps between attempts, and when a message alone makes it the owner.
+/* Waiting in line at the server, and handing over to those who do: what a waiter of a fair lock
+ * tells the server with each attempt, how long it sleeps between attempts, and when a message alone
+ * makes it the owner.
  *
  * Used by acquire.c for kinds whose waiters have a place there. All of it belongs to the call. */
 #ifndef HFI_REDIS_LINE_H

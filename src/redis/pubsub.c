@@ -314,6 +314,8 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
     hfi_list_push_back(&channel->waiters, &waiter->link);
     if (waiter->hear == NULL)
         hfi_conn_listen(pubsub->conn, waiter->caller);
+    else
+        hfi_conn_overhear(pubsub->conn, true);
 }
 
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
@@ -373,6 +375,8 @@ void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
     waiter->channel = NULL;
     if (!pubsub->stopped && waiter->hear == NULL)
         hfi_conn_unlisten(pubsub->conn, waiter->caller);
+    else if (!pubsub->stopped)
+        hfi_conn_overhear(pubsub->conn, false);
     if (hfi_list_empty(&channel->waiters) && !pubsub->stopped) {
         channel->leave_ms = hfi_now_ms() + (waiter->linger_ms > 0 ? waiter->linger_ms : LINGER_MS);
         if (channel->leave_ms < pubsub->alarm_ms) {

@@ -6,9 +6,9 @@
 -- Reply {1, count, now} held | {0, pttl, now} another writes | {-1, 0, now} our hold is gone
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
--- The count is set, never incremented: running twice equals running once. All levels get the new
--- lease if theirs is shorter, so a reader has one deadline.
--- luacheck: read globals now too_late NOT_THIS_KIND hold_keys longest_hold_ms delete_holds
+-- The count is set, never incremented: running twice equals running once. Level 1 gets the new
+-- lease if its own is shorter, so a reader has one deadline. The levels between are left alone.
+-- luacheck: read globals now too_late NOT_THIS_KIND hold_keys first_hold_ms delete_holds
 if too_late then return {-3, 0, now} end
 
 local lock, reader, lease_ms = KEYS[1], ARGV[2], ARGV[3]
@@ -32,9 +32,10 @@ if mode == 'write' and not writes and there == 0 and count == 0 then
 end
 
 local holds = hold_keys(lock, reader)
+local longest_ms = first_hold_ms(holds, there)
 if count > 0 then
   -- Gone, or our holds ran out while others kept the lock: leave nothing that looks like one.
-  if there == 0 or longest_hold_ms(holds, there) == -2 then
+  if longest_ms == -2 then
     delete_holds(holds, math.max(wanted, there))
     if there > 0 then
       redis.call('hdel', lock, reader)
@@ -49,11 +50,23 @@ if count > 0 then
 end
 
 -- The keys come first: a lease that the server cannot store, or a server without memory, is
--- refused there, and nothing has changed.
-for i = 1, wanted do
-  if redis.call('pttl', holds .. i) < tonumber(lease_ms) then
-    redis.call('set', holds .. i, '1', 'px', lease_ms)
+-- refused there, and nothing has changed. No level lasts longer than the one below it, so that none
+-- is left when a reader that has lost count deletes them from the first on. Levels that have run
+-- out before the first are put back.
+local below, to_ms = math.max(count, 1), lease_ms
+while below > 1 do
+  local left_ms = redis.call('pttl', holds .. below)
+  if left_ms > 0 then
+    if left_ms < tonumber(lease_ms) then to_ms = left_ms end
+    break
   end
+  below = below - 1
+end
+for i = below + 1, wanted do redis.call('set', holds .. i, '1', 'px', to_ms) end
+if redis.call('pttl', holds .. 1) < tonumber(lease_ms) then
+  -- If somebody deleted it, it is put back for as long as the others last.
+  local longer = longest_ms > tonumber(lease_ms)
+  redis.call('set', holds .. 1, '1', 'px', longer and longest_ms or lease_ms)
 end
 for i = wanted + 1, there do redis.call('del', holds .. i) end
 if mode then

@@ -8,9 +8,13 @@
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never decremented. Among readers the lock lasts as long as the longest hold
--- that is left; under a writer, who reads too, its lease is the writer's and stays.
--- luacheck: read globals now too_late NOT_THIS_KIND hold_keys delete_holds drop_dead_readers
+-- that is left; under a writer, who reads too, its lease is the writer's and stays. What is left
+-- of the lock tells whether all levels have to be looked at to know the longest.
+-- luacheck: read globals now too_late NOT_THIS_KIND hold_keys longest_hold_ms first_hold_ms
+-- luacheck: read globals delete_holds drop_dead_readers
 if too_late then return {-3, 0, now} end
+
+local NEAR_MS = 10 -- the lock and the keys get their leases one after the other
 
 local lock, reader = KEYS[1], ARGV[2]
 local remaining = tonumber(ARGV[3]) - 1
@@ -47,11 +51,14 @@ end
 
 local told = 0
 if mode == 'read' then
-  local longest_ms = drop_dead_readers(lock)
+  local longest_ms = drop_dead_readers(lock, first_hold_ms)
+  local ttl_ms = redis.call('pttl', lock)
+  local fits = ttl_ms == -1 or math.abs(ttl_ms - longest_ms) <= NEAR_MS
+  if longest_ms > 0 and not fits then longest_ms = drop_dead_readers(lock, longest_hold_ms) end
   if longest_ms == 0 then
     redis.call('del', lock)
     told = redis.pcall(ARGV[4], ARGV[5], '0')
-  elseif redis.call('pttl', lock) ~= -1 then
+  elseif not fits then
     redis.call('pexpire', lock, longest_ms)
   end
 end

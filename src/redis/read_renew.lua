@@ -6,7 +6,7 @@
 --
 -- A reader none of whose keys is left is gone, even if others have kept its field. Only its own
 -- keys and the lock are touched, and only to raise them; a lock that somebody made permanent stays.
--- luacheck: read globals now too_late hold_keys longest_hold_ms
+-- luacheck: read globals now too_late hold_keys first_hold_ms
 if too_late then return {now} end
 
 for i = 1, #KEYS do
@@ -26,7 +26,7 @@ local function renew(lock, lease_ms, reader)
   if fields.err then return fields end
   local count = fields[1] and tonumber(fields[2] or 0) or 0
   local holds = hold_keys(lock, reader)
-  if longest_hold_ms(holds, count) == -2 then return 0 end
+  if first_hold_ms(holds, count) == -2 then return 0 end
   raise(lock, lease_ms)
   for i = 1, count do
     -- Somebody has deleted one of several: it is put back, unless the server has no memory for it.

@@ -3,9 +3,9 @@
  * word in the log about it.
  *
  * Called by exchange.c on the thread of the exchange's task. Other threads read the signs (struct
- * hfi_signs) without a lock. Whoever waits for a lock for ever should learn that it is the server it
- * waits for; but a thousand who wait need not say so a thousand times, so it is said once, until an
- * answer to any of them ends it.
+ * hfi_signs) without a lock. Whoever waits for a lock for ever should learn that it is the server
+ * it waits for; but a thousand who wait need not say so a thousand times, so it is said once, until
+ * an answer to any of them ends it.
  */
 #include "base/clock.h"
 #include "redis/exchange.h"

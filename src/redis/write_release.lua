@@ -10,7 +10,7 @@
 --
 -- The count is set, never decremented. All waiters are told when the writer stops writing: also if
 -- it goes on reading, as other readers may come in then.
--- luacheck: read globals now too_late NOT_THIS_KIND drop_dead_readers
+-- luacheck: read globals now too_late NOT_THIS_KIND first_hold_ms drop_dead_readers
 if too_late then return {-3, 0, now} end
 
 local lock, field = KEYS[1], ARGV[2]
@@ -45,7 +45,7 @@ if remaining > 0 then
 end
 
 redis.call('hdel', lock, field)
-if drop_dead_readers(lock) > 0 then
+if drop_dead_readers(lock, first_hold_ms) > 0 then
   redis.call('hset', lock, 'mode', 'read')
 else
   redis.call('del', lock)

@@ -237,18 +237,39 @@ static void what_is_not_about_us_costs_nothing(void **state) {
 }
 
 /* A message that was lost with its connection is made up for when that is there again. */
-static void what_was_missed_is_made_up_for(void **state) {
-    (void)state;
+static void miss_a_message(int64_t lease_ms) {
     struct world w;
     hf_options options = patient();
+    hf_acquire_options wanted = world_wait_for(HF_FOREVER, lease_ms);
     world_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &wanted, NULL), HF_OK);
     assert_true(wait_until(somebody_listens, w.server, HANG_MS));
     proxy_refuse(w.proxy, true);
     assert_true(proxy_cut_connections(w.proxy, WORLD_SUBSCRIBE) > 0);
     assert_true(wait_until(nobody_listens, w.server, HANG_MS));
     assert_int_equal(hf_lock_break(w.rival_lock, NULL), HF_OK);
     proxy_refuse(w.proxy, false);
+    assert_true(wait_until(has_lost, w.client, HANG_MS));
+    world_end(&w);
+}
+
+static void what_was_missed_is_made_up_for(void **state) {
+    (void)state;
+    miss_a_message(HF_WATCHDOG);
+    miss_a_message(LONG_MS); /* which nobody renews */
+}
+
+/* The break comes when the hold is old enough, and the server has not confirmed that we listen. */
+static void what_comes_before_the_confirmation_is_heard(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = patient();
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    proxy_delay(w.proxy, ASK, 700);
+    sleep_ms(1300);
+    assert_int_equal(listeners(w.server), 0);
+    assert_int_equal(hf_lock_break(w.rival_lock, NULL), HF_OK);
     assert_true(wait_until(has_lost, w.client, HANG_MS));
     world_end(&w);
 }
@@ -315,7 +336,7 @@ static void U45_without_the_right_it_is_as_before(void **state) {
 }
 
 int main(void) {
-    enum { OTHERS = 8 };
+    enum { OTHERS = 9 };
     static char names[FORMS][64];
     struct CMUnitTest tests[OTHERS + FORMS] = {
         cmocka_unit_test(names_are_told_whole),
@@ -325,6 +346,7 @@ int main(void) {
         cmocka_unit_test(nobody_is_robbed_by_words),
         cmocka_unit_test(what_is_not_about_us_costs_nothing),
         cmocka_unit_test(what_was_missed_is_made_up_for),
+        cmocka_unit_test(what_comes_before_the_confirmation_is_heard),
         cmocka_unit_test(U45_without_the_right_it_is_as_before),
     };
     for (size_t i = 0; i < FORMS; i++) {

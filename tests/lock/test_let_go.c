@@ -220,6 +220,27 @@ static void the_hold_of_an_ended_thread_is_ended(void **state) {
     world_end(&w);
 }
 
+/* The release of an inner level is still being settled when the time of the outer one is over. */
+static void what_runs_out_during_a_settlement_is_ended(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = 3000;
+    options.cmd_timeout_ms = 500;
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    proxy_blackhole(w.proxy, true, true);
+    sleep_ms(1500); /* a renewal is not answered: so the settlement may take longer than the hold */
+    assert_int_equal(hf_lock_release(w.lock), HF_EUNKNOWN);
+    lengthen(w.server, w.owner);
+    assert_true(wait_until(has_lost, w.client, HANG_MS));
+    proxy_heal(w.proxy);
+    wait_gone(&w);
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    world_end(&w);
+}
+
 /* Several hundred at once, more than are let go at a time. */
 static void many_that_run_out_together_are_ended(void **state) {
     (void)state;
@@ -295,7 +316,7 @@ static void a_silent_server_delays_nobody(void **state) {
 }
 
 int main(void) {
-    enum { EACH = 4, OTHERS = 6 };
+    enum { EACH = 4, OTHERS = 7 };
     static const struct {
         const char *name;
         CMUnitTestFunction play;
@@ -312,6 +333,7 @@ int main(void) {
         cmocka_unit_test(a_reader_that_is_gone_leaves_no_field),
         cmocka_unit_test(a_hold_past_max_hold_ms_is_ended),
         cmocka_unit_test(the_hold_of_an_ended_thread_is_ended),
+        cmocka_unit_test(what_runs_out_during_a_settlement_is_ended),
         cmocka_unit_test(many_that_run_out_together_are_ended),
         cmocka_unit_test(a_silent_server_delays_nobody),
     };

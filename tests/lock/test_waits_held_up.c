@@ -33,10 +33,10 @@ static void write_down(hf_log_level level, const char *message, void *user) {
     pthread_mutex_unlock(&diary->mutex);
 }
 
-static void begin(struct world *w, struct diary *diary) {
+static void begin_patient(struct world *w, struct diary *diary, int64_t connect_ms) {
     hf_options options = HF_OPTIONS_INIT;
     options.cmd_timeout_ms = CMD_MS;
-    options.connect_timeout_ms = CONNECT_MS;
+    options.connect_timeout_ms = connect_ms;
     options.ping_ms = 200;
     if (diary != NULL) {
         memset(diary, 0, sizeof *diary);
@@ -45,6 +45,10 @@ static void begin(struct world *w, struct diary *diary) {
         options.log_user = diary;
     }
     world_begin_on(w, server_start(NULL), &options);
+}
+
+static void begin(struct world *w, struct diary *diary) {
+    begin_patient(w, diary, CONNECT_MS);
 }
 
 static void end(struct world *w) {
@@ -210,7 +214,7 @@ static void a_refusal_that_passes_is_waited_out(void **state) {
     struct world w;
     struct diary diary;
     struct world_caller waiter;
-    begin(&w, &diary);
+    begin_patient(&w, &diary, HANG_MS);
     refuse(&w, 0, true);
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_true(wait_until(has_lines, &diary, HANG_MS));

@@ -121,10 +121,10 @@ static void a_silent_connection_is_given_up(void **state) {
 static atomic_bool catch_next_echo;
 
 /* In the place of the C library's, so that a signal can come at the moment it returns. */
-ssize_t send(int fd, const void *bytes, size_t len, int flags) {
+ssize_t send(int fd, const void *buf, size_t n, int flags) {
     /* Decided before it leaves: the proxy's thread sends the same bytes on. */
-    bool caught = memmem(bytes, len, "ECHO", 4) != NULL && atomic_exchange(&catch_next_echo, false);
-    ssize_t sent = sendto(fd, bytes, len, flags, NULL, 0);
+    bool caught = memmem(buf, n, "ECHO", 4) != NULL && atomic_exchange(&catch_next_echo, false);
+    ssize_t sent = sendto(fd, buf, n, flags, NULL, 0);
     if (caught)
         raise(SIGUSR1);
     return sent;

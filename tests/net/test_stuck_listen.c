@@ -57,6 +57,30 @@ static void the_keeper_reads_for_its_ward(void **state) {
     station_end(&station);
 }
 
+/* One who waits for nothing, and hears what is read by others. */
+static void the_keeper_reads_for_whoever_overhears(void **state) {
+    (void)state;
+    struct station station;
+    struct listener driver;
+    station_begin(&station);
+    for (int round = 0; round < 2; round++) { /* it was there before, or comes then */
+        if (round == 0)
+            hfi_conn_overhear(station.conn, true);
+        start_stuck_driver(&station, &driver);
+        if (round == 1)
+            hfi_conn_overhear(station.conn, true);
+        int by_keeper = atomic_load(&station.by_keeper);
+        station_publish(2);
+        station_wait_for(&station.by_keeper, by_keeper + 1);
+        hfi_conn_overhear(station.conn, false);
+        station_publish(1);
+        trap_release();
+        assert_int_equal(listener_join(&driver), EVENT_MESSAGE);
+    }
+    station_assert_works(&station);
+    station_end(&station);
+}
+
 /* The seat is offered to one who does not come. (ThreadSanitizer lets a signal wait until it suits
  * it, and here that is with a mutex held.) */
 static void a_successor_that_does_not_come(void **state) {
@@ -91,6 +115,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_listener_takes_the_seat),
         cmocka_unit_test(the_keeper_reads_for_its_ward),
+        cmocka_unit_test(the_keeper_reads_for_whoever_overhears),
         cmocka_unit_test(a_successor_that_does_not_come),
     };
     return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);

@@ -333,6 +333,7 @@ struct rw_model *rw_model_open(struct server *server) {
     m->java_sha[WRITE][0] = script_load(server, java_write_lua);
     m->java_sha[WRITE][1] = script_load(server, java_unwrite_lua);
     m->java_watchdog_sha = script_load(server, java_watchdog_lua);
+    m->leases_sha = script_load(server, rw_leases_lua);
     return m;
 }
 
@@ -345,6 +346,7 @@ void rw_model_close(struct rw_model *m) {
         for (int i = 0; i < 2; i++)
             free(m->java_sha[side][i]);
     free(m->java_watchdog_sha);
+    free(m->leases_sha);
     play_close(&m->play);
     free(m);
 }

@@ -6,6 +6,8 @@
  * - who writes is alone, but for its own reads;
  * - the server's count is what the believer knows, give or take the operation it waits for, and a
  *   reader that believes has a key;
+ * - the first level of a reader lasts as long as it believes, and no level longer than the one
+ *   below it;
  * - nobody is on the lock without knowing of it, unless its deadline has passed; no key is left of
  *   a reader that has released; nothing but `mode` and holders is in the hash. */
 #include "readwrite_world.h"
@@ -20,6 +22,24 @@ const char *const rw_script_names[SCRIPTS] = {"read_acquire",   "read_release", 
                                               "readwrite_force"};
 const char *const rw_client_names[CLIENTS] = {"c0:1", "c1:1", "c2:1", "j0:1", "j1:1"};
 const char *const rw_side_names[SIDES] = {"reads", "writes"};
+
+/* For each owner: how many ticks its level 1 lasts, and how many levels last longer than the one
+ * below. KEYS 1 the lock; ARGV 1 a tick in ms, then owners. */
+const char rw_leases_lua[] =
+    "local reply = {}\n"
+    "for i = 2, #ARGV do\n"
+    "  local key = '{' .. KEYS[1] .. '}:' .. ARGV[i] .. ':rwlock_timeout:'\n"
+    "  local first, below, longer\n"
+    "  for level = 1, math.max(1, tonumber(redis.call('hget', KEYS[1], ARGV[i]) or 0)) do\n"
+    "    local left = math.ceil(redis.call('pttl', key .. level) / ARGV[1])\n"
+    "    first = first or left\n"
+    "    longer = (longer or 0) + (left > (below or left) and 1 or 0)\n"
+    "    below = left\n"
+    "  end\n"
+    "  table.insert(reply, first)\n"
+    "  table.insert(reply, longer)\n"
+    "end\n"
+    "return reply\n";
 
 /* ---- What is true, and what is believed ----------------------------------------------------- */
 
@@ -54,10 +74,22 @@ static void look_at_fields(struct rw_model *m, struct truth *truth) {
     freeReplyObject(reply);
 }
 
+static void look_at_leases(struct rw_model *m, struct truth *truth) {
+    redisReply *reply = next_reply(m);
+    for (size_t who = 0; who < OWNERS; who++) {
+        truth->first[who] = (int)reply->element[2 * who]->integer;
+        truth->longer[who] = (int)reply->element[2 * who + 1]->integer;
+    }
+    freeReplyObject(reply);
+}
+
 void rw_look(struct rw_model *m, struct truth *truth) {
     memset(truth, 0, sizeof *truth);
+    redisAppendCommand(m->play.connection, "EVALSHA %s 1 " LOCK_NAME " %d %s %s %s", m->leases_sha,
+                       TICK_MS, rw_client_names[0], rw_client_names[1], rw_client_names[2]);
     redisAppendCommand(m->play.connection, "HGETALL " LOCK_NAME);
     redisAppendCommand(m->play.connection, "KEYS {*");
+    look_at_leases(m, truth);
     look_at_fields(m, truth);
     redisReply *reply = next_reply(m);
     for (size_t i = 0; i < reply->elements; i++)
@@ -98,6 +130,12 @@ static void compare_owner(struct rw_model *m, const struct truth *truth, int who
                      rw_client_names[who], rw_side_names[side], low, high, there);
         if (in[side] && side == READ && truth->keys[who] == 0)
             violated(&m->play, "%s reads, but has no key", rw_client_names[who]);
+        if (in[side] && side == READ && truth->first[who] < p->deadline - m->play.now)
+            violated(&m->play, "%s reads until %d, its first level %d", rw_client_names[who],
+                     p->deadline, m->play.now + truth->first[who]);
+        if (side == READ && truth->longer[who] > 0)
+            violated(&m->play, "%s has a level that lasts longer than the one below",
+                     rw_client_names[who]);
         if (p->count > 0 || p->op.pending)
             continue;
         int until = p->leftover_until; /* its own reads make its lost write last */

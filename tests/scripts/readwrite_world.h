@@ -9,7 +9,7 @@
 #define JAVA_WATCHDOG 4 /* ticks */
 #define FRESH_EVERY 2   /* ticks; less than that */
 
-enum { OWNERS = 3, JAVAS = 2, CLIENTS = OWNERS + JAVAS, LEVELS = 4, COPIES = 24, STEPS = 80 };
+enum { OWNERS = 3, JAVAS = 2, CLIENTS = OWNERS + JAVAS, LEVELS = 6, COPIES = 24, STEPS = 80 };
 enum { READ, WRITE, SIDES };
 enum script {
     READ_ACQUIRE,
@@ -58,6 +58,7 @@ struct rw_model {
     char *sha[SCRIPTS];
     char *java_sha[SIDES][2]; /* lock, unlock */
     char *java_watchdog_sha;
+    char *leases_sha;
     struct rw_tally tally;
 
     /* One schedule. */
@@ -71,6 +72,7 @@ struct rw_model {
     } copies[COPIES];
 };
 
+extern const char rw_leases_lua[];
 extern const char *const rw_script_names[SCRIPTS];
 extern const char *const rw_client_names[CLIENTS];
 extern const char *const rw_side_names[SIDES];
@@ -80,7 +82,9 @@ extern const char *const rw_side_names[SIDES];
 struct truth {
     bool there, write_mode;
     int count[CLIENTS][SIDES];
-    int keys[CLIENTS]; /* live ones of its read holds */
+    int keys[CLIENTS];  /* live ones of its read holds */
+    int first[OWNERS];  /* ticks that its level 1 lasts */
+    int longer[OWNERS]; /* levels that last longer than the one below */
 };
 
 void rw_look(struct rw_model *m, struct truth *truth);

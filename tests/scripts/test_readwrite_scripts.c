@@ -184,6 +184,59 @@ static void many_readers(void **state) {
     redisFree(user);
 }
 
+/* How many commands the server has run since the last CONFIG RESETSTAT, those in scripts too. */
+static long long commands_run(void) {
+    redisReply *reply = cmd(stage->server, "INFO commandstats");
+    long long sum = 0;
+    const char *calls = reply->str;
+    while ((calls = strstr(calls, ":calls=")) != NULL) {
+        calls += strlen(":calls=");
+        sum += atoll(calls);
+    }
+    freeReplyObject(reply);
+    return sum;
+}
+
+static void read_to_depth(redisContext *user, const char *reader, int depth) {
+    char call[128];
+    for (int count = 0; count < depth; count++) {
+        snprintf(call, sizeof call, "thelock , 0 %s 30000 %d publish x", reader, count);
+        assert_code(user, "read_acquire", call, "1");
+    }
+}
+
+/* What one more level, and giving it back, cost a reader among others, all of that depth. */
+static void count_at_depth(redisContext *user, int depth, long long *ret_acquire,
+                           long long *ret_release) {
+    char acquire[128], release[128];
+    snprintf(acquire, sizeof acquire, "thelock , 0 me 30000 %d publish x", depth);
+    snprintf(release, sizeof release, "thelock , 0 me %d publish x", depth + 1);
+    cmd_ok(stage->server, "FLUSHALL");
+    read_to_depth(user, "you", depth);
+    read_to_depth(user, "me", depth);
+    cmd_ok(stage->server, "CONFIG RESETSTAT");
+    assert_code(user, "read_acquire", acquire, "1");
+    *ret_acquire = commands_run();
+    cmd_ok(stage->server, "CONFIG RESETSTAT");
+    assert_code(user, "read_release", release, "0");
+    *ret_release = commands_run();
+}
+
+/* A level more or less costs the server the same, however many there are already; but for the two
+ * commands that raise leases, which are not needed within the millisecond. */
+static void nested_reads_cost_the_same_at_any_depth(void **state) {
+    (void)state;
+    long long acquire, release, deep_acquire, deep_release;
+    redisContext *user = connect_as(stage->server, NULL, NULL);
+    count_at_depth(user, 10, &acquire, &release);
+    count_at_depth(user, 1000, &deep_acquire, &deep_release);
+    printf("commands of an acquire and a release, 10 deep: %lld, %lld; 1000 deep: %lld, %lld\n",
+           acquire, release, deep_acquire, deep_release);
+    assert_in_range(deep_acquire, 1, acquire + 2);
+    assert_in_range(deep_release, 1, release + 2);
+    redisFree(user);
+}
+
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
@@ -194,6 +247,7 @@ int main(void) {
         cmocka_unit_test(U38_out_of_memory),
         cmocka_unit_test(names_with_braces),
         cmocka_unit_test(many_readers),
+        cmocka_unit_test(nested_reads_cost_the_same_at_any_depth),
     };
     struct table table = {.name = "readwrite_scripts",
                           .channel = RW_CHANNEL,

@@ -5,8 +5,8 @@
  * The books are shared by all processes (books.h). Each worker has an owner number and a cell of its
  * own, and is the only one to write there, but for the driver when the process is dead.
  */
-#include "upgrade/books.h"
 #include "actor.h"
+#include "upgrade/books.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -57,7 +57,7 @@ static int roll(struct worker *worker, int sides) {
 }
 
 static hf_owner owner_of(const struct worker *worker) {
-    return (hf_owner)(1000 + worker->number);
+    return 1000 + (hf_owner)worker->number;
 }
 
 /* ---- Going in and out ------------------------------------------------------------------------ */
