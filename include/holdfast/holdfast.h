@@ -562,10 +562,11 @@ HF_API int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_se
  * with one attempt / for up to `wait_ms`. For 0 permits it returns HF_OK and sends nothing. NULL
  * `options` means the defaults.
  * Blocks:  for the wait, plus one exchange.
- * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT nothing was taken;
- *          HF_ECANCELED nothing was taken, or what was taken is given back in the background when
- *          its answer comes (if that is lost with the connection, it stays taken, and `unknowns` of
- *          hf_client_stats() counts it); HF_EUNKNOWN as above. */
+ * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT, HF_ECANCELED, and those of every
+ *          exchange: nothing was taken, or what was taken is given back in the background (if the
+ *          server cannot be reached for a minute, it stays taken, and `unknowns` of
+ *          hf_client_stats() counts it); HF_EUNKNOWN as above, but only if the server did not answer
+ *          for a minute, or the acquire could not leave a ticket (docs/guarantees.md). */
 HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);

@@ -21,10 +21,11 @@ static void act_go(struct hf_op *op) {
     hfi_op_call(op, act);
 }
 
-/* By then whatever is left of it has ended by itself; what never ends is attended to for as long as
- * the client lives. */
+/* By then whatever is left of it has ended by itself, or nobody can tell what it was; what never ends
+ * is attended to for as long as the client lives. */
 int64_t hfi_settle_until_ms(const struct hf_op *op) {
-    int64_t end_ms = hfi_after_ms(hfi_now_ms(), op->call.lease_ms);
+    int64_t known_ms = op->call.kind->known_ms;
+    int64_t end_ms = hfi_after_ms(hfi_now_ms(), known_ms > 0 ? known_ms : op->call.lease_ms);
     return hfi_after_ms(end_ms, op->core->cmd_timeout_ms);
 }
 

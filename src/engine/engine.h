@@ -48,6 +48,9 @@ struct hfi_kind {
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
+    /* What an acquire of unknown outcome has taken has no end by itself, but for so long it can be
+     * told, and given back. 0: it has a lease. */
+    int64_t known_ms;
     const void *engine_private;
 };
 
@@ -120,6 +123,12 @@ struct hfi_call {
     /* Out of a call that ends unsettled, and in again for settle: a copy of its command may act
      * until then. */
     int64_t ghost_until_ms;
+
+    /* The same of an acquire that must not run twice: what the server knows it by. */
+    struct {
+        uint64_t number; /* 0: there is none */
+        int place;
+    } ticket;
 
     struct hfi_signs signs; /* out, while it runs */
 

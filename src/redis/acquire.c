@@ -44,7 +44,7 @@ static void note_news(struct hfi_call_state *state, unsigned events) {
      * waits for a moment. But not if the connection has already been made again, since messages may
      * have been missed in between. */
     bool hurry = (events & HFI_EVENT_DEAF) == 0 || (events & HFI_EVENT_SUBSCRIBED) != 0 ||
-                 !state->kind->acquires_once;
+                 !state->exchange.once;
     if ((events & (HFI_EVENT_SUBSCRIBED | HFI_EVENT_MESSAGE)) != 0 && hurry)
         state->u.acquire.woken = true;
 }
@@ -218,10 +218,17 @@ static void attempted(struct hfi_call *call) {
         send_attempt(call);
         return;
     }
+    if (hfi_ticket_do_without(call)) {
+        state->u.acquire.ticketless = true;
+        send_attempt(call);
+        return;
+    }
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return;
     }
+    if (state->u.acquire.ticketless)
+        hfi_ticket_refused(call);
     int err = state->kind->read_acquire(call, hfi_exchange_reply(x), &answer);
     if (err == HF_EWRONGTYPE) {
         hfi_call_fail(call, err, "what has this name is something else");
@@ -305,7 +312,11 @@ void hfi_acquire(struct hfi_call *call) {
     state->cleanup = leave_channel;
     x->script = state->kind->acquire;
     x->write = write_attempt;
-    x->once = state->kind->acquires_once;
+    if (state->kind->draws_tickets) {
+        hfi_ticket_draw(call);
+        x->once = !hfi_ticket_drawn(call);
+        x->known_ms = HFI_TICKET_MS;
+    }
     x->limit_err = HF_ETIMEDOUT;
     if (call->deadline_ms > call->start_ms) {
         x->retry = HFI_RETRY_PATIENTLY;

@@ -88,7 +88,11 @@ void hfi_call_finish(struct hfi_call *call, int err) {
     call->err = err;
     call->error.code = err;
     call->no_server = err != HF_OK && state->exchange.gave_up;
+    /* copies of a settlement do not touch what is another's, but those that it follows would */
+    bool is_over = state->settling && hfi_now_ms() >= call->ghost_until_ms;
     note_unsettled(call);
+    if (!call->unsettled || state->settling)
+        hfi_ticket_end(call, !call->unsettled || is_over);
     state->step = NULL;
     call->done(call);
 }

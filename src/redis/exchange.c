@@ -103,6 +103,8 @@ static void drop_want(struct hfi_exchange *x) {
 static void mark_unanswered(struct hfi_exchange *x) {
     if (only_asks(x))
         return;
+    if (!x->unanswered && x->known_ms > 0)
+        x->known_until_ms = hfi_after_ms(x->sent_ms, x->known_ms);
     x->unanswered = true;
     if (x->retry != HFI_RETRY_NONE)
         atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
@@ -295,8 +297,8 @@ static void await_reply(struct hfi_exchange *x) {
  * `received_ms`. */
 static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn, int64_t now_ms,
                                    int64_t server_ms, int64_t received_ms) {
-    x->stop_ms = earlier(x->limit_ms, now_ms + x->slice_ms);
-    if (x->once)
+    x->stop_ms = earlier(earlier(x->limit_ms, x->known_until_ms), now_ms + x->slice_ms);
+    if (x->once || x->known_ms > 0)
         hfi_conn_look(conn);
     struct hfi_command command;
     hfi_command_init(&command, x->redis->mem);
@@ -326,6 +328,8 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
         return closed(x);
     if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
         return give_up(x);
+    if (now_ms >= x->known_until_ms)
+        return fail(x, HF_EUNKNOWN, "the server has not answered in time to be asked again");
     if (now_ms < x->quiet_until_ms)
         return pause_until(x, x->quiet_until_ms);
     x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
@@ -347,6 +351,7 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     x->unanswered = x->resent = x->send_body = x->gave_up = false;
     x->tries = 0;
     x->quiet_until_ms = 0;
+    x->known_until_ms = HFI_NEVER;
     x->start_ms = hfi_now_ms();
     hfi_exchange_held_up(x, HF_EUNREACH); /* until there is an answer */
     /* A lost copy is waited out: leave time for others before the exchange must end. */

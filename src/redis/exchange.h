@@ -52,6 +52,8 @@ struct hfi_exchange {
     const struct hfi_script *script; /* NULL: a question, which may be asked twice */
     bool asks;                       /* the script only reads: it, too, is a question */
     bool once;                       /* a lost copy is not sent again: the outcome is HF_EUNKNOWN */
+    /* a lost copy is not sent again later than this after it was sent; 0: there is no such end */
+    int64_t known_ms;
     /* Adds the arguments: for a script the number of keys and what follows, else the whole
      * command. */
     void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
@@ -83,6 +85,7 @@ struct hfi_exchange {
     int64_t useless_since_ms; /* no answer has helped since then; 0: all is well */
     int64_t refused_since_ms; /* the server refuses since then; 0: it does not */
     int64_t quiet_until_ms;   /* nothing is sent before this: a lost copy may still act */
+    int64_t known_until_ms;   /* nor after this: see known_ms */
     struct hfi_conn *conn;
     struct hfi_want *want;
     struct hfi_node *node;

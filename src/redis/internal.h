@@ -14,6 +14,7 @@
  *   pubsub.c    channels and who listens on them
  *   ask.c       the channel of holdfast clients: hearing of broken holds
  *   act.c       what is done to things that are no locks
+ *   ticket.c    how the server can tell whether an acquire has run
  *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
  *               a kind each: its scripts, their arguments and answers
  *   readwrite.c both sides of the read/write lock
@@ -32,6 +33,7 @@
 #include "redis/names.h"
 #include "redis/pubsub.h"
 #include "redis/route/route.h"
+#include "redis/ticket.h"
 
 struct hfi_keeper;
 
@@ -49,6 +51,7 @@ struct hfi_redis {
     _Atomic int64_t fair_newest_us; /* the newest time of the server seen by those in line */
     atomic_bool fair_forgets;       /* this user may not use the key for who did not hear */
     atomic_ullong *unknowns, *notify_failures;
+    struct hfi_tickets tickets;
 
     struct hfi_route *route;
     struct hfi_pubsub *pubsub;
@@ -116,6 +119,7 @@ struct hfi_call_state {
             bool woken;           /* there was a message since the last attempt started */
             bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
+            bool ticketless;      /* it was refused with a ticket, and is tried without */
             int64_t count;        /* of what counts down, when it was last seen; 0: not yet */
             int64_t proof;        /* of when it was open, as it was at the first look */
         } acquire;

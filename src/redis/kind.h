@@ -123,14 +123,16 @@ struct hfi_redis_kind {
 
     const struct hfi_redis_act *acts; /* HFI_ACTS of them; one without `write` is not offered */
     const char *busy;                 /* what to say when it cannot be had now */
-    /* Acquiring twice differs from acquiring once: as hfi_redis_act.once. */
-    bool acquires_once;
+    /* Acquiring twice differs from acquiring once, unless the server can tell by a ticket
+     * (ticket.h); where there can be none, it is as hfi_redis_act.once. */
+    bool draws_tickets;
     /* It counts down, and is then open for everybody. To acquire it is only to look; and a wait is
      * also over when it has been open since the first look: there is another proof of that, or the
      * number has grown. */
     bool counts_down;
-    /* Undoes what an unsettled call may have done, in place of the release that undoes an acquire
-     * of a lock. The call has begun; what a cancelled acquire left under way is state->ghost. */
+    /* Undoes what an unsettled call without a ticket may have done, as far as its answer tells, in
+     * place of the release that undoes an acquire of a lock. The call has begun; what a cancelled
+     * acquire left under way is state->ghost. */
     void (*settle)(struct hfi_call *call);
 };
 

@@ -31,6 +31,7 @@ extern const struct hfi_script hfi_script_write_release;
 extern const struct hfi_script hfi_script_readwrite_force;
 extern const struct hfi_script hfi_script_semaphore_set;
 extern const struct hfi_script hfi_script_semaphore_acquire;
+extern const struct hfi_script hfi_script_semaphore_undo;
 extern const struct hfi_script hfi_script_semaphore_change;
 extern const struct hfi_script hfi_script_semaphore_drain;
 extern const struct hfi_script hfi_script_latch_set;

@@ -4,9 +4,10 @@
  * On the server it is a number in a string under the semaphore's name. What the scripts do is in
  * semaphore_*.lua and counter_delete.lua; here is what they are given and what they answer. The
  * server does not know who took what, so nothing that changes the number may run twice, and an
- * unknown outcome stays unknown, with one exception: if an acquire is cancelled while it is under
- * way, its answer is still waited for, and if it says "taken", the permits are given back.
- * Stateless but for that settlement, which is the keeper's.
+ * unknown outcome stays unknown. But an acquire leaves a ticket (ticket.h), by which it can be sent
+ * again, or undone if it is given up. Where it may not leave one, there is still this: if it is
+ * cancelled while it is under way, its answer is waited for, and if it says "taken", the permits are
+ * given back. Stateless but for that settlement, which is the keeper's.
  */
 #include "redis/counter.h"
 
@@ -20,10 +21,25 @@ static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call
 
 /* ---- Acquire ---- */
 
+/* The keys, with that of the ticket, if there is one. */
+static void begin_with_ticket(const struct hfi_redis *redis, const struct hfi_call *call,
+                              int64_t not_after_ms, struct hfi_command *command) {
+    char place[HFI_TICKET_PLACE_MAX];
+    bool drawn = hfi_ticket_drawn(call);
+    if (drawn)
+        hfi_ticket_place(call, place);
+    hfi_counter_begin_beside(redis, call, drawn ? place : NULL, not_after_ms, command);
+    hfi_command_number(command, call->amount);
+    if (drawn)
+        hfi_command_number(command, (int64_t)call->ticket.number);
+}
+
 static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command) {
-    hfi_counter_begin(redis, call, not_after_ms, command);
-    hfi_command_number(command, call->amount);
+    const struct hfi_call_state *state = call->state;
+    begin_with_ticket(redis, call, not_after_ms, command);
+    if (hfi_ticket_drawn(call))
+        hfi_command_number(command, state->exchange.unanswered);
 }
 
 static int read_acquire(const struct hfi_call *call, const redisReply *reply,
@@ -110,6 +126,29 @@ static const struct hfi_redis_act acts[HFI_ACTS] = {
 
 /* ---- Settlement ---- */
 
+/* By ticket: as a release undoes the acquire of a lock. */
+static void write_undo(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
+                       int64_t not_after_ms, struct hfi_command *command) {
+    (void)count;
+    begin_with_ticket(redis, call, not_after_ms, command);
+    hfi_counter_add_channel(redis, call, command);
+}
+
+static int read_undo(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+    struct hfi_act_answer answer = {0};
+    (void)count;
+    int err = hfi_counter_read_done(NULL, reply, &answer);
+    if (err != HF_OK)
+        return err;
+    *ret = (struct hfi_release_answer){
+        .verdict = answer.value > 0 ? HFI_RELEASED : HFI_RELEASE_GONE,
+        .not_notified = answer.not_notified,
+    };
+    return HF_OK;
+}
+
+/* Without a ticket, as far as its answer tells. */
+
 /* Given back or not: whatever came of it, it cannot be tried again. */
 static void given_back(struct hfi_call *call) {
     hfi_call_finish(call, HF_OK);
@@ -124,7 +163,7 @@ static void ghost_answered(struct hfi_call *call) {
                  answer.verdict == HFI_ACQUIRED;
     hfi_call_drop_ghost(call);
     if (taken)
-        hfi_act_send(call, &acts[HFI_ACT_PUT], given_back);
+        hfi_act_send(call, &acts[HFI_ACT_PUT_IF_EXISTS], given_back);
     else
         hfi_call_finish(call, HF_OK);
 }
@@ -154,16 +193,20 @@ static void settle(struct hfi_call *call) {
 static const struct hfi_redis_kind semaphore = {
     .field_suffix = "",
     .acquire = &hfi_script_semaphore_acquire,
+    .release = &hfi_script_semaphore_undo,
     .write_acquire = write_acquire,
     .read_acquire = read_acquire,
+    .write_release = write_undo,
+    .read_release = read_undo,
     .channel = channel,
     .acts = acts,
     .busy = "there are too few permits",
-    .acquires_once = true,
+    .draws_tickets = true,
     .settle = settle,
 };
 
 const struct hfi_kind hfi_thing_semaphore = {
     .name = "semaphore",
+    .known_ms = HFI_TICKET_MS,
     .engine_private = &semaphore,
 };

@@ -404,7 +404,7 @@ void hfi_settle(struct hfi_call *call) {
     state->exchange.retry = HFI_RETRY_PATIENTLY;
     state->ghost = ghost;
     state->ghost_event = ghost_event;
-    if (state->kind->settle != NULL) {
+    if (state->kind->settle != NULL && !hfi_ticket_drawn(call)) {
         state->kind->settle(call);
         return;
     }

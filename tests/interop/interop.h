@@ -76,8 +76,9 @@ hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner);
 /* Asserts that nothing is left on the server, apart from what Redisson deletes by itself in a
  * moment. */
 void assert_server_empty(void);
-bool is_proof(const char *key); /* that a latch was open: ours alone, and it ends */
-void print_keys(void);          /* what is there and should not be */
+/* That a latch was open, or that an acquire of a semaphore has run: ours alone, and it ends. */
+bool is_proof(const char *key);
+void print_keys(void); /* what is there and should not be */
 
 /* Asserts a result code and prints the library's own words when it is another. */
 #define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)

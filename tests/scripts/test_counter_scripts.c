@@ -1,10 +1,11 @@
 /* The scripts of semaphore and latch, each alone, on a real server.
  *
  * Every row is a test of its own: what is there, what is called, what comes of it. It is played as
- * an ACL user that may touch three keys (the number, `thetaken`, where permits with leases of that name
- * would be, and for latches `theproof`) and one channel, and run the few commands that the script needs. The tests after the rows show that these rights are not more than needed, what a right to
- * publish that is missing does, and what happens when the server is out of memory. None of these
- * scripts may run twice, so there is nothing to show about that.
+ * an ACL user that may touch three keys (the number, `thetaken`, where permits with leases of that
+ * name would be, and for latches `theproof`, for acquires that leave one `theticket`) and one
+ * channel, and run the few commands that the script needs. The tests after the rows show that these
+ * rights are not more than needed, what a right to publish that is missing does, and what happens
+ * when the server is out of memory. Only an acquire with a ticket, and its undoing, may run twice.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */
 #include <setjmp.h>
@@ -26,6 +27,10 @@
 #define TAKEN "thetaken"
 #define PROOF "theproof" /* that a latch was open; lasts for five minutes */
 #define PROOF_MS 300000
+#define TICKET "theticket"
+#define TICKET_MS 70000
+#define OURS "; SET " TICKET " 7 PX 70000"
+#define ANOTHER "; SET " TICKET " 6 PX 70000"
 #define PERMITS "SET thekey 3; ZADD " TAKEN " 922337203685477 id" /* one is taken, three are free */
 #define LEFT_OVER "ZADD " TAKEN " 922337203685477 id"
 
@@ -33,7 +38,7 @@ struct counter_row {
     const char *name;
     const char *before; /* one or two commands with "; " between; may be NULL */
     const char *script;
-    const char *call;  /* as for script_call(); the second key is added */
+    const char *call;  /* as for script_call(); the second key is put between */
     const char *reply; /* two integers, or "!CODE" for an error that starts with it */
     const char *after; /* the value of the key; its type if it is no string; NULL: no key */
     int64_t ttl_ms;    /* NO_TTL, or what it was set to */
@@ -103,6 +108,54 @@ static const struct counter_row rows[] = {
      NO_TTL, NULL},
     {"acquire_beside_another_key", "SET thekey 3; SET " TAKEN " text", "semaphore_acquire",
      "thekey , 0 1", "1 2", "2", NO_TTL, NULL},
+
+    {"acquire_leaves_its_ticket", "SET thekey 10", "semaphore_acquire",
+     "thekey theticket , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
+    {"acquire_after_another_ticket", "SET thekey 10" ANOTHER, "semaphore_acquire",
+     "thekey theticket , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
+    {"acquire_over_what_is_no_ticket", "SET thekey 10; RPUSH " TICKET " x", "semaphore_acquire",
+     "thekey theticket , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
+    {"acquire_too_many_leaves_no_ticket", "SET thekey 2", "semaphore_acquire",
+     "thekey theticket , 0 3 7 0", "0 2", "2", NO_TTL, NULL},
+    {"acquire_too_late_leaves_no_ticket", "SET thekey 10", "semaphore_acquire",
+     "thekey theticket , @-1 3 7 0", "-3 0", "10", NO_TTL, NULL},
+    {"acquire_from_too_large_a_number_leaves_no_ticket", "SET thekey 99999999999999999999",
+     "semaphore_acquire", "thekey theticket , 0 3 7 0", "!ERR", "99999999999999999999", NO_TTL,
+     NULL},
+    {"acquire_again_when_it_has_run", "SET thekey 7 PX 50000" OURS, "semaphore_acquire",
+     "thekey theticket , @+60000 3 7 1", "1 7", "7", 50000, NULL},
+    {"acquire_again_when_there_are_none_left", "SET thekey 0" OURS, "semaphore_acquire",
+     "thekey theticket , 0 3 7 1", "1 0", "0", NO_TTL, NULL},
+    {"acquire_again_when_it_has_not_run", "SET thekey 10" ANOTHER, "semaphore_acquire",
+     "thekey theticket , 0 3 7 1", "1 7", "7", NO_TTL, NULL},
+    {"acquire_again_too_many", "SET thekey 2" ANOTHER, "semaphore_acquire",
+     "thekey theticket , 0 3 7 1", "0 2", "2", NO_TTL, NULL},
+    {"acquire_again_after_a_delete", "DEL thekey" OURS, "semaphore_acquire",
+     "thekey theticket , 0 3 7 1", "1 0", NULL, 0, NULL},
+    {"acquire_again_too_late", "SET thekey 7" OURS, "semaphore_acquire",
+     "thekey theticket , @-1 3 7 1", "-3 0", "7", NO_TTL, NULL},
+
+    /* ---- semaphore_undo ---- */
+    {"undo_what_has_run", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "1 10", "10", NO_TTL, "publish 10"},
+    {"undo_keeps_the_ttl", "SET thekey 0 PX 50000" OURS, "semaphore_undo",
+     "thekey theticket , @+60000 3 7" TELL, "1 3", "3", 50000, "publish 3"},
+    {"undo_up_to_zero_tells_nobody", "SET thekey -3" OURS, "semaphore_undo",
+     "thekey theticket , 0 3 7" TELL, "1 0", "0", NO_TTL, NULL},
+    {"undo_what_has_not_run", "SET thekey 7", "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "0 0", "7", NO_TTL, NULL},
+    {"undo_leaves_another_alone", "SET thekey 7" ANOTHER, "semaphore_undo",
+     "thekey theticket , 0 3 7" TELL, "0 0", "7", NO_TTL, NULL},
+    {"undo_after_a_delete", "DEL thekey" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "0 0", NULL, 0, NULL},
+    {"undo_sharded", "SET thekey 7" OURS, "semaphore_undo",
+     "thekey theticket , 0 3 7 spublish thechannel", "1 10", "10", NO_TTL, "spublish 10"},
+    {"undo_too_late", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , @-1 3 7" TELL,
+     "-3 0", "7", NO_TTL, NULL},
+    {"U67_undo_hash", "HSET thekey me 1" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "!WRONGTYPE", "hash", NO_TTL, NULL},
+    {"U67_undo_permits", PERMITS OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
 
     /* ---- semaphore_change: release, add ---- */
     {"C150_release_without_a_semaphore", NULL, "semaphore_change", "thekey , 0 1 0" TELL, "1 1",
@@ -259,7 +312,9 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static const struct grant grants[] = {
     {"semaphore_set", "~thekey ~thetaken", "&thechannel", "time get type set publish spublish"},
-    {"semaphore_acquire", "~thekey ~thetaken", "", "time get type decrby"},
+    {"semaphore_acquire", "~thekey ~thetaken ~theticket", "", "time get type decrby set"},
+    {"semaphore_undo", "~thekey ~thetaken ~theticket", "&thechannel",
+     "time get type del incrby publish spublish"},
     {"semaphore_change", "~thekey ~thetaken", "&thechannel",
      "time get type incrby publish spublish"},
     {"semaphore_drain", "~thekey ~thetaken", "", "time get type set"},
@@ -314,13 +369,42 @@ static bool leaves_proof(const struct counter_row *row) {
     return latch && done && row->after == NULL;
 }
 
+/* What was taken leaves its ticket; undone, it is gone, and so it is if there was nothing to give it
+ * back to. */
+static bool leaves_ticket(const struct counter_row *row) {
+    bool ours = row->before != NULL && strstr(row->before, OURS) != NULL;
+    bool there = row->before != NULL && strstr(row->before, TICKET) != NULL;
+    if (strstr(row->call, TICKET) == NULL)
+        return false;
+    if (strcmp(row->script, "semaphore_acquire") == 0)
+        return there || row->reply[0] == '1';
+    return there && !(ours && strchr("012", row->reply[0]) != NULL);
+}
+
+/* It is the one that was given, or was there before, and it does not stay. */
+static bool ticket_fits(const struct counter_row *row, struct span span, char why[WHY]) {
+    if (!leaves_ticket(row))
+        return true;
+    bool taken = strcmp(row->script, "semaphore_acquire") == 0 && row->reply[0] == '1';
+    bool another = row->before != NULL && strstr(row->before, ANOTHER) != NULL;
+    const char *wanted = another && !taken ? "6" : "7";
+    char *text = cmd_str(stage->server, "GET " TICKET);
+    int64_t ttl_ms = pttl(stage->server, TICKET);
+    span.end_ms = server_time_ms(stage->server);
+    bool fits = strcmp(text, wanted) == 0 || differs(why, "the ticket is %s", text);
+    free(text);
+    return fits &&
+           (ttl_fits(ttl_ms, TICKET_MS, span) || differs(why, "its TTL is %" PRId64, ttl_ms));
+}
+
 /* What permits with leases need is as it was before, and there is nothing else. */
 static bool others_fit(const struct counter_row *row, char why[WHY]) {
     const char *before = row->before != NULL ? row->before : "";
     bool beside = strstr(before, TAKEN) != NULL;
     if (strstr(before, "ZADD") != NULL && cmd_int(stage->server, "ZCARD " TAKEN) != 1)
         return differs(why, "the permit that was taken is gone");
-    return cmd_int(stage->server, "DBSIZE") == (row->after != NULL) + beside + leaves_proof(row) ||
+    int keys = (row->after != NULL) + beside + leaves_proof(row) + leaves_ticket(row);
+    return cmd_int(stage->server, "DBSIZE") == keys ||
            differs(why, "there are other keys, or fewer");
 }
 
@@ -354,7 +438,8 @@ static bool key_fits(const struct counter_row *row, struct span span, char why[W
         fits = differs(why, "a TTL of %" PRId64, ttl_ms);
     if (fits && row->after != NULL && row->ttl_ms > 0 && !ttl_fits(ttl_ms, row->ttl_ms, span))
         fits = differs(why, "a TTL of %" PRId64 " instead of %" PRId64, ttl_ms, row->ttl_ms);
-    fits = fits && others_fit(row, why) && proof_fits(row, span, why);
+    fits =
+        fits && others_fit(row, why) && proof_fits(row, span, why) && ticket_fits(row, span, why);
     free(type);
     free(value);
     return fits;
@@ -395,6 +480,8 @@ static void U46_done_but_nobody_told(void **state) {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "2 3", "3", NO_TTL, NULL},
         {"release", "SET thekey 1", "semaphore_change", "thekey , 0 3 0" TELL, "2 4", "4", NO_TTL,
          NULL},
+        {"undo", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL, "2 10",
+         "10", NO_TTL, NULL},
         {"delete", "SET thekey 1", "counter_delete", "thekey , 0" TELL, "2 0", NULL, 0, NULL},
         {"latch", NULL, "latch_set", "thekey , 0 3" TELL, "2 3", "3", NO_TTL, NULL},
         {"open", "SET thekey 1", "latch_count_down", "thekey , 0" TELL, "2 0", NULL, 0, NULL},
@@ -412,13 +499,17 @@ static void U46_done_but_nobody_told(void **state) {
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
-/* Nothing is written, and the answer is a definite no; but what only deletes works: the last count
- * down, and delete. */
+/* Nothing is written, and the answer is a definite no; but what deletes works: the last count down,
+ * delete, and the undoing of an acquire. */
 static void U39_out_of_memory(void **state) {
     (void)state;
     static const struct counter_row full[] = {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "!OOM", NULL, 0, NULL},
         {"acquire", "SET thekey 3", "semaphore_acquire", "thekey , 0 1", "!OOM", "3", NO_TTL, NULL},
+        {"ticket", "SET thekey 3", "semaphore_acquire", "thekey theticket , 0 1 7 0", "!OOM", "3",
+         NO_TTL, NULL},
+        {"undo", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL, "1 10",
+         "10", NO_TTL, "publish 10"},
         {"release", "SET thekey 3", "semaphore_change", "thekey , 0 1 0" TELL, "!OOM", "3", NO_TTL,
          NULL},
         {"drain", "SET thekey 3", "semaphore_drain", "thekey , 0", "!OOM", "3", NO_TTL, NULL},
@@ -440,6 +531,40 @@ static void U39_out_of_memory(void **state) {
         if (!fits)
             fail_msg("%s: %s", full[i].name, why);
     }
+    redisFree(user);
+}
+
+/* ---- Tickets -------------------------------------------------------------------------------- */
+
+/* Any number of copies do what one does. */
+static void with_a_ticket_twice_is_once(void **state) {
+    (void)state;
+    redisContext *user = connect_as(stage->server, NULL, NULL);
+    prepare("SET " NUMBER " 10");
+    for (int i = 0; i < 3; i++) {
+        assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " " TICKET " , 0 3 7 1", "1");
+        assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 7);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_code(user, "semaphore_undo", NUMBER " " TAKEN " " TICKET " , 0 3 7" TELL,
+                    i == 0 ? "1" : "0");
+        assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
+    }
+    assert_int_equal(cmd_int(stage->server, "DBSIZE"), 1);
+    redisFree(user);
+}
+
+/* Who may not leave a ticket takes nothing with one. */
+static void no_ticket_nothing_taken(void **state) {
+    (void)state;
+    struct grant poor = *grant_of("semaphore_acquire");
+    poor.commands = "time get type decrby incrby";
+    redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
+    prepare("SET " NUMBER " 10");
+    assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " " TICKET " , 0 3 7 0", "ERR");
+    assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
+    assert_int_equal(cmd_int(stage->server, "DBSIZE"), 1);
+    assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " , 0 3", "1");
     redisFree(user);
 }
 
@@ -479,10 +604,9 @@ static void one_key_alone(void **state) {
 
 int main(void) {
     static const struct CMUnitTest others[] = {
-        cmocka_unit_test(U46_done_but_nobody_told),
-        cmocka_unit_test(U39_out_of_memory),
-        cmocka_unit_test(a_latch_opens_without_proof),
-        cmocka_unit_test(one_key_alone),
+        cmocka_unit_test(U46_done_but_nobody_told),    cmocka_unit_test(U39_out_of_memory),
+        cmocka_unit_test(with_a_ticket_twice_is_once), cmocka_unit_test(no_ticket_nothing_taken),
+        cmocka_unit_test(a_latch_opens_without_proof), cmocka_unit_test(one_key_alone),
     };
     static const struct table table = {.name = "counter_scripts",
                                        .channel = "thechannel",

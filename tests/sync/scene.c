@@ -67,7 +67,7 @@ static void load_scripts(void) {
     const struct hfi_script *const scripts[] = {
         &hfi_script_semaphore_set,   &hfi_script_semaphore_acquire, &hfi_script_semaphore_change,
         &hfi_script_semaphore_drain, &hfi_script_latch_set,         &hfi_script_latch_count_down,
-        &hfi_script_counter_delete,  &hfi_script_latch_look};
+        &hfi_script_counter_delete,  &hfi_script_latch_look,        &hfi_script_semaphore_undo};
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
         cmd_ok(server, "SCRIPT LOAD %b", scripts[i]->body, scripts[i]->len);
 }

@@ -4,7 +4,7 @@
  *     struct scene s;
  *     scene_begin(&s, NULL);
  *     proxy_drop_replies_after(s.proxy, SCENE_ACQUIRE);
- *     assert_int_equal(hf_sem_acquire(s.sem, 1), HF_EUNKNOWN);
+ *     assert_int_equal(hf_sem_acquire(s.sem, 1), HF_OK);
  *     scene_end(&s);
  *
  * Include as "sync/scene.h". One server serves all tests of a program; each test finds it empty,
@@ -33,6 +33,7 @@
 
 /* Matchers: the scripts as the library calls them. */
 #define SCENE_ACQUIRE hfi_script_semaphore_acquire.sha1
+#define SCENE_UNDO hfi_script_semaphore_undo.sha1 /* of an acquire that was given up */
 #define SCENE_CHANGE hfi_script_semaphore_change.sha1
 #define SCENE_COUNT_DOWN hfi_script_latch_count_down.sha1
 #define SCENE_LOOK hfi_script_latch_look.sha1 /* a waiter of a latch */
@@ -40,6 +41,7 @@
 #define SCENE_SUBSCRIBE "\r\nSUBSCRIBE\r\n"
 
 #define SEM_NAME "slots"
+#define SEM_TICKETS "{" SEM_NAME "}:holdfast_took:" /* and whose */
 #define LATCH_NAME "gate"
 #define LATCH_PROOF "{" LATCH_NAME "}:holdfast_latch"
 #define LATCH_CHANNEL "redisson_countdownlatch__channel__{" LATCH_NAME "}"
