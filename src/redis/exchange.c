@@ -247,6 +247,8 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
     x->trouble = err;
     if (x->retry == HFI_RETRY_NONE)
         return finish(x, err);
+    if (hfi_now_ms() >= x->limit_ms)
+        return give_up(x); /* both times are over, and that one knows what to say */
     if (err == HF_EREFUSED)
         hfi_exchange_held_up(x, err);
     bool worth_waiting = err == HF_EREFUSED || x->unanswered ||

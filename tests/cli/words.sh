@@ -120,8 +120,9 @@ test_waiting_says_why() {
     start "$HOLDFAST" -s "$dir/nothing.sock" -t 60 run a true 2>"$dir/said"
     wait_until file_filled "$dir/said"
     grep -q "nothing.sock" "$dir/said" || fail "$(cat "$dir/said")"
-    sleep 0.5 # it must not be said again, which no event can tell
-    same "$(wc -l <"$dir/said")" 1 "lines"
+    wait_until grep -q "^holdfast: waiting for 'a' is held up" "$dir/said"
+    sleep 0.5 # neither must be said again, which no event can tell
+    same "$(wc -l <"$dir/said")" 2 "lines"
     kill -TERM "$pid"
     finish "$pid"
     start "$HOLDFAST" -s "$dir/nothing.sock" -t 60 latch a wait 2>"$dir/latch"

@@ -54,7 +54,7 @@ cat >"$user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.22)
 project(user C CXX)
 set(CMAKE_CXX_STANDARD 17)
-find_package(holdfast 0.1 REQUIRED)
+find_package(holdfast 0.2 REQUIRED)
 foreach(language c cpp)
   add_executable(${language}_shared main.${language})
   target_link_libraries(${language}_shared PRIVATE holdfast::holdfast)

@@ -66,7 +66,8 @@ static struct seen look(const struct watched_wait *wait) {
     struct seen seen = {0};
     char *text = monitor_text(wait->monitor);
     for (const char *line = text; *line != '\0'; line = next_line(line)) {
-        if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\""))
+        if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\"") ||
+            has(line, "\"holdfast_ask\"")) /* for breaks, whoever holds something */
             continue;
         if (is_command(line, "SUBSCRIBE\""))
             seen.subscribed = true;
