@@ -151,7 +151,7 @@ static void serve_sides(const struct interop_kind *kind, char holder, const char
     int thread = java_thread();
     java_open("j2", kind->name, NAME, "holder");
     if (holder == 'C')
-        assert_hf(HF_OK, hf_lock_acquire(line.lock));
+        assert_hf(HF_OK, hf_lock_acquire_for(line.lock, JAVA_LIMIT_MS));
     else
         assert_string_equal(java_call(suite.java, "lock holder thread=%d", thread), "ok");
     for (int i = 0; sides[i] != '\0'; i++)
@@ -180,7 +180,7 @@ void fair_mixed_queue_is_first_come(void **state) {
  * order. */
 void fair_give_ups_keep_the_order(void **state) {
     struct line line = line_new(*state, "j1", 0);
-    assert_hf(HF_OK, hf_lock_acquire(line.lock));
+    assert_hf(HF_OK, hf_lock_acquire_for(line.lock, JAVA_LIMIT_MS));
     struct waiter *timed_java_first = queue_java(&line, "try", "wait=4000 lease=60000");
     struct waiter *java = queue(&line, 'J');
     struct waiter *timed_c = queue_c(&line, 3000);
@@ -334,7 +334,7 @@ static void kill_java_in_line(const struct interop_kind *kind, char behind) {
     struct line line = line_new(kind, "j1", 0);
     assert_memory_equal(java_call(victim, "client v %s", server_tcp_url(suite.server)), "ok ", 3);
     assert_string_equal(java_call(victim, "open v %s " NAME " L", kind->name), "ok");
-    assert_hf(HF_OK, hf_lock_acquire(line.lock));
+    assert_hf(HF_OK, hf_lock_acquire_for(line.lock, JAVA_LIMIT_MS));
     for (int i = 0; i < DEAD; i++) {
         struct waiter dead = {.side = 'J'};
         char uuid[64], number[32];
