@@ -561,7 +561,11 @@ static void no_ticket_nothing_taken(void **state) {
     poor.commands = "time get type decrby incrby";
     redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
     prepare("SET " NUMBER " 10");
-    assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " " TICKET " , 0 3 7 0", "ERR");
+    /* The first word of it differs from one version of the server to the next. */
+    redisReply *reply = script_call(user, stage_sha(stage, "semaphore_acquire"),
+                                    NUMBER " " TAKEN " " TICKET " , 0 3 7 0", 0);
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
     assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
     assert_int_equal(cmd_int(stage->server, "DBSIZE"), 1);
     assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " , 0 3", "1");

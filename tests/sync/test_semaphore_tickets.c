@@ -316,7 +316,7 @@ static void without_the_right_it_works_as_without_tickets(void **state) {
     hf_options options = scene_options();
     begin_with(&s, 10);
     cmd_ok(s.server, "ACL SETUSER narrow on >secret ~" SEM_NAME " ~{" SEM_NAME "}:timeout "
-                     "&redisson_sc:* +@all");
+                     "resetchannels &redisson_sc:* +@all");
     options.user = "narrow";
     options.password = "secret";
     options.log = count_warnings;
