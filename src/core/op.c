@@ -176,16 +176,9 @@ static void leave_turn_locked(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     if (hold == NULL)
         return;
-    hfi_list_remove(&op->hold_link);
-    if (hold->active == op) {
-        hold->settling = false;
-        struct hfi_link *next = hfi_list_pop_front(&hold->queue);
-        hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
-        if (hold->active != NULL)
-            hfi_task_post(&hold->active->task, HFI_OP_TURN);
-        else if (op->state == HFI_OP_SETTLING && !atomic_load(&op->core->closing))
-            hfi_let_go_rest_locked(hold);
-    }
+    if (hfi_hold_leave_turn_locked(hold, op) && op->state == HFI_OP_SETTLING &&
+        !atomic_load(&op->core->closing))
+        hfi_let_go_rest_locked(hold);
     hfi_hold_tidy_locked(hold);
 }
 
@@ -217,8 +210,9 @@ static bool must_settle_leftover(struct hf_op *op, int err) {
     if (op->hold == NULL || err == HF_ECLOSED)
         return false;
     pthread_mutex_lock(&op->shard->mtx);
-    bool must = op->hold->leftover && op->hold->active == op && hfi_list_empty(&op->hold->queue);
-    op->brief = must && op->hold->ran_out;
+    bool must = hfi_hold_has_leftover(op->hold) && op->hold->active == op &&
+                hfi_list_empty(&op->hold->queue);
+    op->brief = must && op->hold->ended == HFI_RAN_OUT;
     pthread_mutex_unlock(&op->shard->mtx);
     return must;
 }
@@ -245,11 +239,9 @@ static void settle_hold_locked(struct hf_op *op, int err) {
         op->call.count = 1;
         op->call.settle_release = true;
     }
-    hold->settling = true;
-    if (!hold->leftover)
-        /* if it only has to leave the line, its command was answered */
-        hold->silent = err != HF_ECANCELED && !(op->call.queued && op->call.ghost_until_ms == 0);
-    hold->leftover = false; /* this settlement sees to it */
+    /* if it only has to leave the line, its command was answered */
+    bool answered = op->call.queued && op->call.ghost_until_ms == 0;
+    hfi_hold_settle_locked(hold, err != HF_ECANCELED && !answered);
     if (op->call.ghost_until_ms < hold->quiet_until_ms)
         op->call.ghost_until_ms = hold->quiet_until_ms;
 }
@@ -296,8 +288,7 @@ static bool hand_on(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool anybody = !hfi_list_empty(&op->hold->queue);
     if (anybody) {
-        op->hold->leftover = true;
-        op->hold->quiet_until_ms = op->call.ghost_until_ms;
+        hfi_hold_hand_on_locked(op->hold, op->call.ghost_until_ms);
         leave_turn_locked(op);
     }
     pthread_mutex_unlock(&op->shard->mtx);
@@ -342,27 +333,6 @@ static void prepare_call(struct hf_op *op) {
 
 /* ---- Life ---- */
 
-/* While nobody has the hold, and its last possession is being undone at the server, all but an
- * acquire can be answered from what we know, and so can an acquire that is to hear of a loss. */
-static bool needs_no_turn_locked(const struct hf_op *op) {
-    const struct hfi_hold *hold = op->hold;
-    return hold->settling && hold->count == 0 && hfi_list_empty(&hold->queue) &&
-           (op->verb != &hfi_verb_acquire || hold->lost);
-}
-
-static void line_up_locked(struct hf_op *op, bool *ret_turn) {
-    struct hfi_hold *hold = op->hold;
-    *ret_turn = hold->active == NULL || needs_no_turn_locked(op);
-    if (hold->active == NULL)
-        hold->active = op;
-    else if (!*ret_turn)
-        hfi_list_push_back(&hold->queue, &op->hold_link);
-    if (hold->active == op && op->verb == &hfi_verb_let_go)
-        hold->settling = true; /* from now on an acquire asks it to yield */
-    else if (!*ret_turn && hold->settling && hold->count == 0 && op->verb == &hfi_verb_acquire)
-        hfi_task_post(&hold->active->task, HFI_OP_YIELD);
-}
-
 /* Puts the op on the lists, and gets its hold's turn if it can. */
 static int enlist(struct hf_op *op, bool *ret_turn) {
     int err = HF_OK;
@@ -375,7 +345,7 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
             err = HF_ENOMEM;
         } else {
             hfi_hold_ref(op->hold);
-            line_up_locked(op, ret_turn);
+            *ret_turn = hfi_hold_line_up_locked(op->hold, op);
         }
     }
     if (err == HF_OK) {

@@ -94,6 +94,9 @@ struct hfi_verb {
     const char *name;
     bool takes_turn; /* one at a time per hold */
     bool waits;      /* for up to wait_ms, and can be cancelled */
+    bool acquires;   /* begins a possession, and takes over what the last one left behind */
+    bool releases;   /* its caller is done with the hold, whatever comes of it */
+    bool lets_go;    /* the core's own: ends what was left behind, and yields to who acquires */
     /* The hold is ours to work on (or the verb needs none): call the engine, or complete. */
     void (*go)(struct hf_op *op);
     /* The engine has finished. Must complete the op. */
@@ -150,11 +153,7 @@ void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
 void hfi_op_waited(struct hf_op *op);
 void hfi_op_wait_is_over(struct hf_op *op);
 
-/* loss.c */
-/* The first call on a hold after its loss takes the loss, and reports it. *ret_news: the loss was
- * found only now, because the deadline has passed, so hfi_hold_report() is due when the shard is
- * unlocked. */
-bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news);
+/* op_lost.c */
 /* Completes with the loss that was taken. */
 void hfi_op_fail_lost(struct hf_op *op);
 /* The server says that the hold is gone: ends it, and completes with HF_ELOST. */

@@ -16,12 +16,12 @@ static void release_go(struct hf_op *op) {
     bool news;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t count = hold->count;
-    hold->leaving -= op->complete; /* left to the keeper */
+    if (op->complete) /* left to the keeper */
+        hfi_hold_left_locked(hold);
     bool lost = hfi_hold_take_loss_locked(hold, &news);
-    op->call.lease_ms = hold->watchdog ? op->core->watchdog_ms : hold->lease_ms;
+    op->call.lease_ms = hfi_hold_is_watched(hold) ? op->core->watchdog_ms : hold->lease_ms;
     if (count == 1 && !lost) { /* from here on it must not be renewed */
-        hold->watchdog = hold->kept_fresh = false;
-        hold->provisional_ms = 0;
+        hfi_hold_stop_renewing_locked(hold);
         hfi_watchdog_disarm_locked(hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);
@@ -41,12 +41,7 @@ static void release_go(struct hf_op *op) {
 
 static void set_count_after_release(struct hf_op *op, int64_t count) {
     pthread_mutex_lock(&op->shard->mtx);
-    if (count == 0) {
-        hfi_hold_end_locked(op->hold);
-        op->hold->lost = false; /* it was there to be released */
-    } else {
-        op->hold->count = count;
-    }
+    hfi_hold_released_locked(op->hold, count);
     pthread_mutex_unlock(&op->shard->mtx);
     op->result.count = count;
 }
@@ -55,16 +50,17 @@ static void set_count_after_release(struct hf_op *op, int64_t count) {
  * the lease. */
 static int64_t may_last_until_ms_locked(const struct hf_op *op) {
     const struct hfi_hold *hold = op->hold;
+    int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     if (hold->renewal_until_ms == 0)
-        return hold->deadline_ms;
+        return deadline_ms;
     int64_t renewed_ms = hfi_after_ms(hold->renewal_until_ms, op->call.lease_ms);
-    return renewed_ms > hold->deadline_ms ? renewed_ms : hold->deadline_ms;
+    return renewed_ms > deadline_ms ? renewed_ms : deadline_ms;
 }
 
 static void release_after(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     pthread_mutex_lock(&op->shard->mtx);
-    int64_t deadline_ms = op->hold->deadline_ms;
+    int64_t deadline_ms = hfi_hold_deadline_ms(op->hold);
     int64_t settle_until_ms = may_last_until_ms_locked(op);
     pthread_mutex_unlock(&op->shard->mtx);
     /* A repeated release that finds nothing has worked the first time, unless the lease may have
@@ -95,8 +91,11 @@ static void release_after(struct hf_op *op) {
     hfi_op_complete_unsettled(op, err, &call->error, settle_until_ms);
 }
 
-const struct hfi_verb hfi_verb_release = {
-    .name = "release", .takes_turn = true, .go = release_go, .after = release_after};
+const struct hfi_verb hfi_verb_release = {.name = "release",
+                                          .takes_turn = true,
+                                          .releases = true,
+                                          .go = release_go,
+                                          .after = release_after};
 
 /* ---- Extend ---- */
 
@@ -124,7 +123,8 @@ static void extend_after(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     if (call->err == HF_ELOST) {
         pthread_mutex_lock(&op->shard->mtx);
-        op->hold->leftover |= call->kind->leaves_traces;
+        if (call->kind->leaves_traces)
+            hfi_hold_leave_behind_locked(op->hold);
         pthread_mutex_unlock(&op->shard->mtx);
         hfi_op_found_lost(op, "the lock was gone when it was extended");
         return;
@@ -134,15 +134,9 @@ static void extend_after(struct hf_op *op) {
             return;
         pthread_mutex_lock(&op->shard->mtx);
         struct hfi_hold *hold = op->hold;
-        if (hold->count > 0 && call->valid_until_ms > hold->deadline_ms) {
-            hold->deadline_ms = call->valid_until_ms;
-            hold->warned = false;
-            hfi_watchdog_arm_locked(hold);
-        }
-        if (call->lease_ms > hold->lease_ms)
-            hold->lease_ms = call->lease_ms;
+        hfi_hold_extended_locked(hold, call->lease_ms, &call->proof);
         op->result.count = hold->count;
-        op->result.remaining_ms = hfi_left_ms(hold->deadline_ms);
+        op->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
         pthread_mutex_unlock(&op->shard->mtx);
     }
     /* A copy that may still run does no harm: it can only lengthen the lease. */

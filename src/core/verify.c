@@ -15,19 +15,13 @@
 
 #include <string.h>
 
-#define GAP_MS 100
 #define LOOK_MS 5000 /* how often to look whether anything is held for that long */
-
-void hfi_verify_locked(struct hfi_hold *hold) {
-    int64_t now_ms = hfi_now_ms(), at_ms = hold->verified_ms + GAP_MS;
-    hold->verify_at_ms = at_ms > now_ms ? at_ms : now_ms;
-}
 
 static void verify(struct hfi_hold *hold) {
     /* one that is being released finds out by itself */
-    if (hold->count == 0 || (hold->active != NULL && hold->active->verb == &hfi_verb_release))
+    if (hold->count == 0 || (hold->active != NULL && hold->active->verb->releases))
         return;
-    hfi_verify_locked(hold);
+    hfi_hold_verify_locked(hold);
     hfi_watchdog_arm_locked(hold);
 }
 

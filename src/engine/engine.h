@@ -94,6 +94,15 @@ struct hfi_signs {
     atomic_int held_up; /* HF_EUNREACH or HF_EREFUSED */
 };
 
+/* What the engine knows of a hold that it has granted, extended or renewed. */
+struct hfi_proof {
+    int64_t valid_until_ms; /* it is ours no longer than this, on our clock, unless proved again */
+    int64_t renew_at_ms;    /* when to have it proved again, if it is to last longer */
+    /* The end of the lease that was asked for. Later than valid_until_ms: the proof is for a part of
+     * it, and by a renewal there is more to get. */
+    int64_t promised_until_ms;
+};
+
 /* One operation of an engine in progress: a part of the core's operation. */
 struct hfi_call {
     /* In. `name` and `owner` stay valid until done. */
@@ -137,12 +146,9 @@ struct hfi_call {
     hf_error error;
     int64_t value;          /* new count; the answer to a question; 1 if something was broken */
     int64_t token;          /* of a grant */
-    int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
+    struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
-    /* acquire: it is ours only until valid_until_ms, and has to be renewed by then to get its
-     * lease */
-    bool provisional;
-    bool queued; /* acquire: unsettled, because the owner may still be in line there */
+    bool queued;            /* acquire: unsettled, because the owner may still be in line there */
     /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
      * as long as anybody is to wait for it */
     bool no_server;
@@ -166,10 +172,7 @@ struct hfi_renewal_item {
     /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for
      * this one */
     int answer;
-    int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
-    /* out: if held, when the command that was answered was sent. The next is planned from there:
-     * what the answer took is gone from the lease. */
-    int64_t sent_ms;
+    struct hfi_proof proof; /* out, if held */
 };
 
 /* A renewal of up to HFI_RENEWAL_MAX holds, on the keeper's thread. */

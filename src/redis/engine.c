@@ -188,6 +188,7 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     redis->keeper = config->keeper;
     redis->cmd_timeout_ms = config->cmd_timeout_ms;
     redis->connect_timeout_ms = config->connect_timeout_ms;
+    redis->renew_every_ms = config->watchdog_ms / 3;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;

@@ -1,21 +1,12 @@
 /*
  * What an operation does when its hold turns out to be lost.
  *
- * The verbs of locks (acquire.c, verbs.c) call these on the operation's executor. A loss is
+ * The verbs of locks (acquire.c, release.c, extend.c) call these on the operation's executor. A loss is
  * reported in two ways: to the listeners at once, by hfi_hold_report(), and to the owner by the
- * next call on the hold, which fails with HF_ELOST. `lost` in struct hfi_hold says that the second
- * is still to come; like everything about a hold, it is guarded by the shard.
+ * next call on the hold, which fails with HF_ELOST. HFI_HOLD_LOST says that the second is still to
+ * come.
  */
 #include "core/op.h"
-
-bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news) {
-    *ret_news = false;
-    if (hfi_hold_expired_locked(hold))
-        *ret_news = hfi_hold_run_out_locked(hold);
-    bool lost = hold->lost;
-    hold->lost = false;
-    return lost;
-}
 
 void hfi_op_fail_lost(struct hf_op *op) {
     hf_error error;
@@ -30,7 +21,7 @@ void hfi_op_fail_lost(struct hf_op *op) {
 void hfi_op_found_lost(struct hf_op *op, const char *reason) {
     pthread_mutex_lock(&op->shard->mtx);
     bool news = hfi_hold_lose_locked(op->hold, reason);
-    op->hold->lost = false;
+    hfi_hold_loss_told_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
         hfi_hold_report(op->hold, HFI_LOST);
@@ -42,7 +33,7 @@ bool hfi_op_ended_meanwhile(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool ended = call->count > 0 && op->hold->count == 0;
     if (ended)
-        op->hold->lost = false;
+        hfi_hold_loss_told_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (!ended)
         return false;
