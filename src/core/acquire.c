@@ -51,13 +51,13 @@ static void fail_unsettled(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool silent = op->hold->silent;
     pthread_mutex_unlock(&op->shard->mtx);
-    int64_t until_ms = hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms;
+    int64_t lease_ms = op->core->watchdog_ms;
     if (silent) {
         hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
-        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, until_ms);
+        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, lease_ms);
     } else {
         hfi_count(&op->core->counters.timed_out);
-        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, until_ms);
+        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, lease_ms);
     }
 }
 
@@ -91,7 +91,7 @@ static bool reports_loss(struct hf_op *op) {
 
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    if (reports_loss(op))
+    if (reports_loss(op) || hfi_op_refuses_lease(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t quiet_until_ms = hfi_hold_quiet_until_locked(hold, op->lease_ms != HF_WATCHDOG);
@@ -157,8 +157,7 @@ static bool came_too_late(struct hf_op *op) {
         return false;
     hfi_count(&op->core->counters.timed_out);
     hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");
-    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error,
-                              hfi_now_ms() + op->core->cmd_timeout_ms);
+    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error, 0);
     return true;
 }
 
@@ -184,8 +183,7 @@ static void acquire_after(struct hf_op *op) {
     bool leftover = hfi_hold_has_leftover(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (call->unsettled || leftover)
-        hfi_op_complete_unsettled(op, err, &call->error,
-                                  hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+        hfi_op_complete_unsettled(op, err, &call->error, call->lease_ms);
     else
         hfi_op_complete(op, err, &call->error);
 }

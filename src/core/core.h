@@ -75,6 +75,9 @@ struct hfi_core_hooks {
      * the client. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
+    /* Holds in this scope were proved anew, or lost: whoever counts on them looks again. Any thread,
+     * no mutex held. NULL: nobody does. */
+    void (*changed)(void *arg, const struct hfi_scope *scope);
     void (*idle)(void *arg); /* closing: the last operation of a shard has ended */
     void *arg;
 };
@@ -105,6 +108,7 @@ struct hfi_core {
     struct hfi_counters counters;
     struct hfi_times wait, hold;
 
+    struct hfi_news news;      /* for the engine */
     struct hfi_task *watchdog; /* gathers renewals; told when threads end */
     struct hfi_link due;       /* holds to renew, on the keeper's thread */
 
@@ -147,7 +151,6 @@ void hfi_cancel_detach(struct hf_op *op); /* one that has no switch is fine */
 
 /* Events of its task. */
 #define HFI_WATCHDOG_GATHER 0x01u
-#define HFI_WATCHDOG_RECONNECTED 0x02u
 
 int hfi_watchdog_init(struct hfi_core *core);
 void hfi_watchdog_stop(struct hfi_core *core);
@@ -167,12 +170,27 @@ void hfi_renewals_add_locked(struct hfi_hold *hold);
 /* Sends those that are due. */
 void hfi_renewals_send(struct hfi_core *core);
 
-/* ---- Verification (verify.c) ---- */
+/* ---- News (news.c), on the keeper's thread ---- */
+
+void hfi_news_init(struct hfi_core *core);
+/* What the engine says; NULL: there is only one. */
+const void *hfi_node_of(struct hfi_core *core, const struct hfi_hold *hold);
+
+struct hfi_losing {
+    struct hfi_scope scope;
+    int64_t since_before_us; /* only those that are older; HFI_NEVER: all */
+    bool only_idle;          /* one with a command under way will be told by the answer */
+    const char *reason;
+};
+/* They end, and that is told. Any thread, no mutex held. */
+void hfi_lose_holds(struct hfi_core *core, const struct hfi_losing *losing);
+
+/* ---- Listening (listen.c) ---- */
 
 /* A hold of this age is worth listening for, since whoever breaks it wants to be noticed. */
 #define HFI_REPORT_AFTER_MS 1000
 
-void hfi_verify_init(struct hfi_core *core);
+void hfi_listen_init(struct hfi_core *core);
 /* Some hold has reached that age. On the keeper's thread. */
 void hfi_listen(struct hfi_core *core);
 

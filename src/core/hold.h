@@ -290,6 +290,8 @@ void hfi_hold_left_locked(struct hfi_hold *hold);
 
 /* No mutex may be held; it keeps the record alive by itself. */
 void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind);
+/* It was proved anew, or lost: whoever counts on it looks again. The same. */
+void hfi_hold_changed(struct hfi_hold *hold);
 /* For a new record. */
 void hfi_hold_init_reports(struct hfi_hold *hold);
 

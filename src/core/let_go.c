@@ -20,7 +20,9 @@
 
 #include <string.h>
 
-#define MOMENT_MS 500  /* a lease that nobody lengthens ends by itself, and as a lease */
+#define MOMENT_MS                                                                                  \
+    500                /* a lease that nobody lengthens ends by itself, and as a lease, unless the
+                          server knows of none */
 #define RUNNING_MAX 64 /* at a time */
 #define AGAIN_MS 1000  /* without memory for an operation */
 
@@ -43,7 +45,7 @@ void hfi_let_go_stop(struct hfi_core *core) {
 void hfi_let_go_locked(struct hfi_hold *hold) {
     if (!hfi_hold_has_leftover(hold) || hold->letting_go || hold->active != NULL)
         return; /* whoever is at work on it sees to it */
-    hfi_hold_let_go_at_locked(hold, hfi_now_ms() + MOMENT_MS);
+    hfi_hold_let_go_at_locked(hold, hfi_now_ms() + (hold->kind->ends_with_session ? 0 : MOMENT_MS));
     hfi_hold_ref(hold);
     hfi_list_push_back(&hold->core->let_go.holds, &hold->let_go_link);
 }
@@ -72,10 +74,11 @@ static bool is_wanted(struct hfi_hold *hold, const struct hfi_kind **ret_kind) {
 
 /* ---- Locks ---- */
 
-/* How long there may be something to end: a renewal that was not answered may have lengthened the
- * lease. What others keep alive for longer is theirs to end. */
-static int64_t until_ms(const struct hf_op *op) {
-    return hfi_after_ms(hfi_now_ms(), op->core->watchdog_ms + op->core->cmd_timeout_ms);
+/* A renewal that was not answered may have lengthened the lease. What others keep alive for longer
+ * is theirs to end. */
+static void settle_release(struct hf_op *op) {
+    op->call.settle_release = op->brief = true;
+    hfi_op_complete_unsettled(op, HF_OK, NULL, op->core->watchdog_ms);
 }
 
 static void let_go_go(struct hf_op *op) {
@@ -87,9 +90,8 @@ static void let_go_go(struct hf_op *op) {
         hfi_hold_await_answer_locked(hold);
     pthread_mutex_unlock(&op->shard->mtx);
     op->call.count = 1;
-    op->call.settle_release = op->brief = true;
     if (wanted)
-        hfi_op_complete_unsettled(op, HF_OK, NULL, until_ms(op));
+        settle_release(op);
     else
         hfi_op_complete(op, HF_OK, NULL);
 }
@@ -114,17 +116,12 @@ const struct hfi_verb hfi_verb_let_go = {.name = "let go",
 
 /* ---- Permits ---- */
 
-static void permits_go(struct hf_op *op) {
-    op->call.settle_release = op->brief = true;
-    hfi_op_complete_unsettled(op, HF_OK, NULL, until_ms(op));
-}
-
 static void permits_finished(struct hf_op *op) {
     next_please(op->core);
 }
 
 const struct hfi_verb hfi_verb_permits_let_go = {
-    .name = "let go of a permit", .go = permits_go, .finished = permits_finished};
+    .name = "let go of a permit", .go = settle_release, .finished = permits_finished};
 
 static unsigned char digit(char hex) {
     return (unsigned char)(hex <= '9' ? hex - '0' : hex - 'a' + 10);

@@ -32,15 +32,16 @@ bool hfi_op_ended_meanwhile(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     pthread_mutex_lock(&op->shard->mtx);
     bool ended = call->count > 0 && op->hold->count == 0;
+    bool ran_out = op->hold->ended == HFI_RAN_OUT || op->hold->reason == NULL;
+    const char *why = ran_out ? "the lease ran out before the server answered" : op->hold->reason;
     if (ended)
         hfi_hold_loss_told_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (!ended)
         return false;
-    hfi_fail(&call->error, HF_ELOST, "the lease ran out before the server answered");
+    hfi_fail(&call->error, HF_ELOST, "%s", why);
     call->count = 1;
     call->settle_release = true;
-    hfi_op_complete_unsettled(op, HF_ELOST, &call->error,
-                              hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+    hfi_op_complete_unsettled(op, HF_ELOST, &call->error, call->lease_ms);
     return true;
 }

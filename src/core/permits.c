@@ -39,6 +39,8 @@ static struct hfi_hold *find_locked(struct hf_op *op, size_t i) {
 /* ---- Acquire ---- */
 
 static void acquire_go(struct hf_op *op) {
+    if (op->lease_ms != HF_NO_LEASE && hfi_op_refuses_lease(op))
+        return;
     op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
     op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
     hfi_op_call(op, op->call.kind->ops->acquire);
@@ -80,7 +82,7 @@ static bool begin_holds(struct hf_op *op) {
 static void undo(struct hf_op *op, int err, const char *why) {
     struct hfi_call *call = &op->call;
     hfi_fail(&call->error, err, "%s", why);
-    hfi_op_complete_unsettled(op, err, &call->error, hfi_settle_until_ms(op));
+    hfi_op_complete_unsettled(op, err, &call->error, call->lease_ms);
 }
 
 static void acquired(struct hf_op *op) {
@@ -186,7 +188,7 @@ static void release_after(struct hf_op *op) {
         call->settle_release = true;
         /* out of memory means: nothing has begun */
         int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
-        hfi_op_complete_unsettled(op, err, &call->error, op->permits.end_ms);
+        hfi_op_complete_unsettled_until(op, err, &call->error, op->permits.end_ms);
     } else {
         hfi_op_complete(op, call->err, &call->error);
     }
@@ -210,7 +212,7 @@ static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
 static void undo_extension(struct hf_op *op) {
     hfi_fail(&op->call.error, HF_ENOTOWNER, "the lease ran out before the server answered");
     op->call.settle_release = true;
-    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, hfi_settle_until_ms(op));
+    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, op->call.lease_ms);
 }
 
 static void extend_after(struct hf_op *op) {
@@ -266,7 +268,7 @@ static void extend_go(struct hf_op *op) {
     hfi_fail(&op->call.error, HF_ENOTOWNER, "the permit was lost before it was to be extended");
     if (news) { /* else the keeper has noticed it before, and sees to it */
         op->call.settle_release = true;
-        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, hfi_settle_until_ms(op));
+        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, op->call.lease_ms);
     } else {
         hfi_op_complete(op, HF_ENOTOWNER, &op->call.error);
     }

@@ -1,6 +1,6 @@
 /*
- * Renewals: those that come due together are gathered and sent in batches, and their answers told
- * to the holds.
+ * Renewals: those that come due together are gathered and sent in batches, one node's each, and
+ * their answers told to the holds.
  *
  * The engine says with each proof when the next is due; it plans from when the answered command was
  * sent, since the lease counts from there too. A failed renewal is tried again soon, and the sooner
@@ -50,14 +50,15 @@ static bool miss_locked(struct hfi_hold *hold, int answer, const char *why, int6
 /* What the server said about one hold in a batch, or that it said nothing. */
 static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
                     const struct hfi_renewal_item *item, const char *gone) {
-    bool lost = false;
+    bool lost = false, proved = false;
     int64_t now_ms = hfi_now_ms();
     pthread_mutex_lock(&hold->shard->mtx);
     if (hold->count > 0 && hold->generation == generation) {
-        if (err != HF_OK)
-            hfi_hold_renew_again_locked(hold, now_ms);
-        else if (item->answer == 1)
+        proved = err == HF_OK && item->answer == 1;
+        if (proved)
             hfi_hold_renewed_locked(hold, &item->proof);
+        else if (err != HF_OK)
+            hfi_hold_renew_again_locked(hold, now_ms);
         else
             lost = miss_locked(hold, item->answer, gone, now_ms);
     }
@@ -66,6 +67,8 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
         hfi_watchdog_arm_locked(hold); /* also a possession that began meanwhile */
     hfi_hold_tidy_locked(hold);
     pthread_mutex_unlock(&hold->shard->mtx);
+    if (proved)
+        hfi_hold_changed(hold);
     if (lost)
         hfi_hold_report(hold, HFI_LOST);
     hfi_let_go_begin(hold->core);
@@ -103,23 +106,47 @@ static int64_t begin_renewal(struct hfi_hold *hold, int64_t deadline_ms, uint64_
     return lease_ms;
 }
 
-static void fill_batch(struct hfi_core *core, struct batch *batch) {
+static void add_to_batch(struct batch *batch, struct hfi_hold *hold) {
     struct hfi_renewal *renewal = &batch->renewal;
-    struct hfi_link *link;
-    while (renewal->len < HFI_RENEWAL_MAX && (link = hfi_list_pop_front(&core->due)) != NULL) {
+    size_t i = renewal->len;
+    int64_t lease_ms = begin_renewal(hold, renewal->deadline_ms, &batch->generations[i]);
+    if (lease_ms == 0)
+        return;
+    renewal->items[i] = (struct hfi_renewal_item){.kind = hold->kind,
+                                                  .name = hold->name,
+                                                  .name_len = hold->name_len,
+                                                  .owner = hold->owner,
+                                                  .owner_len = hold->owner_len,
+                                                  .lease_ms = lease_ms};
+    batch->holds[i] = hold;
+    renewal->len++;
+}
+
+static struct batch *new_batch(struct hfi_core *core, const void *node) {
+    struct batch *batch = hfi_zalloc(core->mem, sizeof *batch);
+    if (batch == NULL)
+        return NULL;
+    int64_t period_ms = core->watchdog_ms / 3;
+    batch->core = core;
+    batch->renewal.node = node;
+    batch->renewal.deadline_ms =
+        hfi_now_ms() + (core->cmd_timeout_ms < period_ms ? core->cmd_timeout_ms : period_ms);
+    batch->renewal.done = batch_done;
+    return batch;
+}
+
+/* Fills it with those that are due at its node; the others stay, in order. */
+static void fill_batch(struct hfi_core *core, struct batch *batch) {
+    struct hfi_link *next, *due = &core->due;
+    for (struct hfi_link *link = due->next; link != due; link = next) {
         struct hfi_hold *hold = HFI_CONTAINER(link, struct hfi_hold, due_link);
-        int64_t lease_ms =
-            begin_renewal(hold, renewal->deadline_ms, &batch->generations[renewal->len]);
-        if (lease_ms == 0)
+        next = link->next;
+        if (batch->renewal.len == HFI_RENEWAL_MAX)
+            return;
+        if (hfi_node_of(core, hold) != batch->renewal.node)
             continue;
-        size_t i = renewal->len++;
-        renewal->items[i] = (struct hfi_renewal_item){.kind = hold->kind,
-                                                      .name = hold->name,
-                                                      .name_len = hold->name_len,
-                                                      .owner = hold->owner,
-                                                      .owner_len = hold->owner_len,
-                                                      .lease_ms = lease_ms};
-        batch->holds[i] = hold;
+        hfi_list_remove(link);
+        add_to_batch(batch, hold);
     }
 }
 
@@ -135,19 +162,19 @@ static void put_off_one(struct hfi_core *core) {
     hfi_hold_unref(hold);
 }
 
+/* All begin at once, so a node that does not answer delays nobody else's. */
 void hfi_renewals_send(struct hfi_core *core) {
-    int64_t period_ms = core->watchdog_ms / 3;
-    int64_t patience_ms = core->cmd_timeout_ms < period_ms ? core->cmd_timeout_ms : period_ms;
     while (!hfi_list_empty(&core->due)) {
-        struct batch *batch = hfi_zalloc(core->mem, sizeof *batch);
+        const struct hfi_hold *first = HFI_CONTAINER(core->due.next, struct hfi_hold, due_link);
+        struct batch *batch = new_batch(core, hfi_node_of(core, first));
         if (batch == NULL) {
             put_off_one(core);
             continue;
         }
-        batch->core = core;
-        batch->renewal.deadline_ms = hfi_now_ms() + patience_ms;
-        batch->renewal.done = batch_done;
         fill_batch(core, batch);
-        core->engine->ops->renew(core->engine, &batch->renewal);
+        if (batch->renewal.len > 0)
+            core->engine->ops->renew(core->engine, &batch->renewal);
+        else
+            hfi_free(core->mem, batch);
     }
 }

@@ -42,11 +42,25 @@ void hfi_hold_init_reports(struct hfi_hold *hold) {
     }
 }
 
+void hfi_hold_changed(struct hfi_hold *hold) {
+    const struct hfi_core_hooks *hooks = &hold->core->hooks;
+    if (hooks->changed == NULL)
+        return;
+    const struct hfi_scope scope = {.name = hold->name,
+                                    .name_len = hold->name_len,
+                                    .owner = hold->owner,
+                                    .owner_len = hold->owner_len,
+                                    .kind = hold->kind};
+    hooks->changed(hooks->arg, &scope);
+}
+
 void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
     struct hfi_core *core = hold->core;
     struct hfi_trouble_notice *trouble = &hold->troubles[kind];
     hfi_log(core->log, HF_LOG_WARN, "'%.*s', owner %s: %s", (int)hold->name_len, hold->name,
             hold->owner, troubles[kind].reason);
+    if (kind == HFI_LOST)
+        hfi_hold_changed(hold);
     if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
                              troubles[kind].event))
         return;

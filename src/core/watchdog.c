@@ -150,18 +150,9 @@ struct watchdog {
     struct hfi_core *core;
 };
 
-static void renew_now(struct hfi_hold *hold) {
-    if (!hfi_hold_is_renewed(hold))
-        return;
-    hfi_hold_renew_at_locked(hold, hfi_now_ms());
-    hfi_watchdog_arm_locked(hold);
-}
-
 static void run(struct hfi_task *task, unsigned events) {
     struct hfi_core *core = HFI_CONTAINER(task, struct watchdog, task)->core;
     hfi_renewals_send(core);
-    if (events & HFI_WATCHDOG_RECONNECTED)
-        hfi_for_each_hold(core, renew_now);
     if (events & HFI_SELF_ENDED)
         find_orphans(core);
 }
@@ -173,11 +164,6 @@ static void destroy(struct hfi_task *task) {
     hfi_free(watchdog->mem, watchdog);
 }
 
-static void reconnected(void *arg) {
-    struct hfi_core *core = arg;
-    hfi_task_post(core->watchdog, HFI_WATCHDOG_RECONNECTED);
-}
-
 int hfi_watchdog_init(struct hfi_core *core) {
     static const struct hfi_mem plain_malloc;
     struct watchdog *watchdog = hfi_zalloc(&plain_malloc, sizeof *watchdog);
@@ -187,7 +173,6 @@ int hfi_watchdog_init(struct hfi_core *core) {
     watchdog->mem = &plain_malloc;
     watchdog->core = core;
     core->watchdog = &watchdog->task;
-    core->engine->ops->on_reconnect(core->engine, reconnected, core);
     return HF_OK;
 }
 

@@ -67,8 +67,7 @@ struct hfi_redis {
     struct hfi_link renewals; /* running */
     bool renews_by_name;      /* it is a cluster's server: the keys of a script must share a slot */
     bool control_was_up;
-    void (*reconnected)(void *arg);
-    void *reconnected_arg;
+    const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
 };
 
 struct hfi_redis_kind;
