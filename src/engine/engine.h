@@ -7,7 +7,10 @@
  * hfi_call`, hands it to one of the operations below on the task's executor, and forwards the
  * task's engine events to `step`. The engine calls `done` exactly once, on that executor, perhaps
  * before the operation has returned. The core knows nothing of keys, scripts or replies; the engine
- * knows nothing of holds, handles or callbacks.
+ * knows nothing of handles or callbacks.
+ *
+ * How a hold lasts is the engine's to say: a proof with each grant, extension and renewal, and news
+ * (struct hfi_news) of what nobody asked about. Whether it lasts is the core's.
  */
 #ifndef HFI_ENGINE_ENGINE_H
 #define HFI_ENGINE_ENGINE_H
