@@ -4,8 +4,8 @@
  * thread stands between it and its reply.
  */
 #include "api/client.h"
-#include "net/conn.h"
 #include "net/keeper.h"
+#include "redis/redis.h"
 
 #include <errno.h>
 #include <string.h>
@@ -63,7 +63,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
         hfi_op_begin(op);
         while (!op->complete)
             if (!hfi_exec_run(&exec))
-                hfi_conn_attend(&exec);
+                hfi_redis_attend(&op->call);
         hfi_exec_run(&exec); /* what was still in the mailbox */
         err = finish_sync(op, ret, ret_info);
         hfi_task_unref(&op->task);

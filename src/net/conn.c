@@ -135,11 +135,11 @@ void hfi_req_unref(struct hfi_req *req) {
 /* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
 static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
     struct hfi_task *task = req->task;
-    if (req->attended) {
+    if (req->place != NULL) {
         conn->attendants--;
-        hfi_seat_excuse_locked(task->exec); /* an attended task stays on its caller's executor */
+        hfi_seat_excuse_locked(req->place);
     }
-    req->attended = false;
+    req->place = NULL;
     atomic_store(&req->complete, true);
     req->task = NULL;
     if (task != NULL) {
@@ -150,9 +150,9 @@ static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct h
 
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
 static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
-    if (!req->attended)
+    if (req->place == NULL)
         return;
-    req->attended = false;
+    req->place = NULL;
     conn->attendants--;
     if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
         hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
@@ -189,10 +189,8 @@ static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task,
     req->conn = conn;
     req->task = task;
     req->event = event;
-    if (task != NULL) {
+    if (task != NULL)
         hfi_task_ref(task);
-        req->attended = conn->seat == HFI_SEAT_CALLERS;
-    }
     return req;
 }
 
@@ -254,7 +252,8 @@ static void flush_unless_gathering(struct hfi_conn *conn) {
 }
 
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_req **ret_req) {
+                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req) {
+    assert(place == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
     struct hfi_req *req = new_request(conn, task, event);
     if (req == NULL)
         return HF_ENOMEM;
@@ -268,13 +267,14 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
         hfi_list_push_back(&conn->fifo, &req->link);
         conn->in_flight++;
-        if (req->attended) {
+        if (place != NULL) {
             conn->attendants++;
-            task->exec->lane = conn; /* this is its executor's thread: it will attend */
+            req->place = place;
+            place->asked = conn;
         }
         *ret_req = req;
         flush_unless_gathering(conn);
-        if (!req->attended && conn->driver == NULL && conn->attendants == 0)
+        if (place == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
     }
     pthread_mutex_unlock(&conn->mtx);

@@ -340,8 +340,9 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
     } else if (now_ms >= next_ms) {
         static const char ping[] = "*1\r\n$4\r\nPING\r\n";
         struct hfi_req *req = NULL;
-        int err = conn->push != NULL ? hfi_conn_send(conn, ping, sizeof ping - 1)
-                                     : hfi_conn_submit(conn, ping, sizeof ping - 1, NULL, 0, &req);
+        int err = conn->push != NULL
+                      ? hfi_conn_send(conn, ping, sizeof ping - 1)
+                      : hfi_conn_submit(conn, ping, sizeof ping - 1, NULL, 0, NULL, &req);
         hfi_req_unref(req);
         conn->ping_sent_ms = err == HF_OK ? now_ms : 0;
         next_ms = now_ms + target->cmd_timeout_ms;

@@ -58,13 +58,13 @@ struct hfi_conn {
     bool lost;                     /* was ready and no longer is: the keeper has yet to say so */
 
     /* The seat. */
-    int kick_fd;             /* what a caller in the seat polls beside the socket */
-    struct hfi_exec *driver; /* NULL: empty */
-    struct hfi_link followers;
-    unsigned attendants;    /* requests in flight that a caller looks after */
-    unsigned wards;         /* listeners who cannot read for themselves */
-    unsigned overhearers;   /* who hear what is read, and wait for nothing */
-    struct hfi_alarm adopt; /* the keeper looks if anybody still comes to listen */
+    int kick_fd;               /* what a caller in the seat polls beside the socket */
+    struct hfi_exec *driver;   /* NULL: empty */
+    struct hfi_link followers; /* places of callers who wait beside it */
+    unsigned attendants;       /* requests in flight that a caller looks after */
+    unsigned wards;            /* listeners who cannot read for themselves */
+    unsigned overhearers;      /* who hear what is read, and wait for nothing */
+    struct hfi_alarm adopt;    /* the keeper looks if anybody still comes to listen */
     bool adopt_is_set;
     bool left_lately;        /* somebody has left the seat since it last looked */
     struct hfi_alarm relief; /* the keeper looks if a caller in the seat is stuck */
@@ -136,7 +136,7 @@ void hfi_conn_break_locked(struct hfi_conn *conn);
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */
-void hfi_seat_excuse_locked(struct hfi_exec *exec);
+void hfi_seat_excuse_locked(struct hfi_place *place);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 /* the keeper takes a seat that nobody else would */
 bool hfi_seat_adopt_locked(struct hfi_conn *conn);

@@ -10,6 +10,7 @@
 #include "redis/internal.h"
 #include "redis/kind.h"
 #include "redis/line.h"
+#include "redis/redis.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -57,6 +58,10 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
     state->exchange.write = write;
     if (hfi_exchange_begin(&state->exchange) == HFI_FINISHED)
         answered(call);
+}
+
+void hfi_redis_attend(struct hfi_call *call) {
+    hfi_conn_attend(&hfi_state_of(call)->exchange.place, call->task->exec);
 }
 
 /* What the core has to know about a command whose outcome is open. */

@@ -86,6 +86,7 @@ struct hfi_exchange {
     int64_t refused_since_ms; /* the server refuses since then; 0: it does not */
     int64_t quiet_until_ms;   /* nothing is sent before this: a lost copy may still act */
     int64_t known_until_ms;   /* nor after this: see known_ms */
+    struct hfi_place place;   /* of a synchronous caller among those who drive connections */
     struct hfi_conn *conn;
     struct hfi_want *want;
     struct hfi_node *node;

@@ -41,6 +41,10 @@ void hfi_redis_free(struct hfi_engine *engine);
 /* In a forked child: closes descriptors, touches nothing else. */
 void hfi_redis_close_fds(struct hfi_engine *engine);
 
+/* What a synchronous caller does while it waits for a call, on its own thread: returns when the
+ * executor of the call's task has work. */
+void hfi_redis_attend(struct hfi_call *call);
+
 /* The connection that hf_dispatch() drives; made at the first call. NULL: out of memory, or
  * stopped. */
 struct hfi_conn *hfi_redis_dispatch_conn(struct hfi_engine *engine);
