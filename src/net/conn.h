@@ -1,5 +1,6 @@
 /*
- * One connection to a server, driven by whoever waits on it.
+ * One connection to a server, driven by whoever waits on it. What it speaks is a table of its
+ * target: protocol.h.
  *
  * A request is submitted by appending its bytes; replies come in order, and complete requests by
  * posting to their task. Reading is the work of the one who sits in the driver's seat:
@@ -9,7 +10,7 @@
  *                      for those who listen but do not attend (hfi_conn_listen)
  *   HFI_SEAT_KEEPER    always the keeper
  *   HFI_SEAT_DISPATCH  the thread in hf_dispatch()
- * Connecting, the handshake, and connecting again are always the keeper's work, and happen only
+ * Connecting, the greeting, and connecting again are always the keeper's work, and happen only
  * while somebody has asked for it (hfi_conn_want).
  */
 #ifndef HFI_NET_CONN_H
@@ -20,9 +21,8 @@
 #include "base/task.h"
 #include "net/identity.h"
 #include "net/lookup.h"
+#include "net/protocol.h"
 #include "net/tls.h"
-
-#include <hiredis/hiredis.h>
 
 struct hfi_conn;
 struct hfi_keeper;
@@ -30,8 +30,8 @@ struct hfi_place;
 
 enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
 
-/* Where a connection leads, and how it introduces itself. Shared by all connections of a node;
- * outlives them. */
+/* Where a connection leads, what it speaks, and how it introduces itself. Shared by all connections
+ * of a node; outlives them. */
 struct hfi_target {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
@@ -43,19 +43,18 @@ struct hfi_target {
     struct hfi_addr address;
     const struct hfi_tls_context *tls; /* NULL: in clear */
     const char *node;                  /* for messages: "host:port" or a path; never a password */
-    const char *user, *password;
-    int db;
-    const char *client_name; /* CLIENT SETNAME */
-    int64_t cmd_timeout_ms;  /* connect and handshake together */
+    const struct hfi_protocol *protocol;
+    void *login;            /* what the protocol's greeting has to know of us */
+    int64_t cmd_timeout_ms; /* connect and greeting together */
     int64_t ping_ms;
     atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
-    atomic_bool memory_known;       /* whether it may evict, or that it does not say */
 };
 
-/* What a pub/sub connection calls for every message, on the thread of whoever reads. */
-typedef void (*hfi_push_fn)(void *arg, const redisReply *reply);
+/* What a connection calls for every message that nobody has asked for, on the thread of whoever
+ * reads. */
+typedef void (*hfi_push_fn)(void *arg, const void *message);
 /* Called on the keeper's thread when a connection is ready (up) or has been lost (down). */
 typedef void (*hfi_state_fn)(void *arg, bool up);
 
@@ -65,6 +64,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
 void hfi_conn_free(struct hfi_conn *conn);
 /* In a forked child: closes descriptors, touches nothing else. */
 void hfi_conn_close_fds(struct hfi_conn *conn);
+const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn);
 
 /* ---- Requests ---- */
 
@@ -72,6 +72,7 @@ struct hfi_req {
     atomic_int refs;
     struct hfi_link link; /* in the connection's FIFO */
     const struct hfi_mem *mem;
+    const struct hfi_protocol *protocol;
     struct hfi_conn *conn;
     /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
     struct hfi_task *task;
@@ -83,7 +84,7 @@ struct hfi_req {
     atomic_bool complete;
     /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
     int err;
-    redisReply *reply; /* owned by the request */
+    void *reply; /* a message of the protocol, owned by the request */
     hf_error error;
 };
 

@@ -80,7 +80,7 @@ static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name
 
 /* ---- What the connections tell ---- */
 
-static void on_push(void *arg, const redisReply *reply) {
+static void on_push(void *arg, const void *reply) {
     struct hfi_redis *redis = arg;
     hfi_pubsub_push(redis->pubsub, reply);
 }

@@ -14,6 +14,8 @@
 #include "redis/command.h"
 #include "redis/script.h"
 
+#include <hiredis/hiredis.h>
+
 /* The engine's events. Copies of a command alternate between the two replies, so that the event
  * of a copy that was just given up is not taken for that of the next. */
 enum {

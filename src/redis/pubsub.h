@@ -12,6 +12,8 @@
 #include "base/task.h"
 #include "net/conn.h"
 
+#include <hiredis/hiredis.h>
+
 struct hfi_pubsub;
 struct hfi_channel;
 

@@ -51,12 +51,14 @@ void connect_line(struct line *line) {
 void line_begin_at(struct line *line, const char *socket) {
     hf_error error = {.code = HF_OK};
     assert_int_equal(hfi_keeper_new(&line->mem, &line->keeper, &error), HF_OK);
+    line->login.client_name = "voices";
     line->target = (struct hfi_target){
         .mem = &line->mem,
         .log = &line->log,
         .keeper = line->keeper,
         .node = "the server",
-        .client_name = "voices",
+        .protocol = &hfi_resp,
+        .login = &line->login,
         .cmd_timeout_ms = 20000,
         .ping_ms = 60000,
     };
@@ -114,7 +116,8 @@ void wait_seated(struct line *line, const struct voice *driver, size_t followers
 
 /* ---- Voices ---- */
 
-static bool is_echo(const redisReply *reply, const char *text, size_t size) {
+static bool is_echo(const void *message, const char *text, size_t size) {
+    const redisReply *reply = message;
     return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == size &&
            memcmp(reply->str, text, size) == 0;
 }
