@@ -10,7 +10,6 @@
 #include "redis/internal.h"
 #include "redis/kind.h"
 #include "redis/line.h"
-#include "redis/redis.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     struct hfi_exchange *x = &state->exchange;
     state->call = call;
     state->step = step_exchange;
-    state->kind = call->kind != NULL ? hfi_redis_kind_of(call->kind) : NULL;
+    state->kind = hfi_redis_kind_of(call->kind);
     call->err = HF_OK;
     call->value = call->token = call->valid_until_ms = 0;
     call->contended = call->unsettled = call->gone = false;
@@ -60,7 +59,7 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
         answered(call);
 }
 
-void hfi_redis_attend(struct hfi_call *call) {
+void hfi_call_attend(struct hfi_call *call) {
     hfi_conn_attend(&hfi_state_of(call)->exchange.place, call->task->exec);
 }
 
