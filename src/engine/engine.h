@@ -203,9 +203,10 @@ struct hfi_call_ops {
      * call's executor. */
     void (*cancel)(struct hfi_call *call, int err);
 
-    /* What a synchronous caller does while it waits: returns when its executor has something to
-     * run, and perhaps drives the call's connection until then. The call may have ended. */
-    void (*attend)(struct hfi_exec *caller);
+    /* What a synchronous caller does while it waits: returns when the executor of the call's task,
+     * which is its own, has something to run, and perhaps drives a connection until then. The call
+     * may have ended, or not begun. */
+    void (*attend)(struct hfi_call *call);
 };
 
 /* One hold in a renewal. */

@@ -60,6 +60,10 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
         answered(call);
 }
 
+void hfi_call_attend(struct hfi_call *call) {
+    hfi_conn_attend(&hfi_state_of(call)->exchange.place, call->task->exec);
+}
+
 /* What the core has to know about a command whose outcome is open. */
 static void note_unsettled(struct hfi_call *call) {
     const struct hfi_call_state *state = hfi_state_of(call);

@@ -96,7 +96,7 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
 
 /* ---- What the connections tell ---- */
 
-static void on_push(void *arg, const redisReply *reply) {
+static void on_push(void *arg, const void *reply) {
     struct hfi_redis *redis = arg;
     hfi_pubsub_push(redis->pubsub, reply);
 }
@@ -286,7 +286,7 @@ const struct hfi_call_ops hfi_redis_call_ops = {
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
-    .attend = hfi_conn_attend,
+    .attend = hfi_call_attend,
 };
 
 static const struct hfi_engine_ops engine_ops = {

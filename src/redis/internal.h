@@ -163,6 +163,7 @@ void hfi_call_fail_proto(struct hfi_call *call);
 void hfi_call_drop_ghost(struct hfi_call *call);
 
 void hfi_call_step(struct hfi_call *call, unsigned events);
+void hfi_call_attend(struct hfi_call *call);
 void hfi_call_cancel(struct hfi_call *call, int err);
 
 /* ---- engine.c ---- */

@@ -153,8 +153,9 @@ static bool split_batch(struct running *running) {
     static const char refusal[] = "CROSSSLOT ";
     const struct hfi_req *req = running->exchange.req;
     const struct hfi_renewal_item *items = running->renewal->items;
-    bool refused = req != NULL && req->reply != NULL && req->reply->type == REDIS_REPLY_ERROR &&
-                   strncmp(req->reply->str, refusal, strlen(refusal)) == 0;
+    const redisReply *reply = req != NULL ? req->reply : NULL;
+    bool refused = reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+                   strncmp(reply->str, refusal, strlen(refusal)) == 0;
     bool several = false;
     for (size_t i = 1; i < running->batch_len; i++)
         several |= !same_name(&items[running->batch[i]], &items[running->batch[0]]);
