@@ -150,7 +150,7 @@ int client_run(struct client *client, const struct request *request, hf_result *
     hfi_op_begin(op);
     while (!op->complete)
         if (!hfi_exec_run(&exec))
-            args.kind->ops->attend(&exec);
+            args.kind->ops->attend(&op->call);
     hfi_exec_run(&exec);
     int err = op->result.code;
     if (ret != NULL)

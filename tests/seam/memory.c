@@ -206,6 +206,10 @@ static void settle(struct hfi_call *call) {
     begin(call, settle_locked);
 }
 
+static void attend(struct hfi_call *call) {
+    hfi_exec_sleep(call->task->exec);
+}
+
 static const struct hfi_call_ops lock_ops = {.call_size = sizeof(struct state),
                                              .acquire = acquire,
                                              .release = release,
@@ -213,7 +217,7 @@ static const struct hfi_call_ops lock_ops = {.call_size = sizeof(struct state),
                                              .settle = settle,
                                              .step = step,
                                              .cancel = cancel,
-                                             .attend = hfi_exec_sleep};
+                                             .attend = attend};
 
 static const struct hfi_call_ops leaseless_ops = {.call_size = sizeof(struct state),
                                                   .acquire = acquire,
@@ -221,7 +225,7 @@ static const struct hfi_call_ops leaseless_ops = {.call_size = sizeof(struct sta
                                                   .settle = settle,
                                                   .step = step,
                                                   .cancel = cancel,
-                                                  .attend = hfi_exec_sleep};
+                                                  .attend = attend};
 
 const struct hfi_kind memory_lock = {.name = "lock",
                                      .ops = &lock_ops,
