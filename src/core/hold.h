@@ -218,7 +218,7 @@ void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
                                const struct hfi_proof *proof);
 /* Nobody knows whether its lease was set to end then, which is earlier. */
 void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms);
-/* The engine has proved it without being asked. */
+/* The engine has proved it without being asked. It is held. */
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof);
 
 /* By our release there are so many left. */

@@ -38,7 +38,7 @@ void memory_drop(struct memory *memory, const char *name);
 void memory_end_session(struct memory *memory, int node);
 void memory_take_away(struct memory *memory, const char *name, const char *owner);
 void memory_doubt(struct memory *memory, const char *name); /* NULL: any */
-void memory_prove(struct memory *memory, int node);
+void memory_prove(struct memory *memory, int node, int64_t reach_ms);
 void memory_reconnect(struct memory *memory, int node);
 
 #endif

@@ -62,6 +62,8 @@ void memory_drop(struct memory *memory, const char *name) {
 
 /* ---- News ---- */
 
+#define LEASE_MS 3600000 /* of a watched hold only the end of the proof matters */
+
 /* Something to be told on the keeper's thread, while the test waits. */
 struct message {
     struct hfi_alarm alarm;
@@ -69,14 +71,15 @@ struct message {
     enum { LOST, DOUBTED, PROVED, RECONNECTED } what;
     struct hfi_scope scope;
     const char *reason;
+    int64_t reach_ms;
     sem_t told;
 };
 
 static void tell(struct hfi_alarm *alarm) {
     struct message *message = HFI_CONTAINER(alarm, struct message, alarm);
     const struct hfi_news *news = message->memory->news;
-    /* of a watched hold only the end of the proof matters */
-    struct hfi_proof proof = memory_proof(message->memory, message->memory->session_ms);
+    struct hfi_proof proof = memory_proof(message->memory, LEASE_MS);
+    proof.valid_until_ms = hfi_now_ms() + message->reach_ms;
     switch (message->what) {
     case LOST:
         news->lost(news->arg, &message->scope, message->reason);
@@ -136,8 +139,9 @@ void memory_doubt(struct memory *memory, const char *name) {
     tell_and_wait(memory, &message);
 }
 
-void memory_prove(struct memory *memory, int node) {
-    struct message message = {.what = PROVED, .scope.node = &memory->nodes[node]};
+void memory_prove(struct memory *memory, int node, int64_t reach_ms) {
+    struct message message = {
+        .what = PROVED, .scope.node = &memory->nodes[node], .reach_ms = reach_ms};
     tell_and_wait(memory, &message);
 }
 
