@@ -30,19 +30,26 @@ struct hfi_place;
 
 enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
 
+/* One of the places where a server may be found. */
+struct hfi_host {
+    const char *name;       /* for messages, if there are several: "host:port" or a path */
+    hfi_resolve_fn resolve; /* NULL: `address` is final */
+    const char *resolve_arg;
+    struct hfi_addr address;
+    const struct hfi_tls_context *tls; /* expects this host; NULL: in clear */
+};
+
 /* Where a connection leads, what it speaks, and how it introduces itself. Shared by all connections
  * of a node; outlives them. */
 struct hfi_target {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
     struct hfi_keeper *keeper;
-    struct hfi_exec *dispatch; /* the executor behind HFI_SEAT_DISPATCH, or NULL */
-    hfi_resolve_fn resolve;    /* NULL: `address` is final */
-    bool identified;           /* connections note which server they lead to */
-    const char *resolve_arg;
-    struct hfi_addr address;
-    const struct hfi_tls_context *tls; /* NULL: in clear */
-    const char *node;                  /* for messages: "host:port" or a path; never a password */
+    struct hfi_exec *dispatch;    /* the executor behind HFI_SEAT_DISPATCH, or NULL */
+    const struct hfi_host *hosts; /* at least one; tried in turn, by each connection from any on */
+    size_t hosts_len;
+    bool identified;  /* connections note which server they lead to */
+    const char *node; /* for messages: "host:port" or a path; never a password */
     const struct hfi_protocol *protocol;
     void *login;            /* what the protocol's greeting has to know of us */
     int64_t cmd_timeout_ms; /* connect and greeting together */

@@ -4,7 +4,8 @@
  *   conn.c       life, submitting, completing, losing the connection
  *   seat.c       who reads: callers taking, offering and leaving the seat
  *   relief.c     somebody in the seat who does not come back
- *   connect.c    getting connected: lookup, connect, TLS, back-off, pings (the keeper's thread)
+ *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)
+ *   tend.c       who wants it, back-off, pings (the same)
  *   io.c         bytes: the output buffer, reading
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
@@ -100,7 +101,11 @@ struct hfi_conn {
     struct hfi_identity identity; /* of the server it leads to, if known; under the mutex */
     struct hfi_addr addrs[HFI_LOOKUP_MAX_ADDRS];
     size_t addrs_len, addrs_next;
-    int64_t connect_deadline_ms, retry_at_ms;
+    size_t host;       /* which of the target's is tried, or was last */
+    size_t hosts_left; /* to be tried in this attempt, with that one */
+    bool has_tried;    /* any */
+    hf_error why;      /* this attempt has failed so far */
+    int64_t connect_deadline_ms, host_deadline_ms, retry_at_ms;
     unsigned failures;
     int64_t ready_since_ms;
     unsigned short_lives; /* connections in a row that were lost soon after they were made */
@@ -149,12 +154,22 @@ void hfi_seat_watch_locked(struct hfi_conn *conn);
 void hfi_seat_relief_fired(struct hfi_alarm *alarm);
 
 /* connect.c: the keeper's thread */
-void hfi_conn_tend(struct hfi_conn *conn);
+void hfi_conn_start_connecting(struct hfi_conn *conn);
+void hfi_conn_look_at_lookup(struct hfi_conn *conn);
+/* the time of this host is over */
+void hfi_conn_host_is_silent(struct hfi_conn *conn);
+/* the greeting could not be sent */
+void hfi_conn_give_up_greeting(struct hfi_conn *conn);
 /* the socket of a connect is ready */
 void hfi_conn_progress(struct hfi_conn *conn);
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error);
-
 /* the next message of the greeting; it is over when `greeted` is set */
 int hfi_conn_greeted(struct hfi_conn *conn, const void *message, hf_error *error);
+
+/* tend.c: the keeper's thread, but for the dice */
+void hfi_conn_tend(struct hfi_conn *conn);
+void hfi_conn_tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *error);
+int64_t hfi_conn_backoff_ms(unsigned failures);
+uint32_t hfi_conn_dice(void);
 
 #endif

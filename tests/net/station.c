@@ -72,13 +72,15 @@ void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t
         .mem = &station->mem,
         .log = &station->log,
         .keeper = station->keeper,
+        .hosts = &station->host,
+        .hosts_len = 1,
         .node = "the server",
         .protocol = &hfi_resp,
         .login = &station->login,
         .cmd_timeout_ms = cmd_timeout_ms,
         .ping_ms = ping_ms,
     };
-    assert_int_equal(hfi_addr_unix(proxy_socket(station->proxy), &station->target.address), HF_OK);
+    assert_int_equal(hfi_addr_unix(proxy_socket(station->proxy), &station->host.address), HF_OK);
     station->conn = hfi_conn_new(&station->target, HFI_SEAT_LISTENERS, on_push, on_state, station);
     assert_non_null(station->conn);
     assert_int_equal(hfi_keeper_start(station->keeper, &error), HF_OK);

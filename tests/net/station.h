@@ -26,6 +26,7 @@ struct station {
     struct proxy *proxy;
     struct hfi_keeper *keeper;
     struct hfi_resp_login login;
+    struct hfi_host host;
     struct hfi_target target;
     struct hfi_conn *conn;
     atomic_int by_keeper, by_callers; /* messages, by who has read them */

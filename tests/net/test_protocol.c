@@ -21,6 +21,7 @@ struct talk {
     struct hfi_mem mem;
     struct hfi_log log;
     struct hfi_keeper *keeper;
+    struct hfi_host host;
     struct hfi_target target;
     struct hfi_conn *conn;
     struct echo_server *server;
@@ -64,12 +65,14 @@ static void talk_begin(struct talk *talk, hfi_push_fn push, int64_t cmd_timeout_
     talk->target = (struct hfi_target){.mem = &talk->mem,
                                        .log = &talk->log,
                                        .keeper = talk->keeper,
+                                       .hosts = &talk->host,
+                                       .hosts_len = 1,
                                        .node = "the echo",
                                        .protocol = &echo_protocol,
                                        .login = hello,
                                        .cmd_timeout_ms = cmd_timeout_ms,
                                        .ping_ms = ping_ms};
-    assert_int_equal(hfi_addr_unix(echo_socket(talk->server), &talk->target.address), HF_OK);
+    assert_int_equal(hfi_addr_unix(echo_socket(talk->server), &talk->host.address), HF_OK);
     talk->conn = hfi_conn_new(&talk->target, HFI_SEAT_CALLERS, push, on_state, talk);
     assert_non_null(talk->conn);
     assert_int_equal(hfi_keeper_start(talk->keeper, &error), HF_OK);

@@ -56,13 +56,15 @@ void line_begin_at(struct line *line, const char *socket) {
         .mem = &line->mem,
         .log = &line->log,
         .keeper = line->keeper,
+        .hosts = &line->host,
+        .hosts_len = 1,
         .node = "the server",
         .protocol = &hfi_resp,
         .login = &line->login,
         .cmd_timeout_ms = 20000,
         .ping_ms = 60000,
     };
-    assert_int_equal(hfi_addr_unix(socket, &line->target.address), HF_OK);
+    assert_int_equal(hfi_addr_unix(socket, &line->host.address), HF_OK);
     line->conn = hfi_conn_new(&line->target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
     assert_non_null(line->conn);
     assert_int_equal(hfi_keeper_start(line->keeper, &error), HF_OK);
