@@ -1,12 +1,13 @@
 /*
  * What the files of src/net share: the connection's insides. Nobody else includes this.
  *
- *   conn.c       life, submitting, completing, losing the connection
+ *   conn.c       life, the end of requests, losing the connection
+ *   send.c       submitting, the output buffer
+ *   receive.c    reading, handing on messages
  *   seat.c       who reads: callers taking, offering and leaving the seat
  *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)
  *   tend.c       who wants it, back-off, pings (the same)
- *   io.c         bytes: the output buffer, reading
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
  *
@@ -116,11 +117,13 @@ struct hfi_conn {
     bool greeted;   /* the other side has answered all of it */
 };
 
-/* io.c */
+/* send.c */
 bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
                        size_t len);
 void hfi_conn_flush_locked(struct hfi_conn *conn);
 void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
+
+/* receive.c */
 /* Reads once. HF_OK: go on. Otherwise the connection is no longer usable, and `error` says why. */
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
 /* The same during the TLS handshake, which it feeds. */
@@ -130,8 +133,8 @@ int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error);
 bool hfi_conn_is_tls_talk(struct hfi_conn *conn);
 
 /* conn.c */
-/* Hands on what the server has sent; owns the messages. */
-int hfi_conn_deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error);
+/* The request is off the FIFO, or the connection is lost: tells its task, if it still has one. */
+void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes);
 /* holder of the seat; unlocked */
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
 void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
