@@ -200,7 +200,8 @@ bool hfi_conn_service(struct hfi_conn *conn, short revents);
 int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);
 /* The same for an epoll set: puts the socket in, for what is to be polled now. It leaves the set
  * when it is closed, always, since the kernel keeps a closed socket in there for as long as a
- * forked child has a copy of it. There is one such set per connection; it outlives it. */
+ * forked child has a copy of it. Any number of connections may be in one set, each only in one; it
+ * outlives them. */
 void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd);
 /* Writes what submits on the seat's own thread have gathered. For the holder of the seat. */
 void hfi_conn_flush(struct hfi_conn *conn);
