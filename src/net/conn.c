@@ -127,11 +127,11 @@ void hfi_req_unref(struct hfi_req *req) {
 /* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
 void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
     struct hfi_task *task = req->task;
-    if (req->place != NULL) {
+    if (req->attendant != NULL) {
         conn->attendants--;
-        hfi_seat_excuse_locked(req->place);
+        hfi_seat_excuse_locked(req->attendant);
     }
-    req->place = NULL;
+    req->attendant = NULL;
     atomic_store(&req->complete, true);
     req->task = NULL;
     if (task != NULL) {
@@ -142,9 +142,9 @@ void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct 
 
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
 static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
-    if (req->place == NULL)
+    if (req->attendant == NULL)
         return;
-    req->place = NULL;
+    req->attendant = NULL;
     conn->attendants--;
     if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
         hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));

@@ -26,11 +26,11 @@
 
 struct hfi_conn;
 struct hfi_keeper;
-struct hfi_place;
+struct hfi_attendant;
 
 enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
 
-/* One of the places where a server may be found. */
+/* Where a server may be found. */
 struct hfi_host {
     const char *name;       /* for messages, if there are several: "host:port" or a path */
     hfi_resolve_fn resolve; /* NULL: `address` is final */
@@ -84,8 +84,8 @@ struct hfi_req {
     /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
     struct hfi_task *task;
     unsigned event;
-    struct hfi_place *place; /* of the synchronous caller that looks after it; NULL: nobody does */
-    int64_t sent_ms;         /* when it was submitted: leases count from here */
+    struct hfi_attendant *attendant; /* a synchronous caller looks after it; NULL: nobody does */
+    int64_t sent_ms;                 /* when it was submitted: leases count from here */
 
     /* Set when the event is posted: */
     atomic_bool complete;
@@ -107,10 +107,10 @@ unsigned hfi_conn_load(struct hfi_conn *conn);
 
 /* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is
  * abandoned first; the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was
- * sent. Takes no ownership of bytes. With a `place`, for HFI_SEAT_CALLERS: this is the thread of the
- * task's executor, and will attend until the reply is here. NULL: somebody else reads it. */
+ * sent. Takes no ownership of bytes. With an attendant, for HFI_SEAT_CALLERS: this is the thread of
+ * the task's executor, and will attend until the reply is here. NULL: somebody else reads it. */
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req);
+                    unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req);
 
 /* Checks whether the other side has closed an idle connection, so that the next submit does not
  * lose its command in it. For commands that must not be sent twice; a submit checks by itself only
@@ -163,10 +163,10 @@ void hfi_conn_keep_up(struct hfi_conn *conn, bool up);
 
 /* ---- Driving (synchronous callers) ---- */
 
-/* The place of a synchronous caller among those who drive: a part of whatever it waits with, all
- * zero at first. It is used by that caller's thread alone, but for the last three, which the
- * connection's mutex guards while it attends. */
-struct hfi_place {
+/* A synchronous caller, as connections know it: a part of whatever it waits with, all zero at first.
+ * It is used by that caller's thread alone, but for the last three, which the connection's mutex
+ * guards while it attends. */
+struct hfi_attendant {
     struct hfi_conn *asked;      /* has its request: attended first. Its owner clears it */
     struct hfi_conn *listens_to; /* attended when it has asked nothing: for messages */
     struct hfi_exec *exec;       /* of that thread */
@@ -174,15 +174,15 @@ struct hfi_place {
     atomic_bool following;       /* it is there; cleared before it is told that its reply came */
 };
 
-/* Waits until `exec`, this thread's, has work: in the driver's seat of the connection that its
- * place names, or beside it if that is taken. A place that names none only sleeps. */
-void hfi_conn_attend(struct hfi_place *place, struct hfi_exec *exec);
+/* Waits until `exec`, this thread's, has work: in the driver's seat of the connection that it
+ * attends, or beside it if that is taken. One that attends none only sleeps. */
+void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec);
 
-/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on: the owner of the place attends to
- * it when it has asked nothing elsewhere (on its own thread); NULL is one who does not attend, so
- * the keeper reads. */
-void hfi_conn_listen(struct hfi_conn *conn, struct hfi_place *place);
-void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_place *place);
+/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on, and attends to it when it has
+ * asked nothing elsewhere (on its own thread); NULL is one who does not attend, so the keeper
+ * reads. */
+void hfi_conn_listen(struct hfi_conn *conn, struct hfi_attendant *attendant);
+void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_attendant *attendant);
 /* Somebody hears what is read here, and neither reads nor waits for it. If whoever reads is stuck, it
  * is relieved for its sake, too. */
 void hfi_conn_overhear(struct hfi_conn *conn, bool on);

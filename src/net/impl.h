@@ -63,7 +63,7 @@ struct hfi_conn {
     /* The seat. */
     int kick_fd;               /* what a caller in the seat polls beside the socket */
     struct hfi_exec *driver;   /* NULL: empty */
-    struct hfi_link followers; /* places of callers who wait beside it */
+    struct hfi_link followers; /* attendants who wait beside it */
     unsigned attendants;       /* requests in flight that a caller looks after */
     unsigned wards;            /* listeners who cannot read for themselves */
     unsigned overhearers;      /* who hear what is read, and wait for nothing */
@@ -143,7 +143,7 @@ void hfi_conn_break_locked(struct hfi_conn *conn);
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */
-void hfi_seat_excuse_locked(struct hfi_place *place);
+void hfi_seat_excuse_locked(struct hfi_attendant *attendant);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 /* the keeper takes a seat that nobody else would */
 bool hfi_seat_adopt_locked(struct hfi_conn *conn);

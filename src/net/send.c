@@ -20,7 +20,7 @@
 /* This many commands in flight keep the server busy; further ones are gathered and written
  * together. */
 #define HOLD_BACK 8
-/* A seat that writes once per turn gathers at most this many: the server can start on them while we
+/* A seat that writes once per round gathers at most this many: the server can start on them while we
  * make the next. */
 #define GATHER_MAX 16
 #define PEEK_AFTER_IDLE_MS 50
@@ -201,7 +201,7 @@ static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
     return HF_OK;
 }
 
-/* The seat's own thread gathers and flushes once per turn; others write unless enough is on its
+/* The seat's own thread gathers and flushes once per round; others write unless enough is on its
  * way. */
 static void flush_unless_gathering(struct hfi_conn *conn) {
     bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
@@ -211,8 +211,8 @@ static void flush_unless_gathering(struct hfi_conn *conn) {
 }
 
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req) {
-    assert(place == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
+                    unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+    assert(attendant == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
     struct hfi_req *req = new_request(conn, task, event);
     if (req == NULL)
         return HF_ENOMEM;
@@ -226,14 +226,14 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
         hfi_list_push_back(&conn->fifo, &req->link);
         conn->in_flight++;
-        if (place != NULL) {
+        if (attendant != NULL) {
             conn->attendants++;
-            req->place = place;
-            place->asked = conn;
+            req->attendant = attendant;
+            attendant->asked = conn;
         }
         *ret_req = req;
         flush_unless_gathering(conn);
-        if (place == NULL && conn->driver == NULL && conn->attendants == 0)
+        if (attendant == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
     }
     pthread_mutex_unlock(&conn->mtx);

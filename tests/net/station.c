@@ -166,13 +166,13 @@ void listener_show_ear(struct listener *listener, struct listener *ear) {
 /* Waits as a synchronous call would. Its ear is known before this. */
 unsigned listener_listen(struct listener *listener, int64_t wait_ms) {
     listener->news = 0;
-    hfi_conn_listen(listener->station->conn, &listener->place);
+    hfi_conn_listen(listener->station->conn, &listener->attendant);
     hfi_alarm_set(&listener->exec, &listener->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
     while (listener->news == 0)
         if (!hfi_exec_run(&listener->exec))
-            hfi_conn_attend(&listener->place, &listener->exec);
+            hfi_conn_attend(&listener->attendant, &listener->exec);
     hfi_alarm_clear(&listener->exec, &listener->alarm);
-    hfi_conn_unlisten(listener->station->conn, &listener->place);
+    hfi_conn_unlisten(listener->station->conn, &listener->attendant);
     return listener->news;
 }
 

@@ -50,7 +50,7 @@ struct listener {
     struct station *station;
     int number;
     struct hfi_exec exec;
-    struct hfi_place place;
+    struct hfi_attendant attendant;
     struct hfi_task task;
     struct hfi_alarm alarm;
     int64_t wait_ms;

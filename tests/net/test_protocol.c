@@ -28,7 +28,7 @@ struct talk {
     atomic_int ups, downs;
     /* The one who speaks, on the test's thread: */
     struct hfi_exec exec;
-    struct hfi_place place;
+    struct hfi_attendant attendant;
     struct hfi_task task;
     unsigned news;
     char heard[4096]; /* what was pushed; written by whoever reads */
@@ -98,7 +98,7 @@ static void talk_end(struct talk *talk) {
 static void await(struct talk *talk, unsigned event) {
     while ((talk->news & event) == 0)
         if (!hfi_exec_run(&talk->exec))
-            hfi_conn_attend(&talk->place, &talk->exec);
+            hfi_conn_attend(&talk->attendant, &talk->exec);
     talk->news &= ~event;
 }
 
@@ -122,7 +122,7 @@ static struct hfi_req *ask(struct talk *talk, const char *text) {
     struct hfi_req *req = NULL;
     size_t len = echo_frame('e', text, frame, sizeof frame);
     assert_int_equal(
-        hfi_conn_submit(talk->conn, frame, len, &talk->task, EVENT_REPLY, &talk->place, &req),
+        hfi_conn_submit(talk->conn, frame, len, &talk->task, EVENT_REPLY, &talk->attendant, &req),
         HF_OK);
     return req;
 }
@@ -231,7 +231,7 @@ static void a_loss_is_told_and_it_connects_again(void **state) {
     assert_null(req->reply);
     assert_string_equal(req->error.node, "the echo");
     hfi_req_unref(req);
-    talk.place.asked = NULL;
+    talk.attendant.asked = NULL;
     atomic_store(&talk.server->mute, false);
     assert_connects(&talk);
     assert_works(&talk);

@@ -34,7 +34,7 @@ struct line {
 struct voice {
     struct line *line;
     struct hfi_exec exec;
-    struct hfi_place place;
+    struct hfi_attendant attendant;
     struct hfi_task task;
     struct hfi_alarm alarm;
     unsigned news;
