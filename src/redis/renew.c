@@ -120,8 +120,8 @@ static int read_answers(struct running *running, const redisReply *reply) {
         struct hfi_renewal_item *item = &running->renewal->items[running->batch[i]];
         int answer = (int)reply->element[i]->integer;
         item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
-        item->sent_ms = running->exchange.sent_ms;
-        item->valid_until_ms = hfi_valid_until_ms(item->kind, item->sent_ms, item->lease_ms);
+        item->proof =
+            hfi_proof_of(running->redis, item->kind, running->exchange.sent_ms, item->lease_ms);
     }
     return HF_OK;
 }
