@@ -67,6 +67,7 @@ struct watched_wait *c_watch(const hf_client *client, const char *needle);
  * in vain; that it has tried, for one that is heard already when it comes; that it has tried
  * again, for one that never listens. */
 void wait_until_asleep(struct watched_wait *wait);
+void wait_until_java_asleep(struct watched_wait *wait, int thread); /* in a lock that listens */
 void wait_until_tried(struct watched_wait *wait);
 void wait_until_trying(struct watched_wait *wait);
 
