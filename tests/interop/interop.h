@@ -68,6 +68,7 @@ struct watched_wait *c_watch(const hf_client *client, const char *needle);
  * again, for one that never listens. */
 void wait_until_asleep(struct watched_wait *wait);
 void wait_until_java_asleep(struct watched_wait *wait, int thread); /* in a lock that listens */
+bool java_sleeps(int thread);
 void wait_until_tried(struct watched_wait *wait);
 void wait_until_trying(struct watched_wait *wait);
 

@@ -160,8 +160,12 @@ void wait_until_trying(struct watched_wait *wait) {
     wait_for(has_tried_twice, wait, "does not try again");
 }
 
+bool java_sleeps(int thread) {
+    return strcmp(java_call(suite.java, "asleep thread=%d", thread), "ok true") == 0;
+}
+
 static bool java_thread_sleeps(void *arg) {
-    return strcmp(java_call(suite.java, "asleep thread=%d", *(int *)arg), "ok true") == 0;
+    return java_sleeps(*(int *)arg);
 }
 
 void wait_until_java_asleep(struct watched_wait *wait, int thread) {
