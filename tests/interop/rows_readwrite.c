@@ -270,7 +270,7 @@ void rw_watchdogs_of_both_readers(void **state) {
 
 static bool has_run_out(void *arg) {
     const struct sides *sides = arg;
-    return hf_lock_remaining_ms(sides->read, 0) == 0;
+    return hf_lock_remaining_ms(sides->read) == 0;
 }
 
 static bool only_java_reads(void *arg) {
