@@ -53,7 +53,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
         hfi_op_begin(op);
         while (!op->complete)
             if (!hfi_exec_run(&exec))
-                args->kind->ops->attend(&exec);
+                args->kind->ops->attend(&op->call);
         hfi_exec_run(&exec); /* what was still in the mailbox */
         hfi_sized_write(&hfi_sized_result, &op->result, ret);
         err = hfi_remember(op->result.code, &op->result.error);
