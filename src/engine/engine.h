@@ -7,7 +7,10 @@
  * hfi_call`, hands it to one of the operations below on the task's executor, and forwards the
  * task's engine events to `step`. The engine calls `done` exactly once, on that executor, perhaps
  * before the operation has returned. The core knows nothing of keys, scripts or replies; the engine
- * knows nothing of holds, handles or callbacks.
+ * knows nothing of handles or callbacks.
+ *
+ * How a hold lasts is the engine's to say: a proof with each grant, extension and renewal, and news
+ * (struct hfi_news) of what nobody asked about. Whether it lasts is the core's.
  */
 #ifndef HFI_ENGINE_ENGINE_H
 #define HFI_ENGINE_ENGINE_H
@@ -260,7 +263,7 @@ struct hfi_news {
     /* They may be gone, says whomever. It is a hint: the core has them verified by renewals. Some
      * ten times a second at most for any scope. */
     void (*doubted)(void *arg, const struct hfi_scope *scope);
-    /* They are there: this proof counts as if a renewal had brought it. */
+    /* They are there, and proved for so long: perhaps for less than before. */
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
     /* They are gone, for certain. `reason` is a constant text. */
     void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);

@@ -152,7 +152,7 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
     int err = HF_OK;
     struct hfi_waiter *waiter = &state->u.acquire.waiter;
     if (call->lane == HFI_LANE_CALLER)
-        waiter->caller = &state->exchange.place;
+        waiter->caller = &state->exchange.attendant;
     if (heard_only)
         state->u.acquire.heard = state->u.acquire.listening =
             hfi_pubsub_join_heard(redis->pubsub, waiter, call->task, name, len);

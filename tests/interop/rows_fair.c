@@ -270,10 +270,7 @@ static pid_t start_victim(const struct interop_kind *kind, struct waiter *ret_wa
 }
 
 static void short_java_client(void) {
-    static bool made;
-    if (!made)
-        java_client("jfair", SHORT_OPTIONS);
-    made = true;
+    java_lasting_client("jfair", SHORT_OPTIONS);
 }
 
 /* Whoever comes behind the dead finds out by itself: Java by the deadlines, C by the records. */
