@@ -271,7 +271,7 @@ static void step_attempt(struct hfi_call *call, unsigned events) {
 
 static void write_attempt(struct hfi_exchange *x, int64_t not_after_ms,
                           struct hfi_command *command) {
-    struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    struct hfi_call_state *state = hfi_state_around(x);
     state->kind->write_acquire(x->redis, state->call, not_after_ms, command);
 }
 

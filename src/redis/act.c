@@ -14,7 +14,7 @@
 #include <assert.h>
 
 static void write_act(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    struct hfi_call_state *state = hfi_state_around(x);
     state->u.act->write(x->redis, state->call, not_after_ms, command);
 }
 
@@ -33,7 +33,7 @@ static void acted(struct hfi_call *call) {
     if (answer.not_notified)
         hfi_redis_notify_failed(state->exchange.redis);
     if (answer.not_told)
-        hfi_ask_refused(state->exchange.redis);
+        hfi_rumours_refused(state->exchange.redis);
     call->value = answer.value;
     call->valid_until_ms = hfi_valid_until_ms(call->kind, state->exchange.sent_ms, call->lease_ms);
     if (err == HF_OK)

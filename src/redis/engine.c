@@ -116,7 +116,7 @@ bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control) {
     if (!hfi_node_was_replaced(node, ret_control))
         return false;
     hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more", hfi_node_name(node));
-    hfi_ask_changed(redis);
+    hfi_rumours_changed(redis);
     return true;
 }
 
@@ -140,8 +140,8 @@ static const struct hfi_engine_ops redis_ops = {
     .cancel = hfi_call_cancel,
     .renew = hfi_renew,
     .on_reconnect = on_reconnect,
-    .on_change = hfi_ask_on_change,
-    .listen = hfi_ask_listen,
+    .on_change = hfi_rumours_on_change,
+    .listen = hfi_rumours_listen,
 };
 
 static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *config,
@@ -172,7 +172,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *co
 static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
-    hfi_ask_free(redis->ask);
+    hfi_rumours_free(redis->rumours);
     hfi_pubsub_free(redis->pubsub);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis);
@@ -202,7 +202,7 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
         err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err == HF_OK &&
         (hfi_pubsub_new(redis->mem, redis->log, redis->keeper, &redis->pubsub) != HF_OK ||
-         hfi_ask_new(redis, &redis->ask) != HF_OK))
+         hfi_rumours_new(redis, &redis->rumours) != HF_OK))
         err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err == HF_OK) {
         redis->names =
@@ -221,7 +221,7 @@ void hfi_redis_stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     if (atomic_exchange(&redis->stopped, true))
         return;
-    hfi_ask_stop(redis->ask);
+    hfi_rumours_stop(redis->rumours);
     hfi_pubsub_stop(redis->pubsub);
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);

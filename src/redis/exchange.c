@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "redis/errors.h"
 #include "redis/internal.h"
+#include "redis/script_reply.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -26,7 +27,6 @@
 #define SLICE_MIN_MS 20
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS 500
-#define CODE_TOO_LATE (-3)
 #define ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
 
 /* ---- Timer ---- */
@@ -405,25 +405,6 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
     return back_off(x);
 }
 
-/* Every script answers with integers, of which the last is the server's clock. */
-static bool is_script_reply(const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0)
-        return false;
-    for (size_t i = 0; i < reply->elements; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
-            return false;
-    long long now = reply->element[reply->elements - 1]->integer;
-    return now > 0 && now < INT64_MAX / 2;
-}
-
-static bool is_too_late(const redisReply *reply) {
-    return reply->elements == 1 || reply->element[0]->integer == CODE_TOO_LATE;
-}
-
-bool hfi_is_refusal(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_ERROR || (is_script_reply(reply) && is_too_late(reply));
-}
-
 static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR)
         return refused(x, reply);
@@ -433,12 +414,12 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
         hfi_exchange_is_well(x);
         return finish(x, HF_OK);
     }
-    if (!is_script_reply(reply)) {
+    if (!hfi_is_script_reply(reply)) {
         x->unanswered = !only_asks(x); /* it may have run */
         return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
     }
     hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());
-    if (is_too_late(reply)) {
+    if (hfi_is_too_late(reply)) {
         int64_t slice_max_ms = later(x->redis->cmd_timeout_ms, SLICE_FIRST_MS);
         bool longest = x->slice_ms >= slice_max_ms;
         drop_request(x);

@@ -106,9 +106,6 @@ void hfi_exchange_end(struct hfi_exchange *x);
  * event x->reply_event. Returns its request, which is now the caller's, or NULL. */
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x);
 
-/* A reply that says: the script did nothing. */
-bool hfi_is_refusal(const redisReply *reply);
-
 /* The time until which the last copy may act, on our clock. */
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);
 

@@ -152,7 +152,7 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command) {
     add_common(redis, call, owner, owner_len, not_after_ms, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 /* Its second number says two things: -1 or 0 as the plain lock's, and 2 more if there is more. */

@@ -19,10 +19,6 @@
 #define UUID_LEN 36
 #define OUR_NAME "holdfast:"
 
-static struct hfi_call_state *state_of(struct hfi_exchange *x) {
-    return HFI_CONTAINER(x, struct hfi_call_state, exchange);
-}
-
 static void free_list(hf_holder *list, size_t len) {
     for (size_t i = 0; i < len; i++) {
         free(list[i].owner);
@@ -70,7 +66,7 @@ static const redisReply *step_reply(struct hfi_call *call, int type) {
 }
 
 static void write_on_key(struct hfi_exchange *x, const char *verb, struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     hfi_command_text(command, verb);
     hfi_name_key(&x->redis->names, call->name, call->name_len, command);
 }
@@ -211,7 +207,7 @@ static void got_line(struct hfi_call *call) {
 }
 
 static void write_line(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     (void)not_after_ms;
     hfi_command_text(command, "LRANGE");
     char *room = hfi_command_room(command, hfi_fair_queue(x->redis, call, NULL));
@@ -330,7 +326,7 @@ static void got_leases(struct hfi_call *call) {
 
 static void write_leases(struct hfi_exchange *x, int64_t not_after_ms,
                          struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     (void)not_after_ms;
     hfi_command_text(command, "EXISTS");
     hfi_name_taken_permits(&x->redis->names, call->name, call->name_len, command);

@@ -2,17 +2,20 @@
  * includes this.
  *
  *   engine.c    the table of operations; making, stopping and freeing an engine
- *   call.c      what all calls share: beginning, stepping, ending
+ *   call_life.c what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
  *   acquire.c   attempt, subscribe, attempt, sleep
  *   line.c      waiting in line at the server: places, grants
  *   backoff.c   how long to sleep between attempts when nobody tells of releases
- *   verbs.c     release, extend, force, questions, settlement
+ *   release.c   release and extend
+ *   force.c     breaking a hold
+ *   question.c  questions that are one command
+ *   settle.c    making sure of the end of what has an unknown outcome
  *   inspect.c   who is on a lock
  *   renew.c     renewals in batches
  *   pubsub.c    channels and who listens on them
- *   ask.c       the channel of holdfast clients: hearing of broken holds
+ *   rumour.c    the channel of holdfast clients: hearing of broken holds, and saying so
  *   act.c       what is done to things that are no locks
  *   ticket.c    how the server can tell whether an acquire has run
  *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
@@ -20,7 +23,8 @@
  *   readwrite.c both sides of the read/write lock
  *   semaphore.c, permits.c, latch.c, counter.c
  *               the same for things that are no locks; what their counters have in common
- *   names.c, command.c, errors.c   names on the wire, commands as bytes, error replies as codes
+ *   names.c, command.c, script_reply.c, errors.c
+ *               names on the wire, commands as bytes, replies of scripts, error replies as codes
  */
 #ifndef HFI_REDIS_INTERNAL_H
 #define HFI_REDIS_INTERNAL_H
@@ -28,11 +32,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "redis/ask.h"
 #include "redis/exchange.h"
 #include "redis/names.h"
 #include "redis/pubsub.h"
 #include "redis/route/route.h"
+#include "redis/rumour.h"
 #include "redis/ticket.h"
 
 struct hfi_keeper;
@@ -55,12 +59,12 @@ struct hfi_redis {
 
     struct hfi_route *route;
     struct hfi_pubsub *pubsub;
-    struct hfi_ask *ask;
+    struct hfi_rumours *rumours;
     int db;
-    atomic_bool ask_warned;    /* that a break could not be told of was logged */
-    atomic_bool stopped;       /* the connections are gone or about to go */
-    atomic_bool notify_warned; /* that wake-ups fail was logged */
-    atomic_bool held_up_told;  /* that waits get no useful answer was logged */
+    atomic_bool rumour_refused; /* that a break could not be told of was logged */
+    atomic_bool stopped;        /* the connections are gone or about to go */
+    atomic_bool notify_warned;  /* that wake-ups fail was logged */
+    atomic_bool held_up_told;   /* that waits get no useful answer was logged */
 
     /* The keeper's thread only. */
     struct hfi_link renewals; /* running */
@@ -144,7 +148,16 @@ static inline struct hfi_call_state *hfi_state_of(struct hfi_call *call) {
     return call->state;
 }
 
-/* ---- call.c ---- */
+static inline struct hfi_call_state *hfi_state_around(struct hfi_exchange *x) {
+    return HFI_CONTAINER(x, struct hfi_call_state, exchange);
+}
+
+/* The reply of a call's exchange that has succeeded. */
+static inline const redisReply *hfi_answer_of(struct hfi_call *call) {
+    return hfi_exchange_reply(&hfi_state_of(call)->exchange);
+}
+
+/* ---- call_life.c ---- */
 
 /* Starts the bookkeeping of a call, with exchanges that end at call->deadline_ms and are
  * repeated briefly. */

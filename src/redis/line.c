@@ -1,9 +1,9 @@
 /*
  * Waiting in line at the server, and what a hand-over leaves in front of the line.
  *
- * Called by acquire.c, verbs.c and the fair lock, on the thread of the call's executor, which owns
- * the state (u.acquire.line). A grant is ours before we know of it, for `confirm` ms; the message says since
- * when, on the server's clock. The message alone makes us the owner if it cannot be older than the
+ * Called by acquire.c, release.c, force.c, settle.c and the fair lock, on the thread of the call's
+ * executor, which owns the state (u.acquire.line). A grant is ours before we know of it, for
+ * `confirm` ms; the message says since when, on the server's clock. The message alone makes us the owner if it cannot be older than the
  * last answer, and if a third of the confirm is certain to be left. Both are judged by the last
  * answer, whose time is known here to within a round trip. Such a grant is provisional: the core
  * has it renewed before the confirm is over. A doubtful message (one that was long under way, or
@@ -145,7 +145,7 @@ void hfi_line_stop(struct hfi_call *call) {
 
 static void write_hand_over(struct hfi_exchange *x, int64_t not_after_ms,
                             struct hfi_command *command) {
-    const struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    const struct hfi_call_state *state = hfi_state_around(x);
     state->kind->write_hand_over(x->redis, state->call, not_after_ms, command);
 }
 

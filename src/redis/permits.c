@@ -281,7 +281,7 @@ static void write_expire(const struct hfi_redis *redis, const struct hfi_call *c
 static void write_delete(const struct hfi_redis *redis, const struct hfi_call *call,
                          int64_t not_after_ms, struct hfi_command *command) {
     add_head(redis, call, not_after_ms, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 static int read_deleted(const struct hfi_call *call, const redisReply *reply,

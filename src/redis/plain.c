@@ -151,7 +151,7 @@ void hfi_plain_write_force(const struct hfi_redis *redis, const struct hfi_call 
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     add_channel(redis, call, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 int hfi_plain_read_force(const redisReply *reply, struct hfi_force_answer *ret) {

@@ -157,7 +157,7 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
     hfi_command_bytes(command, owner, owner_len);
     hfi_command_text(command, side);
     add_channel(redis, call, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 static void write_read_force(const struct hfi_redis *redis, const struct hfi_call *call,
@@ -175,7 +175,7 @@ static void write_write_force(const struct hfi_redis *redis, const struct hfi_ca
 /* ---- Is it locked? ---- */
 
 static void write_question(struct hfi_exchange *x, const char *verb, struct hfi_command *command) {
-    const struct hfi_call *call = HFI_CONTAINER(x, struct hfi_call_state, exchange)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     hfi_command_text(command, verb);
     hfi_name_key(&x->redis->names, call->name, call->name_len, command);
 }

@@ -12,6 +12,7 @@
 #include "redis/counter.h"
 
 #include "base/clock.h"
+#include "redis/script_reply.h"
 
 #define CHANNEL "redisson_sc"
 

@@ -1,7 +1,7 @@
 /*
  * Drawing tickets, and the places where they are left.
  *
- * Called by acquire.c and call.c on the thread of the call's executor; what the calls of a client
+ * Called by acquire.c and call_life.c on the thread of the call's executor; what the calls of a client
  * share is atomic. Invariant: a place is not given to another acquire while a copy of the last one's
  * command can still act, for that would wipe out the other's ticket. If that is not certain, the
  * place stays taken for good. When all places are taken, a ticket gets one that nobody else will

@@ -4,36 +4,37 @@
  * A break publishes `broken 1 <db> <key>`: version, database, and the key as it is on the server,
  * with its prefix and whatever bytes it has. Channels know neither databases nor prefixes, hence
  * both are in it. Anybody may publish there, so it is a hint: holds on that key are verified. */
-#ifndef HFI_REDIS_ASK_H
-#define HFI_REDIS_ASK_H
+#ifndef HFI_REDIS_RUMOUR_H
+#define HFI_REDIS_RUMOUR_H
 
 #include "redis/command.h"
 
 #include <stdbool.h>
 
-struct hfi_ask;
+struct hfi_rumours;
 struct hfi_engine;
 struct hfi_redis;
 
-#define HFI_ASK_CHANNEL "holdfast_ask"
+#define HFI_RUMOUR_CHANNEL "holdfast_ask"
 
-int hfi_ask_new(struct hfi_redis *redis, struct hfi_ask **ret);
+int hfi_rumours_new(struct hfi_redis *redis, struct hfi_rumours **ret);
 /* On the keeper's thread, before the connection goes. */
-void hfi_ask_stop(struct hfi_ask *ask);
-void hfi_ask_free(struct hfi_ask *ask); /* NULL is fine */
+void hfi_rumours_stop(struct hfi_rumours *rumours);
+void hfi_rumours_free(struct hfi_rumours *rumours); /* NULL is fine */
 
 /* The engine's operations of these names. */
-void hfi_ask_on_change(struct hfi_engine *engine,
-                       void (*changed)(void *arg, const char *name, size_t name_len), void *arg);
-void hfi_ask_listen(struct hfi_engine *engine, bool on);
+void hfi_rumours_on_change(struct hfi_engine *engine,
+                           void (*changed)(void *arg, const char *name, size_t name_len),
+                           void *arg);
+void hfi_rumours_listen(struct hfi_engine *engine, bool on);
 
 /* There is word that any hold may be gone. Any thread. */
-void hfi_ask_changed(struct hfi_redis *redis);
+void hfi_rumours_changed(struct hfi_redis *redis);
 
 /* Adds the arguments by which a script tells of a break: the channel, and what comes before the
  * key. */
-void hfi_ask_say_broken(const struct hfi_redis *redis, struct hfi_command *command);
+void hfi_rumours_say_broken(const struct hfi_redis *redis, struct hfi_command *command);
 /* A break could not be told of: logs the first. */
-void hfi_ask_refused(struct hfi_redis *redis);
+void hfi_rumours_refused(struct hfi_redis *redis);
 
 #endif
