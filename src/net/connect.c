@@ -10,24 +10,15 @@
  */
 #include "net/impl.h"
 
+#include "base/backoff.h"
+#include "base/chance.h"
+
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS 1000
-
-static int64_t backoff_ms(unsigned failures) {
-    int64_t limit = BACKOFF_MAX_MS;
-    if (failures < 6)
-        limit = (int64_t)BACKOFF_FIRST_MS << failures;
-    uint32_t dice = 0;
-    if (getrandom(&dice, sizeof dice, GRND_NONBLOCK) != (ssize_t)sizeof dice)
-        dice = (uint32_t)hfi_now_us();
-    return limit / 2 + (int64_t)(dice % (uint32_t)(limit / 2 + 1));
-}
+static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 1000, .factor = 2};
 
 static void tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *error) {
     struct hfi_link *link;
@@ -48,7 +39,8 @@ static void tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *er
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error) {
     hfi_lookup_drop(conn->lookup);
     conn->lookup = NULL;
-    conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
+    conn->retry_at_ms =
+        hfi_now_ms() + hfi_backoff_spread_ms(&backoff, conn->failures++, hfi_throw_dice(conn));
     if (err != HF_ECLOSED) {
         /* Else only the deadline of the attempt that has failed would wake us. */
         hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
@@ -352,10 +344,11 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
 /* The first attempt after a loss is made at once, but we must not hammer a server that lets us in
  * only to close again. */
 static int64_t after_loss_ms(struct hfi_conn *conn, int64_t now_ms) {
-    if (now_ms - conn->ready_since_ms >= BACKOFF_MAX_MS)
+    if (now_ms - conn->ready_since_ms >= backoff.max_ms)
         conn->short_lives = 0;
     unsigned before = conn->short_lives++;
-    return before == 0 ? now_ms : now_ms + backoff_ms(before - 1);
+    return before == 0 ? now_ms
+                       : now_ms + hfi_backoff_spread_ms(&backoff, before - 1, hfi_throw_dice(conn));
 }
 
 static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {

@@ -6,7 +6,7 @@
  * until when each of them is believed to be alive, all as in Redisson; and a hash of our own with
  * what our waiters say about themselves. A release gives the lock directly to the first in line, if
  * that is one of ours and is listening. What the scripts do is in fair_*.lua, how a waiter behaves
- * in line.c; here is only what the scripts are given and what they answer. As for plain locks, the
+ * in waiting_line.c; here is only what the scripts are given and what they answer. As for plain locks, the
  * second acquire of a non-reentrant one is refused before anything is sent. Stateless; any thread.
  */
 #include "redis/line.h"
@@ -200,6 +200,7 @@ static const struct hfi_redis_kind fair = {
     .write_force = write_force,
     .read_force = read_force,
     .channel = channel,
+    .waiting = &hfi_waiting_in_line,
     .renewer = &hfi_renewer_hash,
     .give_up = &hfi_script_fair_give_up,
     .write_give_up = write_give_up,

@@ -201,7 +201,7 @@ static void got_line(struct hfi_call *call) {
         hfi_call_fail_proto(call);
         return;
     }
-    if (info->holders_len > 0 && (info->waiters_len > 0 || state->kind->give_up != NULL))
+    if (info->holders_len > 0 && (info->waiters_len > 0 || state->kind->waiting->in_line))
         info->kind = "fair";
     look_at_connections(call);
 }

@@ -5,9 +5,10 @@
  *   call_life.c what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
- *   acquire.c   attempt, subscribe, attempt, sleep
- *   line.c      waiting in line at the server: places, grants
- *   backoff.c   how long to sleep between attempts when nobody tells of releases
+ *   acquire.c   attempt, begin to wait, attempt, sleep
+ *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
+ *               a manner of waiting each: what is told, how long to sleep, what ends it
+ *   hand_over.c what a hand-over leaves in front of a line
  *   release.c   release and extend
  *   force.c     breaking a hold
  *   question.c  questions that are one command
@@ -77,7 +78,7 @@ struct hfi_redis {
 struct hfi_redis_kind;
 struct hfi_redis_act;
 
-/* A waiter's place in line at the server, as line.c knows it. */
+/* A waiter's place in line at the server, as waiting_line.c knows it. */
 struct hfi_line {
     int64_t ticket;           /* 0: none yet */
     int64_t place;            /* 1 is the first; 0: far behind */
@@ -90,6 +91,12 @@ struct hfi_line {
     unsigned behind;          /* naps so far while the lock was free, but not for us */
     bool queued;              /* there may be an entry of ours */
     bool granted;             /* there was a message of a grant, and the lock was not ours yet */
+};
+
+/* What a waiter for a latch has seen of it, as waiting_latch.c knows it. */
+struct hfi_latch_look {
+    int64_t count; /* when it was last seen; 0: not yet */
+    int64_t proof; /* of when it was open, as it was at the first look */
 };
 
 /* The state of a call, in call->state. */
@@ -106,7 +113,7 @@ struct hfi_call_state {
     bool settling;  /* it is the settlement: unless it succeeds, nothing is settled */
     bool yields;    /* its owner wants to acquire again: it ends after the next answer */
     bool remembers; /* its last script was given the key for who did not hear (fair.c) */
-    /* it has its outcome, and goes on with what it left in front of a line (line.c) */
+    /* it has its outcome, and goes on with what it left in front of a line (hand_over.c) */
     bool handing_over;
     int outcome;
     const char *outcome_words;
@@ -116,6 +123,7 @@ struct hfi_call_state {
         struct {
             struct hfi_waiter waiter;
             struct hfi_line line;
+            struct hfi_latch_look latch;
             int64_t ttl_ms;       /* what was left of the other's lease */
             int64_t attempted_ms; /* when the last attempt started */
             unsigned naps;        /* sleeps so far while nobody told us of releases */
@@ -124,8 +132,6 @@ struct hfi_call_state {
             bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
             bool ticketless;      /* it was refused with a ticket, and is tried without */
-            int64_t count;        /* of what counts down, when it was last seen; 0: not yet */
-            int64_t proof;        /* of when it was open, as it was at the first look */
         } acquire;
         struct {
             struct hfi_req *seen; /* holds the owner that was seen */

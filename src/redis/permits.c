@@ -374,6 +374,7 @@ static const struct hfi_redis_kind permits = {
     .write_release = write_settle,
     .read_release = read_settle,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &renewer,
     .ends_early_ms = 1,
     .acts = acts,

@@ -179,6 +179,7 @@ const struct hfi_redis_kind hfi_plain = {
     .write_force = hfi_plain_write_force,
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &hfi_renewer_hash,
 };
 

@@ -257,6 +257,7 @@ static const struct hfi_redis_kind read_side = {
     .write_force = write_read_force,
     .read_force = hfi_plain_read_force,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .ask_locked = ask_read_locked,
     .renewer = &read_renewer,
 };
@@ -274,6 +275,7 @@ static const struct hfi_redis_kind write_side = {
     .write_force = write_write_force,
     .read_force = hfi_plain_read_force,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .ask_locked = ask_write_locked,
     .renewer = &hfi_renewer_hash,
 };

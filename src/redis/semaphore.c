@@ -200,6 +200,7 @@ static const struct hfi_redis_kind semaphore = {
     .write_release = write_undo,
     .read_release = read_undo,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .acts = acts,
     .busy = "there are too few permits",
     .draws_tickets = true,

@@ -24,7 +24,7 @@ static int64_t settled_from(const struct hfi_call *call) {
 
 /* An acquire that may have left the owner in line. */
 static bool gives_up(struct hfi_call *call) {
-    return !call->settle_release && hfi_state_of(call)->kind->give_up != NULL;
+    return !call->settle_release && hfi_state_of(call)->kind->waiting->in_line;
 }
 
 static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,

@@ -1,8 +1,8 @@
 /*
- * Waiting in line at the server, and what a hand-over leaves in front of the line.
+ * Waiting in line at the server, each waiter with a channel of its own.
  *
- * Called by acquire.c, release.c, force.c, settle.c and the fair lock, on the thread of the call's
- * executor, which owns the state (u.acquire.line). A grant is ours before we know of it, for
+ * Used by acquire.c through the table, and by the fair lock, on the thread of the call's executor,
+ * which owns the state (u.acquire.line). A grant is ours before we know of it, for
  * `confirm` ms; the message says since when, on the server's clock. The message alone makes us the owner if it cannot be older than the
  * last answer, and if a third of the confirm is certain to be left. Both are judged by the last
  * answer, whose time is known here to within a round trip. Such a grant is provisional: the core
@@ -14,10 +14,9 @@
  */
 #include "redis/line.h"
 
+#include "base/backoff.h"
 #include "base/clock.h"
-#include "base/error.h"
-
-#include <string.h>
+#include "redis/waiting.h"
 
 #define CONFIRM_MAX_MS 3000
 #define POLL_MAX_MS 10000
@@ -30,10 +29,6 @@
 /* For waiters that find the lock free, but somebody else first in line. */
 static const struct hfi_backoff behind = {.first_ms = 50, .max_ms = 5000, .factor = 2};
 
-static int64_t lesser(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static bool waits(const struct hfi_call *call) {
     return call->count == 0 && call->deadline_ms > call->start_ms;
 }
@@ -43,12 +38,14 @@ static int64_t horizon_ms(const struct hfi_call_state *state) {
     return state->u.acquire.heard ? full_ms : full_ms / DEAF_PART;
 }
 
-void hfi_line_begin(struct hfi_call *call) {
+static void prepare(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_line *line = &state->u.acquire.line;
-    line->confirm_ms =
-        lesser(lesser(CONFIRM_MAX_MS, call->lease_ms), state->exchange.redis->fair_confirm_ms);
+    line->confirm_ms = hfi_min_ms(hfi_min_ms(CONFIRM_MAX_MS, call->lease_ms),
+                                  state->exchange.redis->fair_confirm_ms);
     state->u.acquire.waiter.linger_ms = LINGER_MS;
+    if (call->deadline_ms > call->start_ms)
+        hfi_listen_if_heard(call);
 }
 
 struct hfi_line_words hfi_line_say(const struct hfi_call *call) {
@@ -74,11 +71,11 @@ static int64_t note_newest(struct hfi_redis *redis, int64_t server_us) {
     return newest_us > server_us ? newest_us : server_us;
 }
 
-void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
+static bool stood(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_line *line = &state->u.acquire.line;
     if (line->granted) /* it was over before we came, so the next grant has to wait longer for us */
-        line->confirm_ms = lesser(2 * line->confirm_ms, call->lease_ms);
+        line->confirm_ms = hfi_min_ms(2 * line->confirm_ms, call->lease_ms);
     line->granted = false;
     line->queued = line->queued || waits(call);
     line->place = answer->place;
@@ -89,25 +86,40 @@ void hfi_line_stand(struct hfi_call *call, const struct hfi_acquire_answer *answ
     line->again_ms = answer->again_ms;
     if (answer->ttl_ms != -2)
         line->behind = 0;
+    return false;
 }
 
-int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
+/* How long to sleep at most, so that the server does not take us for dead and we notice when a
+ * lease runs out. `poll_ms` is the limit for all other reasons. */
+static int64_t longest_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
     struct hfi_line *line = &state->u.acquire.line;
     int64_t ttl_ms = state->u.acquire.ttl_ms;
-    int64_t nap_ms = lesser(poll_ms, horizon_ms(state) / 3);
+    int64_t nap_ms = hfi_min_ms(poll_ms, horizon_ms(state) / 3);
     if (line->again_ms > 0)
-        nap_ms = lesser(nap_ms, line->again_ms);
+        nap_ms = hfi_min_ms(nap_ms, line->again_ms);
     if (!state->u.acquire.heard)
         return nap_ms;
-    nap_ms = lesser(nap_ms, POLL_MAX_MS);
+    nap_ms = hfi_min_ms(nap_ms, POLL_MAX_MS);
     if (ttl_ms == -2)
-        nap_ms = lesser(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->ticket));
+        nap_ms =
+            hfi_min_ms(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->ticket));
     else if (ttl_ms >= 0 && ttl_ms < nap_ms) /* each of those in front may hold it as long */
-        nap_ms = lesser(nap_ms, (ttl_ms + 1) * (line->place > 0 ? line->place : FAR_BEHIND));
+        nap_ms = hfi_min_ms(nap_ms, (ttl_ms + 1) * (line->place > 0 ? line->place : FAR_BEHIND));
     return nap_ms;
 }
 
-bool hfi_line_enter(struct hfi_call *call) {
+static int64_t nap_ms(struct hfi_call *call) {
+    return longest_nap_ms(hfi_state_of(call), hfi_listen_poll_ms(call));
+}
+
+static enum hfi_told begin(struct hfi_call *call, int64_t *ret_patience_ms) {
+    enum hfi_told told = hfi_listen_begin(call, ret_patience_ms);
+    if (told == HFI_TOLD_SOON)
+        *ret_patience_ms = longest_nap_ms(hfi_state_of(call), *ret_patience_ms);
+    return told;
+}
+
+static bool woken(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_line *line = &state->u.acquire.line;
     int64_t said_us, heard_ms, now_ms = hfi_now_ms();
@@ -122,7 +134,7 @@ bool hfi_line_enter(struct hfi_call *call) {
     if (!line->granted || left_ms <= line->least_confirm_ms / 3)
         return false;
 
-    int64_t confirm_end_ms = lesser(now_ms + left_ms, heard_ms + line->least_confirm_ms);
+    int64_t confirm_end_ms = hfi_min_ms(now_ms + left_ms, heard_ms + line->least_confirm_ms);
     note_newest(state->exchange.redis, said_us);
     call->value = 1;
     call->valid_until_ms = confirm_end_ms;
@@ -131,72 +143,16 @@ bool hfi_line_enter(struct hfi_call *call) {
     return true;
 }
 
-/* ---- Handing over ---- */
-
-void hfi_line_stop(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    if (state->handing_over)
-        hfi_error_clear(&call->error); /* what went wrong with the rest is not its outcome */
-    if (state->outcome_words == NULL)
-        hfi_call_finish(call, state->outcome);
-    else
-        hfi_call_fail(call, state->outcome, state->outcome_words);
-}
-
-static void write_hand_over(struct hfi_exchange *x, int64_t not_after_ms,
-                            struct hfi_command *command) {
-    const struct hfi_call_state *state = hfi_state_around(x);
-    state->kind->write_hand_over(x->redis, state->call, not_after_ms, command);
-}
-
-static void handed_over(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    struct hfi_release_answer answer = {0};
-    if (state->exchange.err == HF_OK)
-        state->kind->read_hand_over(hfi_exchange_reply(&state->exchange), &answer);
-    if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
-    if (answer.more)
-        hfi_call_send(call, state->kind->hand_over, write_hand_over, handed_over);
-    else
-        hfi_line_stop(call);
-}
-
-/* What fails from here on is left to those who wait: they look for themselves. */
-void hfi_line_finish(struct hfi_call *call, int err, const char *words, bool more) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    state->outcome = err;
-    state->outcome_words = words;
-    state->handing_over = more;
-    if (!more) {
-        hfi_line_stop(call);
-        return;
-    }
-    state->settles = false;
-    hfi_call_send(call, state->kind->hand_over, write_hand_over, handed_over);
-}
-
-/* ---- Rights ---- */
-
-void hfi_line_note_keys(const struct hfi_call *call, bool remembers) {
-    struct hfi_call_state *state = call->state;
-    state->remembers = remembers;
-}
-
-bool hfi_line_do_without(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    struct hfi_redis *redis = state->exchange.redis;
-    /* All servers say "key" if it is not for a command, and none of them says which one. */
-    if (!state->remembers || state->exchange.err != HF_EPERM ||
-        strstr(call->error.text, "key") == NULL)
-        return false;
-    if (!atomic_exchange(&redis->fair_forgets, true))
-        hfi_log(redis->log, HF_LOG_WARN,
-                "this user may not use a key of a fair lock, perhaps that which remembers who did "
-                "not hear; without it, dead Java clients are waited for one by one");
-    return true;
-}
-
 bool hfi_line_is_queued(const struct hfi_call_state *state) {
-    return state->acquiring && state->kind->give_up != NULL && state->u.acquire.line.queued;
+    return state->acquiring && state->u.acquire.line.queued;
 }
+
+const struct hfi_waiting hfi_waiting_in_line = {
+    .prepare = prepare,
+    .begin = begin,
+    .stood = stood,
+    .nap_ms = nap_ms,
+    .woken = woken,
+    .left = hfi_listen_left,
+    .in_line = true,
+};
