@@ -115,7 +115,7 @@ static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
         hfi_call_fail(call, HF_EBUSY, busy != NULL ? busy : "another owner holds the lock");
     else if (hfi_now_ms() >= call->deadline_ms)
         timed_out(call);
-    else if (!state->u.acquire.listening)
+    else if (state->u.acquire.home == NULL)
         begin_to_wait(call);
     else
         sleep_or_attempt(call);
@@ -212,7 +212,8 @@ static void attempt(struct hfi_call *call) {
     state->u.acquire.woken = false;
     bool control;
     if (call->count == 0)
-        hfi_redis_was_replaced(x->redis, &control); /* then it goes to the one that is there now */
+        /* then it goes to the one that is there now */
+        hfi_redis_was_replaced(x->redis, call->name, call->name_len, &control);
     send_attempt(call);
 }
 

@@ -31,9 +31,9 @@ static void acted(struct hfi_call *call) {
         return;
     }
     if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
+        hfi_redis_notify_failed(&state->exchange);
     if (answer.not_told)
-        hfi_rumours_refused(state->exchange.redis);
+        hfi_rumours_refused(&state->exchange);
     call->value = answer.value;
     call->valid_until_ms = hfi_valid_until_ms(call->kind, state->exchange.sent_ms, call->lease_ms);
     if (err == HF_OK)

@@ -54,8 +54,8 @@ bool hfi_exchange_woken(const struct hfi_exchange *x) {
 static int64_t silent_at_ms(const struct hfi_exchange *x) {
     if (x->silence_ms == HFI_NEVER)
         return HFI_NEVER;
-    int64_t silent_ms =
-        hfi_after_ms(hfi_max_ms(x->start_ms, hfi_node_last_answer_ms(x->node)), x->silence_ms);
+    int64_t answer_ms = x->node != NULL ? hfi_node_last_answer_ms(x->node) : 0;
+    int64_t silent_ms = hfi_after_ms(hfi_max_ms(x->start_ms, answer_ms), x->silence_ms);
     if (x->refused_since_ms == 0)
         return silent_ms;
     return hfi_min_ms(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
@@ -102,9 +102,7 @@ static void mark_unanswered(struct hfi_exchange *x) {
         atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
 }
 
-void hfi_exchange_end(struct hfi_exchange *x) {
-    if (x->redis == NULL)
-        return;
+static void drop_all(struct hfi_exchange *x) {
     if (x->phase == HFI_PHASE_ASKED)
         mark_unanswered(x);
     drop_want(x);
@@ -115,6 +113,14 @@ void hfi_exchange_end(struct hfi_exchange *x) {
         hfi_alarm_clear(x->alarm_exec, &x->alarm);
     x->alarm_exec = NULL;
     x->phase = HFI_PHASE_IDLE;
+}
+
+void hfi_exchange_end(struct hfi_exchange *x) {
+    if (x->redis == NULL)
+        return;
+    drop_all(x);
+    hfi_node_unref(x->node);
+    x->node = NULL;
 }
 
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
@@ -306,9 +312,17 @@ static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn
     return HFI_PENDING;
 }
 
+/* Another node may serve the name by now. */
+static void aim(struct hfi_exchange *x) {
+    struct hfi_node *before = x->node;
+    x->node = hfi_redis_aim(x->redis, x->name, x->name_len);
+    hfi_node_unref(before);
+}
+
 /* Makes the next try: sends a copy if there is a connection, else asks for one. */
 static enum hfi_progress try_now(struct hfi_exchange *x) {
     int64_t now_ms = hfi_now_ms(), server_ms, received_ms;
+    aim(x);
     if (is_stopped(x))
         return closed(x);
     if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
@@ -317,7 +331,8 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
         return fail(x, HF_EUNKNOWN, "the server has not answered in time to be asked again");
     if (now_ms < x->quiet_until_ms)
         return pause_until(x, x->quiet_until_ms);
-    x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
+    if (x->node == NULL)
+        return not_connected(x, hfi_fail(x->error, HF_EUNREACH, "no server is known for this"));
     struct hfi_conn *conn = hfi_node_pick(x->node, x->lane);
     if (conn == NULL)
         return is_stopped(x) ? closed(x) : fail(x, HF_ENOMEM, "no memory for a connection");
@@ -344,7 +359,6 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
         hfi_max_ms(hfi_min_ms(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
     if (x->retry == HFI_RETRY_NONE) /* there are no others, so it may be as slow as the limit */
         x->slice_ms = hfi_max_ms(x->limit_ms - x->start_ms, SLICE_MIN_MS);
-    x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
     return try_now(x);
 }
 
@@ -444,7 +458,7 @@ static enum hfi_progress on_ready(struct hfi_exchange *x) {
 static enum hfi_progress on_timer(struct hfi_exchange *x) {
     int64_t now_ms = hfi_now_ms();
     if (is_stopped(x)) {
-        hfi_exchange_end(x);
+        drop_all(x);
         return closed(x);
     }
     if (now_ms < x->wake_ms)

@@ -88,7 +88,7 @@ struct hfi_exchange {
     int64_t known_until_ms;   /* nor after this: see known_ms */
     struct hfi_conn *conn;
     struct hfi_want *want;
-    struct hfi_node *node;
+    struct hfi_node *node; /* of the last try, with a reference until the end */
     struct hfi_exec *alarm_exec;
     struct hfi_alarm alarm;
 };

@@ -55,7 +55,8 @@ static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *ca
 static void add_common(const struct hfi_redis *redis, const struct hfi_call *call,
                        const char *owner, size_t owner_len, int64_t not_after_ms,
                        struct hfi_command *command) {
-    bool remembers = !atomic_load(&redis->fair_forgets);
+    const struct hfi_call_state *state = call->state;
+    bool remembers = !atomic_load(&hfi_node_learnt(state->exchange.node)->no_unheard);
     hfi_command_bytes(command, remembers ? "5" : "4", 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
     add_named(redis, QUEUE, call, command);

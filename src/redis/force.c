@@ -46,9 +46,9 @@ static void broken(struct hfi_call *call) {
         return;
     }
     if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
+        hfi_redis_notify_failed(&state->exchange);
     if (answer.not_told)
-        hfi_rumours_refused(state->exchange.redis);
+        hfi_rumours_refused(&state->exchange);
     if (answer.broken || state->exchange.resent) {
         call->value = 1;
         hfi_line_finish(call, HF_OK, NULL, answer.more);

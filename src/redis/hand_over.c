@@ -32,7 +32,7 @@ static void handed_over(struct hfi_call *call) {
     if (state->exchange.err == HF_OK)
         state->kind->read_hand_over(hfi_exchange_reply(&state->exchange), &answer);
     if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
+        hfi_redis_notify_failed(&state->exchange);
     if (answer.more)
         hfi_call_send(call, state->kind->hand_over, write_hand_over, handed_over);
     else
@@ -67,7 +67,7 @@ bool hfi_line_do_without(struct hfi_call *call) {
     if (!state->remembers || state->exchange.err != HF_EPERM ||
         strstr(call->error.text, "key") == NULL)
         return false;
-    if (!atomic_exchange(&redis->fair_forgets, true))
+    if (!atomic_exchange(&hfi_node_learnt(state->exchange.node)->no_unheard, true))
         hfi_log(redis->log, HF_LOG_WARN,
                 "this user may not use a key of a fair lock, perhaps that which remembers who did "
                 "not hear; without it, dead Java clients are waited for one by one");

@@ -50,29 +50,22 @@ struct hfi_redis {
     char *prefix;
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms;
-    int64_t fair_horizon_ms;        /* a waiter in line that says nothing for so long is dead */
-    int64_t fair_confirm_ms;        /* a grant waits no longer than this for a sign of life */
-    int64_t fair_wait_ms;           /* what a Java waiter adds to the deadlines behind it */
-    _Atomic int64_t fair_newest_us; /* the newest time of the server seen by those in line */
-    atomic_bool fair_forgets;       /* this user may not use the key for who did not hear */
+    int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
+    int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
+    int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
     atomic_ullong *unknowns, *notify_failures;
     struct hfi_tickets tickets;
 
     struct hfi_route *route;
-    struct hfi_pubsub *pubsub;
-    struct hfi_rumours *rumours;
     int db;
-    atomic_bool rumour_refused; /* that a break could not be told of was logged */
-    atomic_bool stopped;        /* the connections are gone or about to go */
-    atomic_bool notify_warned;  /* that wake-ups fail was logged */
-    atomic_bool held_up_told;   /* that waits get no useful answer was logged */
+    atomic_bool stopped; /* the connections are gone or about to go */
 
     /* The keeper's thread only. */
     struct hfi_link renewals; /* running */
-    bool renews_by_name;      /* it is a cluster's server: the keys of a script must share a slot */
-    bool control_was_up;
     void (*reconnected)(void *arg);
     void *reconnected_arg;
+    void (*changed)(void *arg, const char *name, size_t name_len);
+    void *changed_arg;
 };
 
 struct hfi_redis_kind;
@@ -122,6 +115,7 @@ struct hfi_call_state {
     union {
         struct {
             struct hfi_waiter waiter;
+            struct hfi_node *home; /* where it listens, with a reference; NULL: nowhere */
             struct hfi_line line;
             struct hfi_latch_look latch;
             int64_t ttl_ms;       /* what was left of the other's lease */
@@ -129,7 +123,6 @@ struct hfi_call_state {
             unsigned naps;        /* sleeps so far while nobody told us of releases */
             unsigned fruitless;   /* wake-ups in a row that led to nothing */
             bool woken;           /* there was a message since the last attempt started */
-            bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
             bool ticketless;      /* it was refused with a ticket, and is tried without */
         } acquire;
@@ -186,12 +179,20 @@ void hfi_call_cancel(struct hfi_call *call, int err);
 
 /* ---- engine.c ---- */
 
-/* A release or break whose wake-up the server refused: counts it, and logs the first. */
-void hfi_redis_notify_failed(struct hfi_redis *redis);
+/* The node that serves a name now, with a reference; NULL: none is known. Any thread. */
+static inline struct hfi_node *hfi_redis_aim(struct hfi_redis *redis, const char *name,
+                                             size_t len) {
+    return redis->route->ops->aim(redis->route, name, len);
+}
 
-/* The server that connections lead to is not where it was, so what we hold there protects nothing
- * any more: the core is told. *ret_control: renewals would still have gone there. Any thread. */
-bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control);
+/* A release or break whose wake-up the server refused: counts it, and logs the first. */
+void hfi_redis_notify_failed(struct hfi_exchange *x);
+
+/* The server that this name's connections lead to is not where it was, so what we hold there
+ * protects nothing any more: the core is told. *ret_control: renewals would still have gone there.
+ * Any thread. */
+bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
+                            bool *ret_control);
 
 /* ---- The operations ---- */
 

@@ -48,7 +48,7 @@ static void released(struct hfi_call *call) {
         return;
     }
     if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
+        hfi_redis_notify_failed(&state->exchange);
     call->value = answer.verdict == HFI_STILL_HELD ? answer.count : 0;
     hfi_line_finish(call, HF_OK, NULL, answer.more);
 }

@@ -1,5 +1,6 @@
 /*
- * The channel of holdfast clients (rumour.h): hearing that a hold was broken, and saying so.
+ * The channel of holdfast clients (rumour.h) at one server: hearing that a hold was broken, and
+ * saying so.
  *
  * Messages come on the thread of whoever reads the pub/sub connection, and are only noted there,
  * under `mtx`: which name, if it is one of ours by database and prefix. A task on the keeper tells
@@ -32,12 +33,11 @@ struct note {
 struct hfi_rumours {
     struct hfi_task task; /* on the keeper */
     struct hfi_redis *redis;
+    struct hfi_node *node; /* which owns it */
     struct hfi_waiter waiter;
     struct hfi_alarm alarm;
     bool joined, stopped; /* the keeper's, like the next */
     int64_t told_ms;
-    void (*changed)(void *arg, const char *name, size_t name_len);
-    void *changed_arg;
 
     pthread_mutex_t mtx; /* guards below */
     struct hfi_link notes;
@@ -116,10 +116,10 @@ static void tell(struct hfi_rumours *rumours) {
     if (anything)
         rumours->told_ms = hfi_now_ms();
     if (any)
-        rumours->changed(rumours->changed_arg, NULL, 0);
+        rumours->redis->changed(rumours->redis->changed_arg, NULL, 0);
     while ((link = hfi_list_pop_front(&notes)) != NULL) {
         struct note *note = HFI_CONTAINER(link, struct note, link);
-        rumours->changed(rumours->changed_arg, note->name, note->len);
+        rumours->redis->changed(rumours->redis->changed_arg, note->name, note->len);
         hfi_free(rumours->redis->mem, note);
     }
 }
@@ -130,7 +130,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 
 static void run(struct hfi_task *task, unsigned events) {
     struct hfi_rumours *rumours = HFI_CONTAINER(task, struct hfi_rumours, task);
-    if (rumours->stopped || rumours->changed == NULL)
+    if (rumours->stopped || rumours->redis->changed == NULL)
         return;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0) {
         pthread_mutex_lock(&rumours->mtx);
@@ -144,8 +144,7 @@ static void run(struct hfi_task *task, unsigned events) {
         tell(rumours);
 }
 
-void hfi_rumours_changed(struct hfi_redis *redis) {
-    struct hfi_rumours *rumours = redis->rumours;
+void hfi_rumours_changed(struct hfi_rumours *rumours) {
     pthread_mutex_lock(&rumours->mtx);
     rumours->any = true;
     pthread_mutex_unlock(&rumours->mtx);
@@ -155,23 +154,28 @@ void hfi_rumours_changed(struct hfi_redis *redis) {
 void hfi_rumours_on_change(struct hfi_engine *engine,
                            void (*changed)(void *arg, const char *name, size_t name_len),
                            void *arg) {
-    struct hfi_rumours *rumours = hfi_redis_of(engine)->rumours;
-    rumours->changed = changed;
-    rumours->changed_arg = arg;
+    struct hfi_redis *redis = hfi_redis_of(engine);
+    redis->changed = changed;
+    redis->changed_arg = arg;
 }
 
-void hfi_rumours_listen(struct hfi_engine *engine, bool on) {
-    struct hfi_redis *redis = hfi_redis_of(engine);
-    struct hfi_rumours *rumours = redis->rumours;
+static void listen_at(struct hfi_node *node, void *arg) {
+    struct hfi_rumours *rumours = hfi_node_learnt(node)->rumours;
+    const bool on = *(const bool *)arg;
     if (rumours->stopped || rumours->joined == on)
         return;
     bool heard = false;
     if (!on)
-        hfi_pubsub_leave(redis->pubsub, &rumours->waiter);
-    else if (hfi_pubsub_join(redis->pubsub, &rumours->waiter, &rumours->task, HFI_RUMOUR_CHANNEL,
-                             strlen(HFI_RUMOUR_CHANNEL), &heard) != HF_OK)
+        hfi_pubsub_leave(&rumours->waiter);
+    else if (hfi_pubsub_join(hfi_node_learnt(node)->pubsub, &rumours->waiter, &rumours->task,
+                             HFI_RUMOUR_CHANNEL, strlen(HFI_RUMOUR_CHANNEL), &heard) != HF_OK)
         return; /* no memory: then it is heard of at the next renewal */
     rumours->joined = on;
+}
+
+void hfi_rumours_listen(struct hfi_engine *engine, bool on) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    route->ops->each(route, listen_at, &on);
 }
 
 /* ---- Saying ---- */
@@ -183,9 +187,9 @@ void hfi_rumours_say_broken(const struct hfi_redis *redis, struct hfi_command *c
     hfi_command_text(command, head);
 }
 
-void hfi_rumours_refused(struct hfi_redis *redis) {
-    if (!atomic_exchange(&redis->rumour_refused, true))
-        hfi_log(redis->log, HF_LOG_WARN,
+void hfi_rumours_refused(struct hfi_exchange *x) {
+    if (!atomic_exchange(&hfi_node_learnt(x->node)->rumours_warned, true))
+        hfi_log(x->redis->log, HF_LOG_WARN,
                 "a lock was broken, but this user may not publish on " HFI_RUMOUR_CHANNEL
                 ": its holder will notice late");
 }
@@ -199,11 +203,12 @@ static void destroy(struct hfi_task *task) {
     hfi_free(rumours->redis->mem, rumours);
 }
 
-int hfi_rumours_new(struct hfi_redis *redis, struct hfi_rumours **ret) {
+int hfi_rumours_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_rumours **ret) {
     struct hfi_rumours *rumours = hfi_zalloc(redis->mem, sizeof *rumours);
     if (rumours == NULL)
         return HF_ENOMEM;
     rumours->redis = redis;
+    rumours->node = node;
     rumours->waiter.hear = hear;
     rumours->waiter.deaf = "the server refuses to tell of broken locks, so they are noticed late";
     rumours->alarm.fire = alarm_fired;
@@ -216,8 +221,10 @@ int hfi_rumours_new(struct hfi_redis *redis, struct hfi_rumours **ret) {
 }
 
 void hfi_rumours_stop(struct hfi_rumours *rumours) {
+    if (rumours == NULL)
+        return;
     if (rumours->joined)
-        hfi_pubsub_leave(rumours->redis->pubsub, &rumours->waiter);
+        hfi_pubsub_leave(&rumours->waiter);
     rumours->joined = false;
     rumours->stopped = true;
     hfi_alarm_clear(rumours->task.exec, &rumours->alarm);

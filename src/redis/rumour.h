@@ -13,28 +13,31 @@
 
 struct hfi_rumours;
 struct hfi_engine;
+struct hfi_exchange;
+struct hfi_node;
 struct hfi_redis;
 
 #define HFI_RUMOUR_CHANNEL "holdfast_ask"
 
-int hfi_rumours_new(struct hfi_redis *redis, struct hfi_rumours **ret);
-/* On the keeper's thread, before the connection goes. */
+/* What is said at one server, which has its registry of channels. */
+int hfi_rumours_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_rumours **ret);
+/* On the keeper's thread, before the connection goes. NULL is fine. */
 void hfi_rumours_stop(struct hfi_rumours *rumours);
 void hfi_rumours_free(struct hfi_rumours *rumours); /* NULL is fine */
 
-/* The engine's operations of these names. */
+/* The engine's operations of these names, for all its servers. */
 void hfi_rumours_on_change(struct hfi_engine *engine,
                            void (*changed)(void *arg, const char *name, size_t name_len),
                            void *arg);
 void hfi_rumours_listen(struct hfi_engine *engine, bool on);
 
-/* There is word that any hold may be gone. Any thread. */
-void hfi_rumours_changed(struct hfi_redis *redis);
+/* There is word that any hold at this server may be gone. Any thread. */
+void hfi_rumours_changed(struct hfi_rumours *rumours);
 
 /* Adds the arguments by which a script tells of a break: the channel, and what comes before the
  * key. */
 void hfi_rumours_say_broken(const struct hfi_redis *redis, struct hfi_command *command);
 /* A break could not be told of: logs the first. */
-void hfi_rumours_refused(struct hfi_redis *redis);
+void hfi_rumours_refused(struct hfi_exchange *x);
 
 #endif

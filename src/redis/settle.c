@@ -84,7 +84,7 @@ static void settled(struct hfi_call *call) {
         err = state->kind->read_release(settled_from(call), hfi_answer_of(call), &answer);
     if (err == HF_OK || err == HF_EWRONGTYPE) { /* another type: nothing of ours is there */
         if (err == HF_OK && answer.not_notified)
-            hfi_redis_notify_failed(state->exchange.redis);
+            hfi_redis_notify_failed(&state->exchange);
         hfi_line_finish(call, HF_OK, NULL, err == HF_OK && answer.more);
         return;
     }

@@ -27,12 +27,20 @@ static int take_place(struct hfi_tickets *tickets) {
     return NO_PLACE;
 }
 
+/* This user may not leave any at the server that it would go to. */
+static bool are_refused(struct hfi_redis *redis, const struct hfi_call *call) {
+    struct hfi_node *node = hfi_redis_aim(redis, call->name, call->name_len);
+    bool refused = node != NULL &&
+                   atomic_load_explicit(&hfi_node_learnt(node)->no_tickets, memory_order_relaxed);
+    hfi_node_unref(node);
+    return refused;
+}
+
 void hfi_ticket_draw(struct hfi_call *call) {
     struct hfi_redis *redis = hfi_redis_of(call->engine);
     struct hfi_tickets *tickets = &redis->tickets;
     call->ticket.number = 0;
-    if (atomic_load_explicit(&tickets->refused, memory_order_relaxed) ||
-        !hfi_name_keeps_slot(&redis->names, call->name, call->name_len))
+    if (are_refused(redis, call) || !hfi_name_keeps_slot(&redis->names, call->name, call->name_len))
         return;
     call->ticket.place = take_place(tickets);
     call->ticket.number = 1 + atomic_fetch_add_explicit(&tickets->last, 1, memory_order_relaxed);
@@ -68,9 +76,9 @@ bool hfi_ticket_do_without(struct hfi_call *call) {
 }
 
 void hfi_ticket_refused(struct hfi_call *call) {
-    struct hfi_redis *redis = hfi_redis_of(call->engine);
-    if (!atomic_exchange(&redis->tickets.refused, true))
-        hfi_log(redis->log, HF_LOG_WARN,
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    if (!atomic_exchange(&hfi_node_learnt(x->node)->no_tickets, true))
+        hfi_log(x->redis->log, HF_LOG_WARN,
                 "this user may not use {name}:holdfast_took:* of a semaphore; without it, an "
                 "acquire whose answer is lost is not repeated, and may stay taken");
 }

@@ -19,9 +19,8 @@
 
 /* Of a client; any thread. */
 struct hfi_tickets {
-    atomic_ullong last;  /* the number of the last one */
-    atomic_ullong busy;  /* a bit for each place */
-    atomic_bool refused; /* this user may not leave any */
+    atomic_ullong last; /* the number of the last one */
+    atomic_ullong busy; /* a bit for each place */
 };
 
 /* Draws one for an acquire, if its ticket can be in the same slot as its name. */

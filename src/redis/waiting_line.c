@@ -61,12 +61,12 @@ struct hfi_line_words hfi_line_say(const struct hfi_call *call) {
     return words;
 }
 
-/* The newest server time that any call of this client has seen. If the server's clock is set back,
- * it takes a while until messages are newer than that again. */
-static int64_t note_newest(struct hfi_redis *redis, int64_t server_us) {
-    int64_t newest_us = atomic_load(&redis->fair_newest_us);
-    while (newest_us < server_us &&
-           !atomic_compare_exchange_weak(&redis->fair_newest_us, &newest_us, server_us))
+/* The newest time of a server that any call of this client has seen. If its clock is set back, it
+ * takes a while until messages are newer than that again. */
+static int64_t note_newest(struct hfi_node *node, int64_t server_us) {
+    _Atomic int64_t *known_us = &hfi_node_learnt(node)->newest_us;
+    int64_t newest_us = atomic_load(known_us);
+    while (newest_us < server_us && !atomic_compare_exchange_weak(known_us, &newest_us, server_us))
         continue;
     return newest_us > server_us ? newest_us : server_us;
 }
@@ -81,7 +81,7 @@ static bool stood(struct hfi_call *call, const struct hfi_acquire_answer *answer
     line->place = answer->place;
     line->ticket = answer->ticket;
     line->answered_us = answer->server_us;
-    line->newest_us = note_newest(state->exchange.redis, answer->server_us);
+    line->newest_us = note_newest(state->exchange.node, answer->server_us);
     line->asked_ms = state->exchange.sent_ms;
     line->again_ms = answer->again_ms;
     if (answer->ttl_ms != -2)
@@ -123,9 +123,10 @@ static bool woken(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_line *line = &state->u.acquire.line;
     int64_t said_us, heard_ms, now_ms = hfi_now_ms();
-    if (!state->u.acquire.listening || !waits(call) ||
-        !hfi_pubsub_take(state->exchange.redis->pubsub, &state->u.acquire.waiter, &said_us,
-                         &heard_ms))
+    /* a time of one server says nothing about the answers of another */
+    bool same = state->u.acquire.home == state->exchange.node;
+    if (state->u.acquire.home == NULL || !waits(call) ||
+        !hfi_pubsub_take(&state->u.acquire.waiter, &said_us, &heard_ms) || !same)
         return false;
     int64_t passed_us = (now_ms - line->asked_ms) * 1000;
     int64_t latest_us = line->answered_us + ROUNDING_US + passed_us + passed_us / DRIFT;
@@ -135,7 +136,7 @@ static bool woken(struct hfi_call *call) {
         return false;
 
     int64_t confirm_end_ms = hfi_min_ms(now_ms + left_ms, heard_ms + line->least_confirm_ms);
-    note_newest(state->exchange.redis, said_us);
+    note_newest(state->exchange.node, said_us);
     call->value = 1;
     call->valid_until_ms = confirm_end_ms;
     call->provisional = call->lease_ms > line->least_confirm_ms;
