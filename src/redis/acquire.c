@@ -164,7 +164,7 @@ static void attempted(struct hfi_call *call) {
     } else if (answer.verdict == HFI_ACQUIRED) {
         call->value = answer.count;
         call->token = answer.token;
-        call->valid_until_ms = hfi_valid_until_ms(call->kind, x->sent_ms, call->lease_ms);
+        call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
     } else if (answer.verdict == HFI_ACQUIRE_GONE) {
         call->gone = true;

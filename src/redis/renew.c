@@ -121,8 +121,8 @@ static int read_answers(struct part *part, const redisReply *reply) {
         struct hfi_renewal_item *item = item_of(part, i);
         int answer = (int)reply->element[i]->integer;
         item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
-        item->sent_ms = part->exchange.sent_ms;
-        item->valid_until_ms = hfi_valid_until_ms(item->kind, item->sent_ms, item->lease_ms);
+        item->proof =
+            hfi_proof_of(part->exchange.redis, item->kind, part->exchange.sent_ms, item->lease_ms);
     }
     return HF_OK;
 }

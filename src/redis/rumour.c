@@ -115,11 +115,15 @@ static void tell(struct hfi_rumours *rumours) {
     pthread_mutex_unlock(&rumours->mtx);
     if (anything)
         rumours->told_ms = hfi_now_ms();
+    const struct hfi_news *news = rumours->redis->news;
+    struct hfi_scope scope = {.node = rumours->node};
     if (any)
-        rumours->redis->changed(rumours->redis->changed_arg, NULL, 0);
+        news->doubted(news->arg, &scope);
     while ((link = hfi_list_pop_front(&notes)) != NULL) {
         struct note *note = HFI_CONTAINER(link, struct note, link);
-        rumours->redis->changed(rumours->redis->changed_arg, note->name, note->len);
+        scope.name = note->name;
+        scope.name_len = note->len;
+        news->doubted(news->arg, &scope);
         hfi_free(rumours->redis->mem, note);
     }
 }
@@ -130,7 +134,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 
 static void run(struct hfi_task *task, unsigned events) {
     struct hfi_rumours *rumours = HFI_CONTAINER(task, struct hfi_rumours, task);
-    if (rumours->stopped || rumours->redis->changed == NULL)
+    if (rumours->stopped || rumours->redis->news == NULL)
         return;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0) {
         pthread_mutex_lock(&rumours->mtx);
@@ -149,14 +153,6 @@ void hfi_rumours_changed(struct hfi_rumours *rumours) {
     rumours->any = true;
     pthread_mutex_unlock(&rumours->mtx);
     hfi_task_post(&rumours->task, HFI_EVENT_MESSAGE);
-}
-
-void hfi_rumours_on_change(struct hfi_engine *engine,
-                           void (*changed)(void *arg, const char *name, size_t name_len),
-                           void *arg) {
-    struct hfi_redis *redis = hfi_redis_of(engine);
-    redis->changed = changed;
-    redis->changed_arg = arg;
 }
 
 static void listen_at(struct hfi_node *node, void *arg) {

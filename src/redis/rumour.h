@@ -25,10 +25,7 @@ int hfi_rumours_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_r
 void hfi_rumours_stop(struct hfi_rumours *rumours);
 void hfi_rumours_free(struct hfi_rumours *rumours); /* NULL is fine */
 
-/* The engine's operations of these names, for all its servers. */
-void hfi_rumours_on_change(struct hfi_engine *engine,
-                           void (*changed)(void *arg, const char *name, size_t name_len),
-                           void *arg);
+/* The engine's operation of this name, for all its servers. */
 void hfi_rumours_listen(struct hfi_engine *engine, bool on);
 
 /* There is word that any hold at this server may be gone. Any thread. */

@@ -45,7 +45,7 @@ struct hfi_node_hooks {
                      struct hfi_node *node); /* on the keeper's thread; or it has ended */
     void (*freed)(void *arg, struct hfi_node *node);
     /* A message, on the thread of whoever reads. */
-    void (*push)(void *arg, struct hfi_node *node, const redisReply *reply);
+    void (*push)(void *arg, struct hfi_node *node, const void *message);
     /* Its connection for messages, or the keeper's, came up or was lost. On the keeper's thread. */
     void (*pubsub_state)(void *arg, struct hfi_node *node, bool up);
     void (*control_state)(void *arg, struct hfi_node *node, bool up);
