@@ -9,8 +9,10 @@
 #include <assert.h>
 
 static int64_t grown_ms(const struct hfi_backoff *backoff, unsigned times) {
-    assert(backoff->factor >= 2 && backoff->first_ms >= 1);
+    assert(backoff->factor >= 1 && backoff->first_ms >= 1);
     int64_t ms = backoff->first_ms;
+    if (backoff->factor == 1)
+        times = 0;
     for (unsigned i = 0; i < times && ms < backoff->max_ms; i++)
         ms *= backoff->factor;
     return ms < backoff->max_ms ? ms : backoff->max_ms;

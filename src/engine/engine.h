@@ -144,7 +144,7 @@ struct hfi_call {
     /* The same of an acquire that must not run twice: what the server knows it by. */
     struct {
         uint64_t number; /* 0: there is none */
-        int place;
+        int peg;
     } ticket;
 
     struct hfi_signs signs; /* out, while it runs */

@@ -106,12 +106,29 @@ static void begin_to_wait(struct hfi_call *call) {
 
 /* ---- An attempt ---- */
 
-static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
+static void send_attempt(struct hfi_call *call);
+
+/* One attempt, and no waiting. */
+static bool tries_once(const struct hfi_call *call) {
+    return call->deadline_ms <= call->start_ms;
+}
+
+static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
     struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_waiting *waiting = state->kind->waiting;
     const char *busy = state->kind->busy;
-    state->u.acquire.ttl_ms = ttl_ms;
+    bool over = waiting->stood != NULL && waiting->stood(call, answer);
+    if (tries_once(call) && answer->again_ms > 0 && hfi_now_ms() < state->exchange.limit_ms) {
+        send_attempt(call); /* the dead in front of the line were not all passed over yet */
+        return;
+    }
+    if (over) {
+        hfi_call_finish(call, HF_OK);
+        return;
+    }
+    state->u.acquire.ttl_ms = answer->ttl_ms;
     call->contended = true;
-    if (call->deadline_ms <= call->start_ms)
+    if (tries_once(call))
         hfi_call_fail(call, HF_EBUSY, busy != NULL ? busy : "another owner holds the lock");
     else if (hfi_now_ms() >= call->deadline_ms)
         timed_out(call);
@@ -121,12 +138,36 @@ static void held_by_another(struct hfi_call *call, int64_t ttl_ms) {
         sleep_or_attempt(call);
 }
 
-static void send_attempt(struct hfi_call *call);
+static void acquired(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    call->value = answer->count;
+    call->token = answer->token;
+    call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
+    hfi_call_finish(call, HF_OK);
+}
+
+static void read_attempt(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_acquire_answer answer;
+    int err = state->kind->read_acquire(call, hfi_answer_of(call), &answer);
+    if (err == HF_EWRONGTYPE) {
+        hfi_call_fail(call, err, "what has this name is something else");
+    } else if (err != HF_OK) {
+        hfi_call_fail_proto(call);
+    } else if (answer.verdict == HFI_TAKEN) {
+        taken(call, &answer);
+    } else if (answer.verdict == HFI_ACQUIRED) {
+        acquired(call, &answer);
+    } else if (answer.verdict == HFI_ACQUIRE_GONE) {
+        call->gone = true;
+        hfi_call_fail(call, HF_ELOST, "the lock was gone when it was to be acquired again");
+    } else {
+        hfi_call_fail(call, HF_ELOST, "the server counts this owner's holds differently");
+    }
+}
 
 static void attempted(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    const struct hfi_exchange *x = &state->exchange;
-    struct hfi_acquire_answer answer;
     if (hfi_line_do_without(call)) {
         send_attempt(call);
         return;
@@ -136,42 +177,13 @@ static void attempted(struct hfi_call *call) {
         send_attempt(call);
         return;
     }
-    if (x->err != HF_OK) {
-        hfi_call_finish(call, x->err);
+    if (state->exchange.err != HF_OK) {
+        hfi_call_finish(call, state->exchange.err);
         return;
     }
     if (state->u.acquire.ticketless)
         hfi_ticket_refused(call);
-    int err = state->kind->read_acquire(call, hfi_exchange_reply(x), &answer);
-    if (err == HF_EWRONGTYPE) {
-        hfi_call_fail(call, err, "what has this name is something else");
-        return;
-    }
-    if (err != HF_OK) {
-        hfi_call_fail_proto(call);
-        return;
-    }
-    bool over = answer.verdict == HFI_TAKEN && state->kind->waiting->stood != NULL &&
-                state->kind->waiting->stood(call, &answer);
-    bool once = call->deadline_ms <= call->start_ms;
-    if (answer.verdict == HFI_TAKEN && once && answer.again_ms > 0 && hfi_now_ms() < x->limit_ms) {
-        send_attempt(call); /* the dead in front of the line were not all passed over yet */
-    } else if (answer.verdict == HFI_TAKEN) {
-        if (over)
-            hfi_call_finish(call, HF_OK);
-        else
-            held_by_another(call, answer.ttl_ms);
-    } else if (answer.verdict == HFI_ACQUIRED) {
-        call->value = answer.count;
-        call->token = answer.token;
-        call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
-        hfi_call_finish(call, HF_OK);
-    } else if (answer.verdict == HFI_ACQUIRE_GONE) {
-        call->gone = true;
-        hfi_call_fail(call, HF_ELOST, "the lock was gone when it was to be acquired again");
-    } else {
-        hfi_call_fail(call, HF_ELOST, "the server counts this owner's holds differently");
-    }
+    read_attempt(call);
 }
 
 /* Forwards what concerns the exchange, and keeps wake-ups for later. */
@@ -203,10 +215,9 @@ static void attempt(struct hfi_call *call) {
         timed_out(call);
         return;
     }
-    /* then it is one exchange from when the caller came */
-    bool once = call->deadline_ms <= call->start_ms;
+    /* tried once, it is one exchange from when the caller came */
     int64_t exchange_end_ms =
-        hfi_after_ms(once ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
+        hfi_after_ms(tries_once(call) ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
     x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
     state->u.acquire.attempted_ms = now_ms;
     state->u.acquire.woken = false;

@@ -87,12 +87,12 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, call->count);
     hfi_command_number(command, words.waits ? 1 : 0);
     hfi_command_number(command, words.confirm_ms);
-    hfi_command_number(command, words.ticket);
+    hfi_command_number(command, words.number);
     hfi_command_number(command, words.horizon_ms);
     hfi_command_number(command, redis->fair_wait_ms);
 }
 
-/* If we are in line: zero, the holder's lease, the place, the ticket, the time in us, when to come
+/* If we are in line: zero, the holder's lease, the position, our number, the time in us, when to come
  * again, and the time. All other answers are the plain lock's. */
 static int read_acquire(const struct hfi_call *call, const redisReply *reply,
                         struct hfi_acquire_answer *ret) {
@@ -102,13 +102,14 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
     }
     *ret = (struct hfi_acquire_answer){.verdict = HFI_TAKEN,
                                        .ttl_ms = reply->element[1]->integer,
-                                       .place = reply->element[2]->integer,
-                                       .ticket = reply->element[3]->integer,
+                                       .position = reply->element[2]->integer,
+                                       .number = reply->element[3]->integer,
                                        .server_us = reply->element[4]->integer,
                                        .again_ms = reply->element[5]->integer};
     bool sound = reply->element[0]->integer == ANSWER_WAIT && call->count == 0 &&
-                 ret->ttl_ms >= -2 && ret->place >= 0 && ret->ticket >= 0 && ret->server_us > 0 &&
-                 ret->again_ms >= 0 && ret->server_us / 1000 == reply->element[6]->integer;
+                 ret->ttl_ms >= -2 && ret->position >= 0 && ret->number >= 0 &&
+                 ret->server_us > 0 && ret->again_ms >= 0 &&
+                 ret->server_us / 1000 == reply->element[6]->integer;
     return sound ? HF_OK : HF_EPROTO;
 }
 
@@ -215,7 +216,7 @@ const struct hfi_kind hfi_kind_fair = {
     .name = "fair",
     .ops = &hfi_redis_call_ops,
     .reentrant = true,
-    .exclusive = false, /* every waiter has its own place */
+    .exclusive = false, /* every waiter stands in line itself */
     .queues = true,
     .engine_private = &fair,
 };

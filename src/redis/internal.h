@@ -69,10 +69,10 @@ struct hfi_redis {
 struct hfi_redis_kind;
 struct hfi_redis_act;
 
-/* A waiter's place in line at the server, as waiting_line.c knows it. */
+/* A waiter in line at the server, as waiting_line.c knows it. */
 struct hfi_line {
-    int64_t ticket;           /* 0: none yet */
-    int64_t place;            /* 1 is the first; 0: far behind */
+    int64_t number;           /* by which the server knows us in line; 0: none yet */
+    int64_t position;         /* 1 is the first; 0: far behind */
     int64_t confirm_ms;       /* how long a grant shall wait for us */
     int64_t least_confirm_ms; /* the shortest the server was told of in this wait; 0: of none */
     int64_t answered_us;      /* the server's time in its last answer */

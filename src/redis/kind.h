@@ -15,7 +15,7 @@ struct hfi_acquire_answer {
         ttl_ms; /* taken: when the other's lease ends; -1 never, -2 it is free, but not for us */
     int64_t token;
     int64_t proof; /* taken, a latch: of the last time that it was open; 0: none */
-    int64_t place, ticket, server_us; /* taken, and in line for it: see line.h */
+    int64_t position, number, server_us; /* taken, and in line for it: see line.h */
     /* taken, but free: in so many ms it may be ours; tried once: there is no answer yet */
     int64_t again_ms;
 };

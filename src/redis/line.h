@@ -9,7 +9,7 @@
 struct hfi_line_words {
     bool waits;         /* it stands in line; else it tries once */
     int64_t confirm_ms; /* how long a grant may wait for it; 0: it would not hear of one */
-    int64_t ticket;
+    int64_t number;     /* by which the server knows it in line; 0: none yet */
     int64_t horizon_ms; /* not heard of for so long, it is dead */
 };
 

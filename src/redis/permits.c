@@ -21,7 +21,7 @@ enum {
     ANSWER_NOT_NOTIFIED = 2,
     ANSWER_MISSING = -1,
     ANSWER_ENDED = -2,
-    ANSWER_NOT_TOLD = -1 /* in the second place, of a deletion */
+    ANSWER_NOT_TOLD = -1 /* as the second number, of a deletion */
 };
 
 /* ---- What scripts are given ---- */

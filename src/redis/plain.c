@@ -18,7 +18,7 @@ enum {
     ANSWER_YES = 1,
     ANSWER_NOT_NOTIFIED = 2,
     ANSWER_GONE = -1,
-    ANSWER_NOT_TOLD = -1, /* in the second place, of a break */
+    ANSWER_NOT_TOLD = -1, /* as the second number, of a break */
     ANSWER_MISMATCH = -2
 };
 

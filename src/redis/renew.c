@@ -2,14 +2,14 @@
  * Renewals: many holds in one script.
  *
  * Called by the watchdog of src/core on the keeper's thread, which owns everything here. A renewal
- * is for the holds of one node. It is sent in parts: the holds whose kinds share a renewer go in one
- * script. Each part is a task of its own on the keeper, and all of them begin at once, so none waits
- * for another. One that fails costs the others nothing: a server may refuse one script and take
- * another, e.g. when it is full. An exchange is not repeated here: the core knows the deadlines and
- * tries again.
+ * is for the holds of one node. It is sent in parcels: the holds whose kinds share a renewer go in
+ * one script. Each parcel is a task of its own on the keeper, and all of them begin at once, so none
+ * waits for another. One that fails costs the others nothing: a server may refuse one script and
+ * take another, e.g. when it is full. An exchange is not repeated here: the core knows the deadlines
+ * and tries again.
  *
  * A server of a cluster takes no script whose keys are in several slots. It says so the first time,
- * having done nothing; from then on a part is the holds of one name.
+ * having done nothing; from then on a parcel is the holds of one name.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -24,22 +24,22 @@ struct running {
     struct hfi_link link; /* in redis->renewals */
     struct hfi_redis *redis;
     struct hfi_renewal *renewal;
-    struct hfi_node *node; /* with a reference */
-    struct hfi_link parts; /* under way */
+    struct hfi_node *node;   /* with a reference */
+    struct hfi_link parcels; /* under way */
     bool asked[HFI_RENEWAL_MAX];
-    bool choosing; /* parts are being made, so it is not done yet */
-    bool answered; /* some part was */
+    bool choosing; /* parcels are being made, so it is not done yet */
+    bool answered; /* some parcel was */
     int failure;   /* of the last one that was not */
 };
 
-struct part {
+struct parcel {
     struct hfi_task task; /* freed when its last reference goes */
     struct hfi_link link;
     struct running *running; /* NULL: done */
     const struct hfi_mem *mem;
     struct hfi_exchange exchange;
     const struct hfi_renewer *renewer;
-    hf_error error; /* of this part; what it overcame is no failure */
+    hf_error error; /* of this parcel; what it overcame is no failure */
     size_t len;
     uint8_t items[HFI_RENEWAL_MAX]; /* indices in the renewal */
 };
@@ -69,7 +69,7 @@ const struct hfi_renewer hfi_renewer_hash = {
 
 static void finish(struct running *running, int err) {
     struct hfi_renewal *renewal = running->renewal;
-    assert(hfi_list_empty(&running->parts));
+    assert(hfi_list_empty(&running->parcels));
     hfi_list_remove(&running->link);
     hfi_node_unref(running->node);
     hfi_free(running->redis->mem, running);
@@ -80,68 +80,69 @@ static void finish(struct running *running, int err) {
 }
 
 static void finish_if_done(struct running *running) {
-    if (!running->choosing && hfi_list_empty(&running->parts))
+    if (!running->choosing && hfi_list_empty(&running->parcels))
         finish(running, running->answered ? HF_OK : running->failure);
 }
 
-static void end_part(struct part *part) {
-    hfi_exchange_end(&part->exchange);
-    hfi_list_remove(&part->link);
-    part->running = NULL;
-    hfi_task_unref(&part->task);
+static void end_parcel(struct parcel *parcel) {
+    hfi_exchange_end(&parcel->exchange);
+    hfi_list_remove(&parcel->link);
+    parcel->running = NULL;
+    hfi_task_unref(&parcel->task);
 }
 
-static void destroy_part(struct hfi_task *task) {
-    struct part *part = HFI_CONTAINER(task, struct part, task);
-    hfi_free(part->mem, part);
+static void destroy_parcel(struct hfi_task *task) {
+    struct parcel *parcel = HFI_CONTAINER(task, struct parcel, task);
+    hfi_free(parcel->mem, parcel);
 }
 
-/* ---- A part ---- */
+/* ---- A parcel ---- */
 
-static struct hfi_renewal_item *item_of(const struct part *part, size_t i) {
-    return &part->running->renewal->items[part->items[i]];
+static struct hfi_renewal_item *item_of(const struct parcel *parcel, size_t i) {
+    return &parcel->running->renewal->items[parcel->items[i]];
 }
 
-static void write_part(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    struct part *part = HFI_CONTAINER(x, struct part, exchange);
+static void write_parcel(struct hfi_exchange *x, int64_t not_after_ms,
+                         struct hfi_command *command) {
+    struct parcel *parcel = HFI_CONTAINER(x, struct parcel, exchange);
     const struct hfi_renewal_item *items[HFI_RENEWAL_MAX];
-    for (size_t i = 0; i < part->len; i++)
-        items[i] = item_of(part, i);
-    part->renewer->write(x->redis, items, part->len, not_after_ms, command);
+    for (size_t i = 0; i < parcel->len; i++)
+        items[i] = item_of(parcel, i);
+    parcel->renewer->write(x->redis, items, parcel->len, not_after_ms, command);
 }
 
 /* HF_OK, or HF_EPROTO without having touched anything. */
-static int read_answers(struct part *part, const redisReply *reply) {
-    if (reply->elements != part->len + 1)
+static int read_answers(struct parcel *parcel, const redisReply *reply) {
+    if (reply->elements != parcel->len + 1)
         return HF_EPROTO;
-    for (size_t i = 0; i < part->len; i++)
+    for (size_t i = 0; i < parcel->len; i++)
         if (reply->element[i]->integer < -1 || reply->element[i]->integer > 1)
             return HF_EPROTO;
-    for (size_t i = 0; i < part->len; i++) {
-        struct hfi_renewal_item *item = item_of(part, i);
+    for (size_t i = 0; i < parcel->len; i++) {
+        struct hfi_renewal_item *item = item_of(parcel, i);
         int answer = (int)reply->element[i]->integer;
         item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
-        item->proof =
-            hfi_proof_of(part->exchange.redis, item->kind, part->exchange.sent_ms, item->lease_ms);
+        item->proof = hfi_proof_of(parcel->exchange.redis, item->kind, parcel->exchange.sent_ms,
+                                   item->lease_ms);
     }
     return HF_OK;
 }
 
-static void part_failed(struct part *part, int err) {
-    struct running *running = part->running;
+static void parcel_failed(struct parcel *parcel, int err) {
+    struct running *running = parcel->running;
     /* of one item that says something; of all of them it makes no sense */
     int answer = err == HF_EWRONGTYPE ? HF_EPROTO : err;
-    for (size_t i = 0; i < part->len; i++)
-        item_of(part, i)->answer = answer;
+    for (size_t i = 0; i < parcel->len; i++)
+        item_of(parcel, i)->answer = answer;
     running->failure = err;
-    running->renewal->error = part->error;
+    running->renewal->error = parcel->error;
     running->renewal->error.code = err;
 }
 
 /* Nothing has come back in the time that a renewal has. The next goes where somebody answers, if
  * this connection is dead. */
-static void doubt_connection(const struct part *part) {
-    const struct hfi_exchange *x = &part->exchange;
+static void doubt_connection(const struct parcel *parcel) {
+    const struct hfi_exchange *x = &parcel->exchange;
     if (x->err == HF_EUNKNOWN && x->unanswered && x->conn != NULL &&
         !atomic_load(&x->redis->stopped))
         hfi_conn_suspect(x->conn, x->sent_ms);
@@ -153,119 +154,121 @@ static bool same_name(const struct hfi_renewal_item *a, const struct hfi_renewal
 
 /* The server did nothing because the names are in several slots: then they are asked about again,
  * each on its own. */
-static bool must_split(const struct part *part) {
+static bool must_split(const struct parcel *parcel) {
     static const char refusal[] = "CROSSSLOT ";
-    const struct hfi_req *req = part->exchange.req;
-    if (part->exchange.err == HF_OK || req == NULL || req->reply == NULL)
+    const struct hfi_req *req = parcel->exchange.req;
+    if (parcel->exchange.err == HF_OK || req == NULL || req->reply == NULL)
         return false;
     const redisReply *reply = req->reply;
     if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, refusal, strlen(refusal)) != 0)
         return false;
-    for (size_t i = 1; i < part->len; i++)
-        if (!same_name(item_of(part, i), item_of(part, 0)))
+    for (size_t i = 1; i < parcel->len; i++)
+        if (!same_name(item_of(parcel, i), item_of(parcel, 0)))
             return true;
     return false;
 }
 
-static void send_parts(struct running *running);
+static void send_parcels(struct running *running);
 
-static void split_part(struct part *part) {
-    struct running *running = part->running;
+static void split_parcel(struct parcel *parcel) {
+    struct running *running = parcel->running;
     hfi_node_learnt(running->node)->in_slots = true;
-    for (size_t i = 0; i < part->len; i++)
-        running->asked[part->items[i]] = false;
-    end_part(part);
-    send_parts(running);
+    for (size_t i = 0; i < parcel->len; i++)
+        running->asked[parcel->items[i]] = false;
+    end_parcel(parcel);
+    send_parcels(running);
 }
 
-static void part_ended(struct part *part) {
-    struct running *running = part->running;
-    const struct hfi_exchange *x = &part->exchange;
-    if (must_split(part)) {
-        split_part(part);
+static void parcel_ended(struct parcel *parcel) {
+    struct running *running = parcel->running;
+    const struct hfi_exchange *x = &parcel->exchange;
+    if (must_split(parcel)) {
+        split_parcel(parcel);
         return;
     }
     if (x->err != HF_OK) {
-        doubt_connection(part);
-        part_failed(part, x->err);
-    } else if (read_answers(part, hfi_exchange_reply(x)) != HF_OK) {
-        part_failed(part,
-                    hfi_fail(&part->error, HF_EPROTO, "a renewal was answered with nonsense"));
+        doubt_connection(parcel);
+        parcel_failed(parcel, x->err);
+    } else if (read_answers(parcel, hfi_exchange_reply(x)) != HF_OK) {
+        parcel_failed(parcel,
+                      hfi_fail(&parcel->error, HF_EPROTO, "a renewal was answered with nonsense"));
     } else {
         running->answered = true;
     }
-    end_part(part);
+    end_parcel(parcel);
     finish_if_done(running);
 }
 
-static void run_part(struct hfi_task *task, unsigned events) {
-    struct part *part = HFI_CONTAINER(task, struct part, task);
-    if (part->running != NULL && hfi_exchange_step(&part->exchange, events) == HFI_FINISHED)
-        part_ended(part);
+static void run_parcel(struct hfi_task *task, unsigned events) {
+    struct parcel *parcel = HFI_CONTAINER(task, struct parcel, task);
+    if (parcel->running != NULL && hfi_exchange_step(&parcel->exchange, events) == HFI_FINISHED)
+        parcel_ended(parcel);
 }
 
-static void start_part(struct part *part) {
-    const struct running *running = part->running;
+static void start_parcel(struct parcel *parcel) {
+    const struct running *running = parcel->running;
     const struct hfi_renewal *renewal = running->renewal;
-    struct hfi_exchange *x = &part->exchange;
+    struct hfi_exchange *x = &parcel->exchange;
     x->redis = running->redis;
-    x->task = &part->task;
+    x->task = &parcel->task;
     x->lane = HFI_LANE_KEEPER;
     x->retry = HFI_RETRY_NONE;
-    x->script = part->renewer->script;
-    x->name = item_of(part, 0)->name;
-    x->name_len = item_of(part, 0)->name_len;
-    x->write = write_part;
+    x->script = parcel->renewer->script;
+    x->name = item_of(parcel, 0)->name;
+    x->name_len = item_of(parcel, 0)->name_len;
+    x->write = write_parcel;
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;
     x->limit_err = HF_EUNKNOWN;
-    x->error = &part->error;
+    x->error = &parcel->error;
     if (hfi_exchange_begin(x) == HFI_FINISHED)
-        part_ended(part);
+        parcel_ended(parcel);
 }
 
-/* ---- Into parts ---- */
+/* ---- Into parcels ---- */
 
-/* Whether a hold can go with those that are in the part. */
-static bool fits(const struct part *part, const struct hfi_renewal_item *item) {
-    return hfi_redis_kind_of(item->kind)->renewer == part->renewer &&
-           (!hfi_node_learnt(part->running->node)->in_slots || same_name(item, item_of(part, 0)));
+/* Whether a hold can go with those that are in the parcel. */
+static bool fits(const struct parcel *parcel, const struct hfi_renewal_item *item) {
+    return hfi_redis_kind_of(item->kind)->renewer == parcel->renewer &&
+           (!hfi_node_learnt(parcel->running->node)->in_slots ||
+            same_name(item, item_of(parcel, 0)));
 }
 
-static void take(struct part *part, size_t i) {
-    part->running->asked[i] = true;
-    part->items[part->len++] = (uint8_t)i;
+static void take(struct parcel *parcel, size_t i) {
+    parcel->running->asked[i] = true;
+    parcel->items[parcel->len++] = (uint8_t)i;
 }
 
-/* A part of all holds that go with the one at `first`. NULL: no memory. */
-static struct part *make_part(struct running *running, size_t first) {
+/* A parcel of all holds that go with the one at `first`. NULL: no memory. */
+static struct parcel *make_parcel(struct running *running, size_t first) {
     const struct hfi_renewal *renewal = running->renewal;
-    struct part *part = hfi_zalloc(running->redis->mem, sizeof *part);
-    if (part == NULL)
+    struct parcel *parcel = hfi_zalloc(running->redis->mem, sizeof *parcel);
+    if (parcel == NULL)
         return NULL;
-    hfi_task_init(&part->task, hfi_keeper_exec(running->redis->keeper), run_part, destroy_part);
-    hfi_list_push_back(&running->parts, &part->link);
-    part->running = running;
-    part->mem = running->redis->mem;
-    part->renewer = hfi_redis_kind_of(renewal->items[first].kind)->renewer;
-    take(part, first);
+    hfi_task_init(&parcel->task, hfi_keeper_exec(running->redis->keeper), run_parcel,
+                  destroy_parcel);
+    hfi_list_push_back(&running->parcels, &parcel->link);
+    parcel->running = running;
+    parcel->mem = running->redis->mem;
+    parcel->renewer = hfi_redis_kind_of(renewal->items[first].kind)->renewer;
+    take(parcel, first);
     for (size_t i = first + 1; i < renewal->len; i++)
-        if (!running->asked[i] && fits(part, &renewal->items[i]))
-            take(part, i);
-    return part;
+        if (!running->asked[i] && fits(parcel, &renewal->items[i]))
+            take(parcel, i);
+    return parcel;
 }
 
 /* Sends whatever was not asked about yet. */
-static void send_parts(struct running *running) {
+static void send_parcels(struct running *running) {
     struct hfi_renewal *renewal = running->renewal;
     running->choosing = true;
     for (size_t i = 0; i < renewal->len; i++) {
         if (running->asked[i])
             continue;
-        struct part *part = make_part(running, i);
-        if (part != NULL) {
-            start_part(part);
+        struct parcel *parcel = make_parcel(running, i);
+        if (parcel != NULL) {
+            start_parcel(parcel);
             continue;
         }
         running->asked[i] = true;
@@ -327,16 +330,16 @@ void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
     running->redis = redis;
     running->renewal = renewal;
     running->node = node;
-    hfi_list_init(&running->parts);
+    hfi_list_init(&running->parcels);
     hfi_list_push_back(&redis->renewals, &running->link);
-    send_parts(running);
+    send_parcels(running);
 }
 
 void hfi_renewals_stop(struct hfi_redis *redis) {
     while (!hfi_list_empty(&redis->renewals)) {
         struct running *running = HFI_CONTAINER(redis->renewals.next, struct running, link);
-        while (!hfi_list_empty(&running->parts))
-            end_part(HFI_CONTAINER(running->parts.next, struct part, link));
+        while (!hfi_list_empty(&running->parcels))
+            end_parcel(HFI_CONTAINER(running->parcels.next, struct parcel, link));
         hfi_fail(&running->renewal->error, HF_ECLOSED, "the client is closed");
         finish(running, HF_ECLOSED);
     }

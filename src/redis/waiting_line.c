@@ -23,7 +23,7 @@
 #define LINGER_MS 5000 /* for the subscription: the same owner often comes again */
 #define DRIFT 1000     /* clocks drift apart by no more than one part in this many */
 #define ROUNDING_US 2000
-#define FAR_BEHIND 65 /* the first place that is not told */
+#define FAR_BEHIND 65 /* the first position that is not told */
 #define DEAF_PART 6   /* this part of the horizon, while the waiter does not listen yet */
 
 /* For waiters that find the lock free, but somebody else first in line. */
@@ -53,7 +53,7 @@ struct hfi_line_words hfi_line_say(const struct hfi_call *call) {
     struct hfi_line *line = &state->u.acquire.line;
     struct hfi_line_words words = {.waits = waits(call),
                                    .confirm_ms = state->u.acquire.heard ? line->confirm_ms : 0,
-                                   .ticket = line->ticket,
+                                   .number = line->number,
                                    .horizon_ms = horizon_ms(state)};
     if (words.confirm_ms > 0 &&
         (line->least_confirm_ms == 0 || words.confirm_ms < line->least_confirm_ms))
@@ -78,8 +78,8 @@ static bool stood(struct hfi_call *call, const struct hfi_acquire_answer *answer
         line->confirm_ms = hfi_min_ms(2 * line->confirm_ms, call->lease_ms);
     line->granted = false;
     line->queued = line->queued || waits(call);
-    line->place = answer->place;
-    line->ticket = answer->ticket;
+    line->position = answer->position;
+    line->number = answer->number;
     line->answered_us = answer->server_us;
     line->newest_us = note_newest(state->exchange.node, answer->server_us);
     line->asked_ms = state->exchange.sent_ms;
@@ -102,9 +102,10 @@ static int64_t longest_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
     nap_ms = hfi_min_ms(nap_ms, POLL_MAX_MS);
     if (ttl_ms == -2)
         nap_ms =
-            hfi_min_ms(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->ticket));
+            hfi_min_ms(nap_ms, hfi_backoff_ms(&behind, line->behind++, (uint64_t)line->number));
     else if (ttl_ms >= 0 && ttl_ms < nap_ms) /* each of those in front may hold it as long */
-        nap_ms = hfi_min_ms(nap_ms, (ttl_ms + 1) * (line->place > 0 ? line->place : FAR_BEHIND));
+        nap_ms =
+            hfi_min_ms(nap_ms, (ttl_ms + 1) * (line->position > 0 ? line->position : FAR_BEHIND));
     return nap_ms;
 }
 

@@ -79,7 +79,7 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
 struct hfi_learnt *hfi_node_learnt(struct hfi_node *node);
 
-/* Whether connections lead to a server that is not where it was: its place was removed, or another
+/* Whether connections lead to a server that is not where it was: its socket was removed, or another
  * one is there now. These are closed, and the next go to what is there. *ret_control: the keeper's
  * is among them. Never for a server that is not found by a path of ours (local:). Any thread. */
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control);
