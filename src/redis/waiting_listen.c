@@ -28,7 +28,7 @@ static int join_at(struct hfi_call *call, struct hfi_node *node, const char *nam
     bool *heard = &state->u.acquire.heard;
     int err = HF_OK;
     if (call->lane == HFI_LANE_CALLER)
-        waiter->caller = &state->exchange.place;
+        waiter->caller = &state->exchange.attendant;
     if (heard_only)
         *heard = hfi_pubsub_join_heard(pubsub, waiter, call->task, name, len);
     else

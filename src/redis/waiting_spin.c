@@ -22,7 +22,8 @@ static enum hfi_told begin(struct hfi_call *call, int64_t *ret_patience_ms) {
 static int64_t nap_ms(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int64_t ttl_ms = state->u.acquire.ttl_ms;
-    int64_t ms = hfi_backoff_ms(&hfi_spin_backoff, state->u.acquire.naps++, hfi_throw_dice(state));
+    const struct hfi_backoff *backoff = call->spin.first_ms > 0 ? &call->spin : &hfi_spin_backoff;
+    int64_t ms = hfi_backoff_ms(backoff, state->u.acquire.naps++, hfi_throw_dice(state));
     return ttl_ms >= 0 ? hfi_min_ms(ms, ttl_ms + 1) : ms;
 }
 
