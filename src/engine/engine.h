@@ -89,6 +89,12 @@ enum hfi_act {
     HFI_ACTS
 };
 
+/* How a lock that spins sleeps between two attempts: first so long, then each time `factor` times
+ * longer, up to a limit. */
+struct hfi_spin {
+    int64_t first_ms, max_ms, factor;
+};
+
 #define HFI_ID_LEN 16 /* bytes of a permit's id */
 
 enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
@@ -132,7 +138,8 @@ struct hfi_call {
     const unsigned char
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
-    int64_t start_ms; /* when the caller came */
+    struct hfi_spin spin; /* acquire, kinds that spin; all 0: as the kind does */
+    int64_t start_ms;     /* when the caller came */
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
      * the end of the exchange. */
     int64_t deadline_ms;
@@ -265,8 +272,8 @@ struct hfi_news {
 
 /* What an engine does for a client as a whole. */
 struct hfi_engine_ops {
-    /* The table of a kind, or NULL: this engine does not offer it. */
-    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
+    /* The table of a kind with such flags, or NULL: this engine does not offer it. */
+    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind, unsigned flags);
 
     /* The same for what is no lock. */
     const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);

@@ -323,9 +323,9 @@ static void renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
 
 /* ---- The table ---- */
 
-static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {
+static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    return kind == HF_PLAIN ? &memory_lock : NULL;
+    return kind == HF_PLAIN && flags == 0 ? &memory_lock : NULL;
 }
 
 static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
