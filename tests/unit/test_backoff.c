@@ -90,10 +90,23 @@ static void dice_fall_on_every_side(void **state) {
         assert_true(seen[i] > 0);
 }
 
+/* As a handle may want it. */
+static void a_factor_of_one_does_not_grow(void **state) {
+    (void)state;
+    static const struct hfi_backoff backoff = {.first_ms = 10, .max_ms = 40, .factor = 1};
+    static const unsigned naps[] = {0, 1, 7, 29, 30, 1000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof naps / sizeof *naps; i++) {
+        struct range range = range_of(&backoff, naps[i]);
+        assert_int_equal(range.least_ms, 10);
+        assert_in_range(range.most_ms, 10, 40);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(C210_sequence_of_sleeps),
         cmocka_unit_test(spin_doubles_from_one_to_128),
+        cmocka_unit_test(a_factor_of_one_does_not_grow),
         cmocka_unit_test(pauses_are_spread_between_half_and_all),
         cmocka_unit_test(dice_fall_on_every_side),
     };
