@@ -1,10 +1,10 @@
 /*
  * Running an operation. Synchronous is asynchronous plus waiting: the same operation, begun on the
- * calling thread, with an executor on its stack; while it waits it attends to its connection, so no
- * thread stands between it and its reply.
+ * calling thread, with an executor on its stack; while it waits it does what the engine needs of it,
+ * so no thread stands between it and its reply.
  */
 #include "api/client.h"
-#include "net/conn.h"
+#include "api/sized.h"
 #include "net/keeper.h"
 
 #include <errno.h>
@@ -25,25 +25,14 @@ int hfi_remember(int err, const hf_error *error) {
     return err;
 }
 
-/* Copies a result to a caller's struct, whatever size it was compiled with. */
-static void copy_result(hf_result *to, const hf_result *from) {
-    if (to == NULL)
-        return;
-    size_t size = to->size > 0 && to->size < sizeof *from ? to->size : sizeof *from;
-    memcpy(to, from, size);
-    to->size = size;
+/* What is about no lock in particular is about the server. On a client that cannot be closed
+ * meanwhile. */
+static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_op_args *args) {
+    struct hfi_engine *engine = client->core.engine;
+    return args->kind != NULL ? args->kind : engine->ops->server(engine);
 }
 
-static int finish_sync(struct hf_op *op, hf_result *ret, hf_lock_info **ret_info) {
-    int err = op->result.code;
-    copy_result(ret, &op->result);
-    if (ret_info != NULL && err == HF_OK)
-        *ret_info = op->info;
-    return hfi_remember(err, &op->result.error);
-}
-
-int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
-                 hf_lock_info **ret_info) {
+int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
     struct hfi_entry entry;
     struct hfi_self *self = hfi_self();
     if (self == NULL)
@@ -56,6 +45,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
 
     struct hfi_exec exec;
     hfi_exec_init(&exec);
+    args->kind = kind_of(client, args);
     args->lane = HFI_LANE_CALLER;
     args->exec = &exec;
     struct hf_op *op = hfi_op_new(&client->core, args);
@@ -63,9 +53,10 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
         hfi_op_begin(op);
         while (!op->complete)
             if (!hfi_exec_run(&exec))
-                hfi_conn_attend(&exec);
+                args->kind->ops->attend(&op->call);
         hfi_exec_run(&exec); /* what was still in the mailbox */
-        err = finish_sync(op, ret, ret_info);
+        hfi_sized_write(&hfi_sized_result, &op->result, ret);
+        err = hfi_remember(op->result.code, &op->result.error);
         hfi_task_unref(&op->task);
     } else {
         err = hfi_remember(HF_ENOMEM, NULL);
@@ -81,6 +72,7 @@ int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op)
     if (err != HF_OK)
         return hfi_remember(err, NULL);
     struct hfi_dispatcher *dispatcher = &client->dispatcher;
+    args->kind = kind_of(client, args);
     args->lane = dispatcher->manual ? HFI_LANE_DISPATCH : HFI_LANE_KEEPER;
     args->exec = dispatcher->manual ? &dispatcher->exec : hfi_keeper_exec(client->keeper);
     if (args->callback != NULL)
@@ -138,15 +130,18 @@ int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
         return hfi_remember(HF_EFORKED, NULL);
     if (self != NULL && self->in_callback != NULL)
         return hfi_remember(HF_EDEADLK, NULL);
-    int state, err = HF_EBUSY;
     hf_error error;
     hfi_error_clear(&error);
+    int state, err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = HF_EPENDING;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_mutex_lock(&op->mtx);
     if (wait_complete_locked(op, wait_ms)) {
         err = op->result.code;
         error = op->result.error;
-        copy_result(ret, &op->result);
+        hfi_sized_write(&hfi_sized_result, &op->result, ret);
     }
     pthread_mutex_unlock(&op->mtx);
     pthread_setcancelstate(state, NULL);

@@ -7,11 +7,15 @@
  * hfi_call`, hands it to one of the operations below on the task's executor, and forwards the
  * task's engine events to `step`. The engine calls `done` exactly once, on that executor, perhaps
  * before the operation has returned. The core knows nothing of keys, scripts or replies; the engine
- * knows nothing of holds, handles or callbacks.
+ * knows nothing of handles or callbacks.
+ *
+ * How a hold lasts is the engine's to say: a proof with each grant, extension and renewal, and news
+ * (struct hfi_news) of what nobody asked about. Whether it lasts is the core's.
  */
 #ifndef HFI_ENGINE_ENGINE_H
 #define HFI_ENGINE_ENGINE_H
 
+#include "base/backoff.h"
 #include "base/task.h"
 
 #include <holdfast/holdfast.h>
@@ -21,6 +25,8 @@
 #define HFI_ENGINE_EVENTS (~0u << HFI_ENGINE_EVENT_SHIFT)
 
 struct hfi_engine;
+struct hfi_call_ops;
+struct pollfd;
 
 /* Which thread drives the connection that a call uses. */
 enum hfi_lane {
@@ -32,6 +38,7 @@ enum hfi_lane {
 /* A kind of lock, or a thing, as an engine offers it: a const table. */
 struct hfi_kind {
     const char *name;
+    const struct hfi_call_ops *ops; /* what can be done to it */
     /* Kinds with the same part share their holds under one name. NULL: the lock has only one
      * part. */
     const char *part;
@@ -39,6 +46,10 @@ struct hfi_kind {
     bool exclusive; /* one holder at a time: one remote waiter per process is enough */
     bool token;     /* grants carry a fencing token */
     bool queues;    /* waiters stand in line at the server; giving up has to be told */
+    bool leaseless; /* no fixed lease: it is held until released, or lost */
+    /* The server keeps a hold for as long as the client's session, and a lease is ours to end:
+     * nothing ends by itself while we live. */
+    bool ends_with_session;
     /* Others can shorten what is left of a hold of this kind, so even a fixed lease is set again
      * now and then, up to its end. */
     bool keeps_fresh;
@@ -48,9 +59,6 @@ struct hfi_kind {
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
-    /* What an acquire of unknown outcome has taken has no end by itself, but for so long it can be
-     * told, and given back. 0: it has a lease. */
-    int64_t known_ms;
     const void *engine_private;
 };
 
@@ -61,8 +69,8 @@ static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
 /* Things that are not locks, since nobody in particular holds them. */
 enum hfi_thing { HFI_SEMAPHORE, HFI_PERMITS, HFI_LATCH };
 
-/* What is done to a thing in one exchange, without waiting. The engine's table says which of these
- * a thing knows; `amount`, `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is
+/* What is done to a thing in one exchange, without waiting. The engine says which of these a thing
+ * knows; `amount`, `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is
  * its answer. */
 enum hfi_act {
     HFI_ACT_SET,           /* amount, ttl_ms (0: none); unless it is there. 1: it was set */
@@ -84,6 +92,8 @@ enum hfi_act {
 
 #define HFI_ID_LEN 16 /* bytes of a permit's id */
 
+enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
+
 /* What other threads may see of a call while it runs. The engine writes it on the call's executor;
  * the core reads it under no lock at all, so each is right by itself, not together. */
 struct hfi_signs {
@@ -92,6 +102,15 @@ struct hfi_signs {
     /* the server has not answered its command, or has refused it, since then; 0: all is well */
     _Atomic int64_t held_up_since_ms;
     atomic_int held_up; /* HF_EUNREACH or HF_EREFUSED */
+};
+
+/* What the engine knows of a hold that it has granted, extended or renewed. */
+struct hfi_proof {
+    int64_t valid_until_ms; /* it is ours no longer than this, on our clock, unless proved again */
+    int64_t renew_at_ms;    /* when to have it proved again, if it is to last longer */
+    /* The end of the lease that was asked for. Later than valid_until_ms: the proof is for a part of
+     * it, and by a renewal there is more to get. */
+    int64_t promised_until_ms;
 };
 
 /* One operation of an engine in progress: a part of the core's operation. */
@@ -105,14 +124,17 @@ struct hfi_call {
     size_t name_len;
     const char *owner; /* "uuid:number" */
     size_t owner_len;
-    int64_t count;    /* how many times this owner holds the lock, as far as we know */
-    int64_t lease_ms; /* acquire, release (for what remains), extend */
-    int64_t amount;   /* things: how many */
-    int64_t ttl_ms;   /* things: when to expire as a whole; 0: never */
+    int64_t count;              /* how many times this owner holds the lock, as far as we know */
+    int64_t lease_ms;           /* acquire, release (for what remains), extend */
+    enum hfi_question question; /* ask */
+    enum hfi_act act;           /* act, and its settlement */
+    int64_t amount;             /* things: how many */
+    int64_t ttl_ms;             /* things: when to expire as a whole; 0: never */
     const unsigned char
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
-    int64_t start_ms; /* when the caller came */
+    struct hfi_backoff spin; /* acquire, kinds that spin; all 0: as the kind does */
+    int64_t start_ms;        /* when the caller came */
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
      * the end of the exchange. */
     int64_t deadline_ms;
@@ -127,7 +149,7 @@ struct hfi_call {
     /* The same of an acquire that must not run twice: what the server knows it by. */
     struct {
         uint64_t number; /* 0: there is none */
-        int place;
+        int peg;
     } ticket;
 
     struct hfi_signs signs; /* out, while it runs */
@@ -137,72 +159,24 @@ struct hfi_call {
     hf_error error;
     int64_t value;          /* new count; the answer to a question; 1 if something was broken */
     int64_t token;          /* of a grant */
-    int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
+    struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
-    /* acquire: it is ours only until valid_until_ms, and has to be renewed by then to get its
-     * lease */
-    bool provisional;
-    bool queued; /* acquire: unsettled, because the owner may still be in line there */
+    bool queued;            /* acquire: unsettled, because the owner may still be in line there */
     /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
      * as long as anybody is to wait for it */
     bool no_server;
     /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
-    bool gone; /* release, extend: the hold was not there (err is HF_ELOST) */
+    bool gone;          /* release, extend: the hold was not there (err is HF_ELOST) */
+    hf_lock_info *info; /* inspect: malloc'ed, set on HF_OK */
 
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
 
-enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
-
-/* One hold in a renewal. */
-struct hfi_renewal_item {
-    const struct hfi_kind *kind;
-    const char *name;
-    size_t name_len;
-    const char *owner;
-    size_t owner_len;
-    int64_t lease_ms; /* at least so much from now on */
-    /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for
-     * this one */
-    int answer;
-    int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
-    /* out: if held, when the command that was answered was sent. The next is planned from there:
-     * what the answer took is gone from the lease. */
-    int64_t sent_ms;
-};
-
-/* A renewal of up to HFI_RENEWAL_MAX holds, on the keeper's thread. */
-#define HFI_RENEWAL_MAX 100
-struct hfi_renewal {
-    int64_t deadline_ms; /* give up by then */
-    size_t len;
-    struct hfi_renewal_item items[HFI_RENEWAL_MAX];
-    int err;          /* out: HF_OK: look at the answers. Else none was answered */
-    const char *gone; /* out: why those are gone that are, if the engine knows; or NULL */
-    hf_error error;   /* out: if there was no answer for some */
-    void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
-    void *engine_private;
-};
-
-struct hfi_engine_ops {
+/* The operations of a kind. Any but `step`, `cancel` and `attend` may be missing: there is no such
+ * thing to be done. */
+struct hfi_call_ops {
     size_t call_size; /* bytes of state a call needs */
-
-    /* The table of a kind, or NULL: this engine does not offer it. */
-    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
-
-    /* The same for what is no lock. */
-    const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);
-
-    /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
-    int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
-                      size_t len, hf_error *error);
-
-    /* What identifies a hold's place on the server: kinds that share a record give the same bytes
-     * for it. Writes at most `cap` bytes and returns how many there are. (Redis: key name and hash
-     * field.) */
-    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap);
 
     /* Waits until held, deadline or cancel. Of a thing: until `amount` (or `ids`) are taken, or the
      * latch is open. */
@@ -210,10 +184,11 @@ struct hfi_engine_ops {
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
     void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
-    void (*ask)(struct hfi_call *call, enum hfi_question question);
-    void (*inspect)(struct hfi_call *call, hf_lock_info **ret_info); /* malloc'ed, set on HF_OK */
-    /* Something done to a thing. HF_EUNKNOWN: it may or may not have been done, or may still be. */
-    void (*act)(struct hfi_call *call, enum hfi_act act);
+    void (*ask)(struct hfi_call *call);     /* call->question */
+    void (*inspect)(struct hfi_call *call); /* into call->info */
+    /* Something done to a thing: call->act. HF_EUNKNOWN: it may or may not have been done, or may
+     * still be. */
+    void (*act)(struct hfi_call *call);
 
     /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`;
      * after an unsettled release from `count`: make sure it holds one less. Keeps trying until the
@@ -230,21 +205,129 @@ struct hfi_engine_ops {
      * call's executor. */
     void (*cancel)(struct hfi_call *call, int err);
 
+    /* What a synchronous caller does while it waits: returns when the executor of the call's task,
+     * which is its own, has something to run, and perhaps drives a connection until then. The call
+     * may have ended, or not begun. */
+    void (*attend)(struct hfi_call *call);
+};
+
+/* One hold in a renewal. */
+struct hfi_renewal_item {
+    const struct hfi_kind *kind;
+    const char *name;
+    size_t name_len;
+    const char *owner;
+    size_t owner_len;
+    int64_t lease_ms; /* at least so much from now on */
+    /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for
+     * this one */
+    int answer;
+    struct hfi_proof proof; /* out, if held */
+};
+
+/* A renewal of up to HFI_RENEWAL_MAX holds of one node, on the keeper's thread. Several may be under
+ * way at once. */
+#define HFI_RENEWAL_MAX 100
+struct hfi_renewal {
+    const void *node;
+    int64_t deadline_ms; /* give up by then */
+    size_t len;
+    struct hfi_renewal_item items[HFI_RENEWAL_MAX];
+    int err;          /* out: HF_OK: look at the answers. Else none was answered */
+    const char *gone; /* out: why those are gone that are, if the engine knows; or NULL */
+    hf_error error;   /* out: if there was no answer for some */
+    void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
+    void *engine_private;
+};
+
+/* Which holds are meant: those for which all that is given here is true. */
+struct hfi_scope {
+    const void *node; /* kept there; NULL: anywhere */
+    const char *name; /* NULL: any */
+    size_t name_len;
+    const char *owner; /* NULL: anybody's; else with `name` and `kind` */
+    size_t owner_len;
+    const struct hfi_kind *kind;
+};
+
+/* What an engine has to say of holds without having been asked. The core gives this to the engine,
+ * which calls it on the keeper's thread, under no mutex. */
+struct hfi_news {
+    /* There is a connection again: whatever is renewed is renewed now. */
+    void (*reconnected)(void *arg, const struct hfi_scope *scope);
+    /* They may be gone, says whomever. It is a hint: the core has them verified by renewals. Some
+     * ten times a second at most for any scope. */
+    void (*doubted)(void *arg, const struct hfi_scope *scope);
+    /* They are there, and proved for so long: perhaps for less than before. */
+    void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
+    /* They are gone, for certain. `reason` is a constant text. */
+    void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);
+    void *arg;
+};
+
+/* What an engine does for a client as a whole. */
+struct hfi_engine_ops {
+    /* The table of a kind with such flags, or NULL: this engine does not offer it. */
+    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind, unsigned flags);
+
+    /* The same for what is no lock. */
+    const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);
+
+    /* The same for the server itself: it can only be asked (HFI_ASK_PING). */
+    const struct hfi_kind *(*server)(struct hfi_engine *engine);
+
+    /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
+    int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error);
+
+    /* What identifies a hold's place on the server: kinds that share a record give the same bytes
+     * for it. Writes at most `cap` bytes and returns how many there are. (Redis: key name and hash
+     * field.) Called under a shard. */
+    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
+                      const char *owner, size_t owner_len, char *buffer, size_t cap);
+
+    /* How long there may be something to settle: by then whatever has this lease has ended by
+     * itself, or nobody can tell what it was. HFI_NEVER: it never ends. */
+    int64_t (*settle_until_ms)(struct hfi_engine *engine, const struct hfi_kind *kind,
+                               int64_t lease_ms);
+
     /* on the keeper's thread */
     void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal);
 
-    /* Sets whom to call when a connection has been made again, so that everything is renewed at
-     * once. Runs on the keeper's thread. */
-    void (*on_reconnect)(struct hfi_engine *engine, void (*tell)(void *arg), void *arg);
+    /* Where a name is kept: another pointer for each server, session or the like that can fail
+     * alone. What is due at one node never waits for another. May be missing, or NULL: there is
+     * only one. Called under a shard, so it calls nobody back. */
+    const void *(*node_of)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                           size_t name_len);
 
-    /* Sets whom to call when there is word that holds may be gone: those under `name`, or any
-     * (NULL). It is a hint, from whomever: the core verifies them by renewals. Runs on the keeper's
-     * thread, some ten times a second at most for any name. */
-    void (*on_change)(struct hfi_engine *engine,
-                      void (*changed)(void *arg, const char *name, size_t name_len), void *arg);
-    /* Whether to listen for such word. On the keeper's thread. An engine that cannot hears
+    /* Sets whom to tell of holds what nobody asked about. `news` lives as long as the engine. */
+    void (*tell_news_to)(struct hfi_engine *engine, const struct hfi_news *news);
+    /* Whether anything is held for so long that its breaking is worth listening for, if that costs
+     * something. On the keeper's thread. May be missing; an engine that cannot listen hears
      * nothing. */
     void (*listen)(struct hfi_engine *engine, bool on);
+
+    /* ---- Manual dispatch: what hf_dispatch() drives, on its thread ---- */
+
+    /* Sends what calls of the dispatch lane have gathered. */
+    void (*flush)(struct hfi_engine *engine);
+    /* Writes what is to be polled now to `fds`, `cap` at most; returns how many there are. */
+    size_t (*poll)(struct hfi_engine *engine, struct pollfd *fds, size_t cap);
+    /* Reads and writes what a poll of those found to be possible. */
+    void (*service)(struct hfi_engine *engine, const struct pollfd *fds, size_t len);
+    /* Puts the same into the application's epoll set, which outlives the engine. */
+    void (*enlist)(struct hfi_engine *engine, int epoll_fd);
+
+    /* ---- Life. Made by src/scheme ---- */
+
+    /* Ends everything in flight with HF_ECLOSED and closes the connections. On the keeper's thread,
+     * as its last act, when no call of another thread is running any more: src/api has cancelled
+     * them and seen them leave. A call of the keeper's lane that is left completes when its task
+     * runs next. */
+    void (*stop)(struct hfi_engine *engine);
+    void (*free)(struct hfi_engine *engine); /* after stop, and after the keeper has ended */
+    /* In a forked child: closes descriptors, touches nothing else. */
+    void (*close_fds)(struct hfi_engine *engine);
 };
 
 struct hfi_engine {

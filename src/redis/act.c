@@ -14,7 +14,7 @@
 #include <assert.h>
 
 static void write_act(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    struct hfi_call_state *state = hfi_state_around(x);
     state->u.act->write(x->redis, state->call, not_after_ms, command);
 }
 
@@ -31,11 +31,12 @@ static void acted(struct hfi_call *call) {
         return;
     }
     if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
+        hfi_redis_notify_failed(&state->exchange);
     if (answer.not_told)
-        hfi_ask_refused(state->exchange.redis);
+        hfi_rumours_refused(&state->exchange);
     call->value = answer.value;
-    call->valid_until_ms = hfi_valid_until_ms(call->kind, state->exchange.sent_ms, call->lease_ms);
+    call->proof =
+        hfi_proof_of(state->exchange.redis, call->kind, state->exchange.sent_ms, call->lease_ms);
     if (err == HF_OK)
         hfi_call_finish(call, HF_OK);
     else
@@ -51,8 +52,9 @@ void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
     hfi_call_send(call, act->script, write_act, answered);
 }
 
-void hfi_act(struct hfi_call *call, enum hfi_act act) {
+void hfi_act(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    state->settles = state->kind->acts[act].settles;
-    hfi_act_send(call, &state->kind->acts[act], acted);
+    const struct hfi_redis_act *act = &state->kind->acts[call->act];
+    state->settles = act->settles;
+    hfi_act_send(call, act, acted);
 }

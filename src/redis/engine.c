@@ -1,7 +1,7 @@
 /*
  * The Redis engine: its table of operations, and its life.
  *
- * Made, stopped and freed by src/api; used by src/core through the table. The engine joins a route
+ * Made by src/scheme; used by src/core and src/api through its tables. The engine joins a route
  * (connections), a registry of channels and the kinds; calls and renewals in progress belong to
  * their tasks. `renewals` and what the connections tell are the keeper's; the rest does not change
  * between new and stop.
@@ -14,21 +14,28 @@
 #include "redis/kind.h"
 #include "redis/route/single.h"
 
+#include <poll.h>
 #include <string.h>
 
 /* ---- Kinds and names ---- */
 
-static const struct hfi_kind *const kinds[] = {
-    [HF_PLAIN] = &hfi_kind_plain, [HF_NONREENTRANT] = &hfi_kind_nonreentrant,
-    [HF_SPIN] = &hfi_kind_spin,   [HF_FENCED] = &hfi_kind_fenced,
-    [HF_FAIR] = &hfi_kind_fair,   [HF_FAIR_NONREENTRANT] = &hfi_kind_fair_nonreentrant,
-    [HF_READ] = &hfi_kind_read,   [HF_WRITE] = &hfi_kind_write,
+static const struct {
+    hf_kind kind;
+    unsigned flags;
+    const struct hfi_kind *table;
+} kinds[] = {
+    {HF_PLAIN, 0, &hfi_kind_plain},      {HF_PLAIN, HF_NONREENTRANT, &hfi_kind_nonreentrant},
+    {HF_PLAIN, HF_SPIN, &hfi_kind_spin}, {HF_PLAIN, HF_FENCED, &hfi_kind_fenced},
+    {HF_FAIR, 0, &hfi_kind_fair},        {HF_FAIR, HF_NONREENTRANT, &hfi_kind_fair_nonreentrant},
+    {HF_READ, 0, &hfi_kind_read},        {HF_WRITE, 0, &hfi_kind_write},
 };
 
-static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {
+static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    size_t index = (size_t)kind;
-    return index < sizeof kinds / sizeof kinds[0] ? kinds[index] : NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].kind == kind && kinds[i].flags == flags)
+            return kinds[i].table;
+    return NULL;
 }
 
 static const struct hfi_kind *const things[] = {
@@ -41,6 +48,12 @@ static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thi
     (void)engine;
     size_t index = (size_t)thing;
     return index < sizeof things / sizeof things[0] ? things[index] : NULL;
+}
+
+static const struct hfi_kind *find_server(struct hfi_engine *engine) {
+    static const struct hfi_kind server = {.name = "server", .ops = &hfi_redis_call_ops};
+    (void)engine;
+    return &server;
 }
 
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -78,73 +91,101 @@ static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name
     return append(buffer, cap, len, part, strlen(part));
 }
 
-/* ---- What the connections tell ---- */
+/* What a ticket can tell of has no lease; what has neither is attended to for as long as the client
+ * lives. */
+static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
+                               int64_t lease_ms) {
+    bool known = hfi_redis_kind_of(kind)->draws_tickets;
+    int64_t end_ms = hfi_after_ms(hfi_now_ms(), known ? HFI_TICKET_MS : lease_ms);
+    return hfi_after_ms(end_ms, hfi_redis_of(engine)->cmd_timeout_ms);
+}
 
-static void on_push(void *arg, const redisReply *reply) {
+static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                           size_t name_len) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    (void)kind;
+    return route->ops->node(route, name, name_len);
+}
+
+/* ---- What the nodes tell ---- */
+
+static int node_made(void *arg, struct hfi_node *node) {
     struct hfi_redis *redis = arg;
-    hfi_pubsub_push(redis->pubsub, reply);
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    int err = hfi_pubsub_new(redis->mem, redis->log, redis->keeper, hfi_node_listener(node),
+                             &learnt->pubsub);
+    return err == HF_OK ? hfi_rumours_new(redis, node, &learnt->rumours) : err;
 }
 
-static void on_pubsub_state(void *arg, bool up) {
+static void node_stopping(void *arg, struct hfi_node *node) {
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    (void)arg;
+    hfi_rumours_stop(learnt->rumours);
+    hfi_pubsub_stop(learnt->pubsub);
+}
+
+static void node_freed(void *arg, struct hfi_node *node) {
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    (void)arg;
+    hfi_rumours_free(learnt->rumours);
+    hfi_pubsub_free(learnt->pubsub);
+}
+
+static void on_push(void *arg, struct hfi_node *node, const void *message) {
+    (void)arg;
+    hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
+}
+
+static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
+    (void)arg;
+    hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
+}
+
+static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
-    hfi_pubsub_state(redis->pubsub, up);
+    bool *was_up = &hfi_node_learnt(node)->control_was_up;
+    if (up && *was_up && redis->news != NULL)
+        redis->news->reconnected(redis->news->arg, &(struct hfi_scope){.node = node});
+    *was_up = *was_up || up;
 }
 
-static void on_control_state(void *arg, bool up) {
-    struct hfi_redis *redis = arg;
-    if (up && redis->control_was_up && redis->reconnected != NULL)
-        redis->reconnected(redis->reconnected_arg);
-    redis->control_was_up = redis->control_was_up || up;
+static const struct hfi_node_hooks hooks = {
+    .made = node_made,
+    .stopping = node_stopping,
+    .freed = node_freed,
+    .push = on_push,
+    .pubsub_state = on_pubsub_state,
+    .control_state = on_control_state,
+};
+
+static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
+    hfi_redis_of(engine)->news = news;
 }
 
-static void on_reconnect(struct hfi_engine *engine, void (*tell)(void *arg), void *arg) {
-    struct hfi_redis *redis = hfi_redis_of(engine);
-    redis->reconnected = tell;
-    redis->reconnected_arg = arg;
-}
-
-void hfi_redis_notify_failed(struct hfi_redis *redis) {
-    atomic_fetch_add_explicit(redis->notify_failures, 1, memory_order_relaxed);
-    if (!atomic_exchange(&redis->notify_warned, true))
-        hfi_log(redis->log, HF_LOG_WARN,
+void hfi_redis_notify_failed(struct hfi_exchange *x) {
+    atomic_fetch_add_explicit(x->redis->notify_failures, 1, memory_order_relaxed);
+    if (!atomic_exchange(&hfi_node_learnt(x->node)->wake_ups_warned, true))
+        hfi_log(x->redis->log, HF_LOG_WARN,
                 "a lock was released, but this user may not publish on its channel: waiters will "
                 "notice late");
 }
 
-bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control) {
-    struct hfi_node *node = redis->route->ops->node(redis->route, NULL, 0);
-    if (!hfi_node_was_replaced(node, ret_control))
-        return false;
-    hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more", hfi_node_name(node));
-    hfi_ask_changed(redis);
-    return true;
+bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
+                            bool *ret_control) {
+    struct hfi_node *node = hfi_redis_aim(redis, name, len);
+    bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
+    if (replaced) {
+        hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more",
+                hfi_node_name(node));
+        hfi_rumours_changed(hfi_node_learnt(node)->rumours);
+    }
+    hfi_node_unref(node);
+    return replaced;
 }
 
 /* ---- Life ---- */
 
-static const struct hfi_engine_ops redis_ops = {
-    .call_size = sizeof(struct hfi_call_state),
-    .kind = find_kind,
-    .thing = find_thing,
-    .check_name = check_name,
-    .hold_id = hold_id,
-    .acquire = hfi_acquire,
-    .release = hfi_release,
-    .extend = hfi_extend,
-    .force = hfi_force,
-    .ask = hfi_ask,
-    .inspect = hfi_inspect,
-    .act = hfi_act,
-    .settle = hfi_settle,
-    .step = hfi_call_step,
-    .cancel = hfi_call_cancel,
-    .renew = hfi_renew,
-    .on_reconnect = on_reconnect,
-    .on_change = hfi_ask_on_change,
-    .listen = hfi_ask_listen,
-};
-
-static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *config,
+static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *config,
                       hf_error *error) {
     const struct hfi_node_config node = {
         .mem = config->mem,
@@ -157,37 +198,33 @@ static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *co
         .ping_ms = config->ping_ms,
         .commands = config->commands,
         .reconnects = config->reconnects,
-        .push = on_push,
-        .pubsub_state = on_pubsub_state,
-        .control_state = on_control_state,
+        .hooks = &hooks,
         .arg = redis,
     };
-    int err = hfi_single_new(&node, &redis->route, error);
-    if (err == HF_OK)
-        hfi_pubsub_use(redis->pubsub,
-                       hfi_node_pubsub(redis->route->ops->node(redis->route, NULL, 0)));
-    return err;
+    return hfi_single_new(&node, &redis->route, error);
 }
 
 static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
-    hfi_ask_free(redis->ask);
-    hfi_pubsub_free(redis->pubsub);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis);
 }
 
-int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret, hf_error *error) {
+static const struct hfi_engine_ops engine_ops;
+
+int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
+                  hf_error *error) {
     struct hfi_redis *redis = hfi_zalloc(config->mem, sizeof *redis);
     if (redis == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
-    redis->base.ops = &redis_ops;
+    redis->base.ops = &engine_ops;
     redis->mem = config->mem;
     redis->log = config->log;
     redis->keeper = config->keeper;
     redis->cmd_timeout_ms = config->cmd_timeout_ms;
     redis->connect_timeout_ms = config->connect_timeout_ms;
+    redis->renew_every_ms = config->watchdog_ms / 3;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;
@@ -199,10 +236,6 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     int err = HF_OK;
     redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");
     if (redis->prefix == NULL)
-        err = hfi_fail(error, HF_ENOMEM, "out of memory");
-    if (err == HF_OK &&
-        (hfi_pubsub_new(redis->mem, redis->log, redis->keeper, &redis->pubsub) != HF_OK ||
-         hfi_ask_new(redis, &redis->ask) != HF_OK))
         err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err == HF_OK) {
         redis->names =
@@ -217,29 +250,130 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     return HF_OK;
 }
 
-void hfi_redis_stop(struct hfi_engine *engine) {
+static void stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     if (atomic_exchange(&redis->stopped, true))
         return;
-    hfi_ask_stop(redis->ask);
-    hfi_pubsub_stop(redis->pubsub);
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);
 }
 
-void hfi_redis_free(struct hfi_engine *engine) {
-    if (engine == NULL)
-        return;
-    hfi_redis_stop(engine);
+static void free_engine(struct hfi_engine *engine) {
+    stop(engine);
     free_half_built(hfi_redis_of(engine));
 }
 
-void hfi_redis_close_fds(struct hfi_engine *engine) {
+static void close_fds(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     redis->route->ops->close_fds(redis->route);
 }
 
-struct hfi_conn *hfi_redis_dispatch_conn(struct hfi_engine *engine) {
-    struct hfi_route *route = hfi_redis_of(engine)->route;
-    return hfi_node_pick(route->ops->node(route, NULL, 0), HFI_LANE_DISPATCH);
+/* ---- Manual dispatch ---- */
+
+/* Connections are made at the first call; there is none without memory, or after stop. */
+
+static void flush_node(struct hfi_node *node, void *arg) {
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    (void)arg;
+    if (conn != NULL)
+        hfi_conn_flush(conn);
 }
+
+static void flush(struct hfi_engine *engine) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    route->ops->each(route, flush_node, NULL);
+}
+
+struct polled {
+    struct pollfd *fds;
+    size_t cap, len;
+};
+
+static void poll_node(struct hfi_node *node, void *arg) {
+    struct polled *polled = arg;
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    struct pollfd one = {.fd = -1};
+    if (conn != NULL)
+        one.fd = hfi_conn_dispatch_fd(conn, &one.events);
+    if (one.fd < 0)
+        return;
+    if (polled->len < polled->cap)
+        polled->fds[polled->len] = one;
+    polled->len++;
+}
+
+static size_t poll_fds(struct hfi_engine *engine, struct pollfd *fds, size_t cap) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    struct polled polled = {.fds = fds, .cap = cap};
+    route->ops->each(route, poll_node, &polled);
+    return polled.len;
+}
+
+struct found {
+    const struct pollfd *fds;
+    size_t len;
+};
+
+static void service_node(struct hfi_node *node, void *arg) {
+    const struct found *found = arg;
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    short events;
+    int fd = conn != NULL ? hfi_conn_dispatch_fd(conn, &events) : -1;
+    for (size_t i = 0; fd >= 0 && i < found->len; i++)
+        if (found->fds[i].fd == fd && found->fds[i].revents != 0)
+            hfi_conn_service(conn, found->fds[i].revents);
+}
+
+static void service(struct hfi_engine *engine, const struct pollfd *fds, size_t len) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    struct found found = {.fds = fds, .len = len};
+    route->ops->each(route, service_node, &found);
+}
+
+static void enlist_node(struct hfi_node *node, void *arg) {
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    if (conn != NULL)
+        hfi_conn_enlist(conn, *(const int *)arg);
+}
+
+static void enlist(struct hfi_engine *engine, int epoll_fd) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    route->ops->each(route, enlist_node, &epoll_fd);
+}
+
+/* ---- The tables ---- */
+
+const struct hfi_call_ops hfi_redis_call_ops = {
+    .call_size = sizeof(struct hfi_call_state),
+    .acquire = hfi_acquire,
+    .release = hfi_release,
+    .extend = hfi_extend,
+    .force = hfi_force,
+    .ask = hfi_ask,
+    .inspect = hfi_inspect,
+    .act = hfi_act,
+    .settle = hfi_settle,
+    .step = hfi_call_step,
+    .cancel = hfi_call_cancel,
+    .attend = hfi_call_attend,
+};
+
+static const struct hfi_engine_ops engine_ops = {
+    .kind = find_kind,
+    .thing = find_thing,
+    .server = find_server,
+    .check_name = check_name,
+    .hold_id = hold_id,
+    .renew = hfi_renew,
+    .settle_until_ms = settle_until_ms,
+    .node_of = node_of,
+    .tell_news_to = tell_news_to,
+    .listen = hfi_rumours_listen,
+    .flush = flush,
+    .poll = poll_fds,
+    .service = service,
+    .enlist = enlist,
+    .stop = stop,
+    .free = free_engine,
+    .close_fds = close_fds,
+};

@@ -14,6 +14,8 @@
 #include "redis/command.h"
 #include "redis/script.h"
 
+#include <hiredis/hiredis.h>
+
 /* The engine's events. Copies of a command alternate between the two replies, so that the event
  * of a copy that was just given up is not taken for that of the next. */
 enum {
@@ -82,13 +84,14 @@ struct hfi_exchange {
     unsigned tries;
     unsigned reply_event;
     int64_t start_ms, slice_ms, wake_ms;
-    int64_t useless_since_ms; /* no answer has helped since then; 0: all is well */
-    int64_t refused_since_ms; /* the server refuses since then; 0: it does not */
-    int64_t quiet_until_ms;   /* nothing is sent before this: a lost copy may still act */
-    int64_t known_until_ms;   /* nor after this: see known_ms */
+    int64_t useless_since_ms;       /* no answer has helped since then; 0: all is well */
+    int64_t refused_since_ms;       /* the server refuses since then; 0: it does not */
+    int64_t quiet_until_ms;         /* nothing is sent before this: a lost copy may still act */
+    int64_t known_until_ms;         /* nor after this: see known_ms */
+    struct hfi_attendant attendant; /* the synchronous caller whose exchange it is */
     struct hfi_conn *conn;
     struct hfi_want *want;
-    struct hfi_node *node;
+    struct hfi_node *node; /* of the last try, with a reference until the end */
     struct hfi_exec *alarm_exec;
     struct hfi_alarm alarm;
 };
@@ -105,9 +108,6 @@ void hfi_exchange_end(struct hfi_exchange *x);
 /* The same, but a copy that is out stays out, and its reply will still be posted to the task as the
  * event x->reply_event. Returns its request, which is now the caller's, or NULL. */
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x);
-
-/* A reply that says: the script did nothing. */
-bool hfi_is_refusal(const redisReply *reply);
 
 /* The time until which the last copy may act, on our clock. */
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);

@@ -51,11 +51,13 @@ static const struct hfi_redis_kind fenced = {
     .write_force = hfi_plain_write_force,
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &hfi_renewer_hash,
 };
 
 const struct hfi_kind hfi_kind_fenced = {
     .name = "fenced",
+    .ops = &hfi_redis_call_ops,
     .reentrant = true,
     .exclusive = true,
     .token = true,

@@ -1,4 +1,4 @@
-/* The channels we listen on, and who waits for a message on each.
+/* The channels of one server that we listen on, and who waits for a message on each.
  *
  * A message is a hint to try again, whatever it says, so it becomes an event for each waiter's
  * task; a number in it is kept for waiters that know what it means. One subscription serves all
@@ -12,6 +12,8 @@
 #include "base/task.h"
 #include "net/conn.h"
 
+#include <hiredis/hiredis.h>
+
 struct hfi_pubsub;
 struct hfi_channel;
 
@@ -20,10 +22,11 @@ struct hfi_channel;
  * the connection was lost. */
 struct hfi_waiter {
     struct hfi_link link;
+    struct hfi_pubsub *pubsub; /* where it has joined */
     struct hfi_channel *channel;
     struct hfi_task *task;
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
-    struct hfi_exec *caller;
+    struct hfi_attendant *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
     /* Hears every message itself, on the thread of whoever reads, under the registry's mutex: it
      * must be brief. Nobody has to read for its sake alone: the keeper does so soon enough when
@@ -34,11 +37,11 @@ struct hfi_waiter {
     int64_t heard_ms; /* and when it came */
 };
 
+/* For the channels of the server to which `conn` leads. */
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,
-                   struct hfi_pubsub **ret);
-void hfi_pubsub_use(struct hfi_pubsub *pubsub, struct hfi_conn *conn); /* before anybody joins */
+                   struct hfi_conn *conn, struct hfi_pubsub **ret);
 /* On the keeper's thread, before the connection goes: nothing is sent any more, and all waiters
- * are woken. */
+ * are woken. NULL is fine. */
 void hfi_pubsub_stop(struct hfi_pubsub *pubsub);
 void hfi_pubsub_free(struct hfi_pubsub *pubsub); /* NULL is fine */
 
@@ -49,12 +52,11 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
 /* The same, but only if the channel is subscribed already. False: it is not. */
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
-void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
+void hfi_pubsub_leave(struct hfi_waiter *waiter);
 
 /* The largest positive number among the messages since it joined or last asked. False: none, or
  * only words. */
-bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
-                     int64_t *ret_heard_ms);
+bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_heard_ms);
 
 /* A synchronous caller is about to join: what came while nobody listened is not for it. */
 void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);

@@ -4,6 +4,7 @@
 #define HF_TEST_INTEROP_INTEROP_H
 
 #include "java.h"
+#include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
 
@@ -114,7 +115,7 @@ void plain_refuses_java_read_write_lock(void **state);
 /* rows_kinds.c; the state of all but the last is a struct interop_kind */
 struct interop_kind {
     const char *name; /* Java's */
-    hf_kind kind;
+    any_kind kind;
     bool reentrant, listens, token;
     bool java_publishes; /* Redisson tells waiters of a release */
 };

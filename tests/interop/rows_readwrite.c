@@ -7,6 +7,7 @@
  * rows_time.c.
  */
 #include "interop.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,9 @@ struct sides {
     hf_lock *read, *write;
 };
 
-static hf_lock *side_of(hf_client *client, hf_kind kind) {
+static hf_lock *side_of(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_hf(HF_OK, hf_lock_new_kind(client, kind, NAME, strlen(NAME), &lock));
+    assert_hf(HF_OK, new_lock(client, kind, NAME, strlen(NAME), &lock));
     return lock;
 }
 
@@ -269,7 +270,7 @@ void rw_watchdogs_of_both_readers(void **state) {
 
 static bool has_run_out(void *arg) {
     const struct sides *sides = arg;
-    return hf_lock_remaining_ms(sides->read, 0) == 0;
+    return hf_lock_remaining_ms(sides->read) == 0;
 }
 
 static bool only_java_reads(void *arg) {
@@ -319,7 +320,7 @@ void rw_java_reader_keeps_no_dead_level_of_c(void **state) {
 /* ---- Kills ----------------------------------------------------------------------------------- */
 
 struct victim {
-    hf_kind kind;
+    any_kind kind;
     int told;
 };
 
@@ -330,14 +331,14 @@ static int hold_until_killed(void *arg) {
     hf_lock *lock;
     options.watchdog_ms = SHORT_MS;
     if (hf_open(server_url(suite.server), &options, &client) != HF_OK ||
-        hf_lock_new_kind(client, victim->kind, NAME, strlen(NAME), &lock) != HF_OK ||
+        new_lock(client, victim->kind, NAME, strlen(NAME), &lock) != HF_OK ||
         hf_lock_acquire(lock) != HF_OK || write(victim->told, "h", 1) != 1)
         return 1;
     for (;;)
         pause();
 }
 
-static pid_t start_victim(hf_kind kind) {
+static pid_t start_victim(any_kind kind) {
     int told[2];
     char byte;
     assert_int_equal(pipe(told), 0);
