@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A lie changes one answer of a history; false: not this one.
+type lie struct {
+	name string
+	tell func(o *op) bool
+}
+
+func verbIs(o *op, verb string) bool {
+	plain, _ := splitSide(o.verb)
+	return plain == verb
+}
+
+func flip(verb string) lie {
+	return lie{"the other answer of " + verb, func(o *op) bool {
+		if !verbIs(o, verb) || o.code != "HF_OK" {
+			return false
+		}
+		o.outs["value"] = strconv.FormatInt(1-o.value(), 10)
+		return true
+	}}
+}
+
+func oneMore(verb string) lie {
+	return lie{"one more from " + verb, func(o *op) bool {
+		if !verbIs(o, verb) || o.code != "HF_OK" {
+			return false
+		}
+		o.outs["value"] = strconv.FormatInt(o.value()+1, 10)
+		return true
+	}}
+}
+
+// A second holder: whoever was refused was not.
+func letIn(verb string) lie {
+	return lie{"a refused " + verb + " that was let in", func(o *op) bool {
+		if !verbIs(o, verb) || o.code != "HF_EBUSY" {
+			return false
+		}
+		o.code = "HF_OK"
+		o.outs["count"], o.outs["token"] = "1", "9223372036854775807"
+		o.outs["ids"] = strings.TrimSuffix(strings.Repeat(o.id+",", int(permitsOf(o))), ",")
+		if permitsOf(o) == 2 {
+			o.outs["ids"] = o.id + "," + o.id + "'"
+		}
+		return true
+	}}
+}
+
+func permitsOf(o *op) int64 {
+	if _, ok := o.args["permits"]; !ok {
+		return 1
+	}
+	return o.number("permits")
+}
+
+var lostRelease = lie{"a hold that was lost before its time", func(o *op) bool {
+	if !verbIs(o, "release") || o.code != "HF_OK" {
+		return false
+	}
+	o.code = "HF_ELOST"
+	return true
+}}
+
+var oldToken = lie{"an old token", func(o *op) bool {
+	if o.code != "HF_OK" || !verbIs(o, "acquire") {
+		return false
+	}
+	o.outs["token"] = "1"
+	return true
+}}
+
+var otherOrder = lie{"another order of the line", func(o *op) bool {
+	line := strings.Split(o.outs["queue"], ",")
+	if o.verb != "look" || len(line) < 2 {
+		return false
+	}
+	line[0], line[1] = line[1], line[0]
+	o.outs["queue"] = strings.Join(line, ",")
+	return true
+}}
+
+var lies = map[string][]lie{
+	"plain":        {letIn("acquire"), flip("is_locked"), lostRelease},
+	"nonreentrant": {letIn("acquire"), flip("is_locked"), lostRelease},
+	"spin":         {letIn("acquire"), flip("is_locked"), lostRelease},
+	"fenced":       {letIn("acquire"), flip("is_locked"), lostRelease, oldToken},
+	"fair":         {letIn("acquire"), lostRelease, otherOrder},
+	"readwrite":    {letIn("acquire"), flip("is_locked"), lostRelease},
+	"semaphore":    {letIn("acquire"), flip("try_set"), oneMore("available")},
+	"permits":      {letIn("acquire"), flip("try_set"), oneMore("available"), oneMore("taken"), lostRelease},
+	"latch":        {letIn("await"), flip("try_set"), oneMore("count")},
+}
+
+const (
+	tellMax    = 12 // so often each lie is told
+	lieSeconds = 2  // so long is thought about each
+)
+
+func copyMap(from map[string]string) map[string]string {
+	to := map[string]string{}
+	for key, value := range from {
+		to[key] = value
+	}
+	return to
+}
+
+// telling tells a lie in one place; false: there is no place for it.
+func telling(ops []*op, at int, l lie) ([]*op, bool) {
+	changed := *ops[at]
+	changed.outs = copyMap(changed.outs)
+	if !l.tell(&changed) {
+		return nil, false
+	}
+	with := append([]*op{}, ops...)
+	with[at] = &changed
+	return with, true
+}
+
+// plant tells a lie in many places, each alone, and counts how often it was found out. Not every
+// one can be: what was done at the same time may explain it.
+func plant(h *history, kind string, l lie) (told, found int) {
+	for _, ops := range h.parts() {
+		if ops[0].kind != kind {
+			continue
+		}
+		here := 0
+		for at := range ops {
+			with, ok := telling(ops, at, l)
+			if !ok {
+				continue
+			}
+			told++
+			here++
+			if judge(h, with, lieSeconds*time.Second) == porcupine.Illegal {
+				found++
+			}
+			if here == 2 || told >= tellMax {
+				break
+			}
+		}
+		if told >= tellMax {
+			return told, found
+		}
+	}
+	return told, found
+}
+
+func plantAll(h *history) int {
+	status := 0
+	for _, m := range models {
+		for _, l := range lies[m.kind] {
+			told, found := plant(h, m.kind, l)
+			fmt.Printf("%-13s %-40s found %2d of %2d\n", m.kind, l.name, found, told)
+			if found == 0 {
+				fmt.Printf("MISSED: %s: %s\n", m.kind, l.name)
+				status = exitWrong
+			}
+		}
+	}
+	return status
+}
