@@ -1,10 +1,9 @@
 /*
  * Running an operation. Synchronous is asynchronous plus waiting: the same operation, begun on the
- * calling thread, with an executor on its stack; while it waits it attends to its connection, so no
- * thread stands between it and its reply.
+ * calling thread, with an executor on its stack; while it waits it does what the engine needs of it,
+ * so no thread stands between it and its reply.
  */
 #include "api/client.h"
-#include "net/conn.h"
 #include "net/keeper.h"
 
 #include <errno.h>
@@ -34,11 +33,18 @@ static void copy_result(hf_result *to, const hf_result *from) {
     to->size = size;
 }
 
+/* What is about no lock in particular is about the server. On a client that cannot be closed
+ * meanwhile. */
+static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_op_args *args) {
+    struct hfi_engine *engine = client->core.engine;
+    return args->kind != NULL ? args->kind : engine->ops->server(engine);
+}
+
 static int finish_sync(struct hf_op *op, hf_result *ret, hf_lock_info **ret_info) {
     int err = op->result.code;
     copy_result(ret, &op->result);
     if (ret_info != NULL && err == HF_OK)
-        *ret_info = op->info;
+        *ret_info = op->call.info;
     return hfi_remember(err, &op->result.error);
 }
 
@@ -56,6 +62,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
 
     struct hfi_exec exec;
     hfi_exec_init(&exec);
+    args->kind = kind_of(client, args);
     args->lane = HFI_LANE_CALLER;
     args->exec = &exec;
     struct hf_op *op = hfi_op_new(&client->core, args);
@@ -63,7 +70,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
         hfi_op_begin(op);
         while (!op->complete)
             if (!hfi_exec_run(&exec))
-                hfi_conn_attend(&exec);
+                args->kind->ops->attend(&exec);
         hfi_exec_run(&exec); /* what was still in the mailbox */
         err = finish_sync(op, ret, ret_info);
         hfi_task_unref(&op->task);
@@ -81,6 +88,7 @@ int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op)
     if (err != HF_OK)
         return hfi_remember(err, NULL);
     struct hfi_dispatcher *dispatcher = &client->dispatcher;
+    args->kind = kind_of(client, args);
     args->lane = dispatcher->manual ? HFI_LANE_DISPATCH : HFI_LANE_KEEPER;
     args->exec = dispatcher->manual ? &dispatcher->exec : hfi_keeper_exec(client->keeper);
     if (args->callback != NULL)

@@ -8,7 +8,7 @@
 #include "api/client.h"
 #include "net/keeper.h"
 #include "net/url.h"
-#include "redis/redis.h"
+#include "scheme/scheme.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -247,7 +247,7 @@ static int make_engine(hf_client *client, struct hfi_url *url, const hf_options 
     char name[256];
     describe_self(client->core.id, name, sizeof name);
     struct hfi_counters *counters = &client->core.counters;
-    struct hfi_redis_config config = {
+    struct hfi_engine_config config = {
         .mem = &client->mem,
         .log = &client->log,
         .keeper = client->keeper,
@@ -265,7 +265,7 @@ static int make_engine(hf_client *client, struct hfi_url *url, const hf_options 
         .unknowns = &counters->unknowns,
         .notify_failures = &counters->notify_failures,
     };
-    return hfi_redis_new(&config, &client->core.engine, error);
+    return hfi_engine_new(&config, &client->core.engine, error);
 }
 
 static void init_locks(hf_client *client) {
@@ -281,8 +281,8 @@ static void init_locks(hf_client *client) {
 }
 
 static void stop_engine(void *arg) {
-    hf_client *client = arg;
-    hfi_redis_stop(client->core.engine);
+    struct hfi_engine *engine = ((hf_client *)arg)->core.engine;
+    engine->ops->stop(engine);
 }
 
 static void sleep_until_idle(hf_client *client, int64_t wait_ms) {
@@ -336,7 +336,7 @@ static void end(hf_client *client) {
     if (client->core.watchdog != NULL)
         hfi_core_clear(&client->core);
     if (client->core.engine != NULL)
-        hfi_redis_free(client->core.engine);
+        client->core.engine->ops->free(client->core.engine);
     hfi_keeper_free(client->keeper);
     hfi_dispatcher_clear(client);
 }
@@ -420,7 +420,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
 /* ---- Closing ---- */
 
 static void close_descriptors(hf_client *client) {
-    hfi_redis_close_fds(client->core.engine);
+    client->core.engine->ops->close_fds(client->core.engine);
     hfi_keeper_close_fds(client->keeper);
     hfi_dispatcher_close_fds(client);
 }

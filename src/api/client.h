@@ -16,6 +16,8 @@
 #include "core/core.h"
 #include "core/op.h"
 
+#include <poll.h>
+
 struct hfi_keeper;
 
 /* Where callbacks run: a thread of ours, or whoever calls hf_dispatch(). */
@@ -32,6 +34,9 @@ struct hfi_dispatcher {
     atomic_bool busy; /* somebody is in hf_dispatch() */
     bool polling;     /* the executor's kicks go to kick_fd, for the outside to see */
     int epoll_fd, kick_fd, timer_fd;
+    struct pollfd *fds; /* room for what it polls by itself */
+    size_t fds_cap;
+    struct pollfd few_fds[4];
 };
 
 struct hf_client {

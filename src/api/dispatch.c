@@ -1,15 +1,13 @@
 /*
  * Where callbacks run: on a thread of ours, started when first needed, or inside hf_dispatch().
  *
- * With manual dispatch, asynchronous operations have an executor and a connection of their own,
- * which hf_dispatch() drives; so no other thread is involved between a callback and the next
- * command. Between two calls the executor's kicks go to an eventfd; that, a timer and the
- * connection's socket are in one epoll set, which is the descriptor the application may poll.
+ * With manual dispatch, asynchronous operations have an executor and connections of their own,
+ * which hf_dispatch() drives through the engine; so no other thread is involved between a callback
+ * and the next command. Between two calls the executor's kicks go to an eventfd; that, a timer and
+ * the engine's sockets are in one epoll set, which is the descriptor the application may poll.
  */
 #include "api/client.h"
 #include "base/thread.h"
-#include "net/conn.h"
-#include "redis/redis.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,6 +21,8 @@ int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
     struct hfi_dispatcher *d = &client->dispatcher;
     d->manual = manual;
     d->epoll_fd = d->kick_fd = d->timer_fd = -1;
+    d->fds = d->few_fds;
+    d->fds_cap = sizeof d->few_fds / sizeof d->few_fds[0];
     hfi_list_init(&d->notices);
     pthread_mutex_init(&d->mtx, NULL);
     pthread_cond_init(&d->cond, NULL);
@@ -50,8 +50,15 @@ void hfi_dispatcher_close_fds(hf_client *client) {
             close(fds[i]);
 }
 
+static void free_fds(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    if (d->fds != d->few_fds)
+        hfi_free(&client->mem, d->fds);
+}
+
 void hfi_dispatcher_clear(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
+    free_fds(client);
     if (d->polling)
         hfi_exec_poll_end(&d->exec);
     hfi_dispatcher_close_fds(client);
@@ -140,8 +147,9 @@ void hfi_dispatcher_stop(hf_client *client) {
 
 /* ---- Manual dispatch ---- */
 
-static struct hfi_conn *connection(hf_client *client) {
-    return hfi_redis_dispatch_conn(client->core.engine);
+static void flush(hf_client *client) {
+    struct hfi_engine *engine = client->core.engine;
+    engine->ops->flush(engine);
 }
 
 /* Runs what is due and sends what came of it, again while callbacks make more. */
@@ -152,9 +160,7 @@ static int work(hf_client *client) {
         more = run_notices(client);
         ran += more;
     } while (more > 0 && hfi_exec_has_work(&client->dispatcher.exec));
-    struct hfi_conn *conn = connection(client);
-    if (conn != NULL)
-        hfi_conn_flush(conn);
+    flush(client);
     return ran;
 }
 
@@ -166,28 +172,45 @@ static int timeout_until(int64_t a_ms, int64_t b_ms) {
     return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
+/* What to poll: kicks, and what the engine names. There is room for `fds_cap`; what does not fit for
+ * lack of memory is read a moment later, since the application's epoll set has it as well. */
+static size_t list_fds(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    struct hfi_engine *engine = client->core.engine;
+    d->fds[0] = (struct pollfd){.fd = d->kick_fd, .events = POLLIN};
+    size_t len = engine->ops->poll(engine, d->fds + 1, d->fds_cap - 1);
+    if (len <= d->fds_cap - 1)
+        return len;
+    struct pollfd *more = hfi_alloc(&client->mem, (len + 1) * sizeof *more);
+    if (more == NULL)
+        return d->fds_cap - 1;
+    more[0] = d->fds[0];
+    free_fds(client);
+    d->fds = more;
+    d->fds_cap = len + 1;
+    size_t now = engine->ops->poll(engine, d->fds + 1, len);
+    return now < len ? now : len;
+}
+
 /* Waits for something to do, and reads what has arrived. */
 static void wait_and_read(hf_client *client, int64_t until_ms) {
     struct hfi_dispatcher *d = &client->dispatcher;
-    struct hfi_conn *conn = connection(client);
-    struct pollfd fds[2] = {{.fd = d->kick_fd, .events = POLLIN}, {.fd = -1}};
-    if (conn != NULL)
-        fds[1].fd = hfi_conn_dispatch_fd(conn, &fds[1].events);
+    struct hfi_engine *engine = client->core.engine;
+    size_t len = list_fds(client);
     int64_t at_ms;
     if (!hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms))
         return;
-    poll(fds, 2, timeout_until(at_ms, until_ms));
+    int ready = poll(d->fds, (nfds_t)len + 1, timeout_until(at_ms, until_ms));
     hfi_exec_poll_end(&d->exec);
-    if (fds[1].fd >= 0 && fds[1].revents != 0)
-        hfi_conn_service(conn, fds[1].revents);
+    if (ready > 0)
+        engine->ops->service(engine, d->fds + 1, len);
 }
 
 /* From here on the application polls for us. */
 static void hand_over(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
-    struct hfi_conn *conn = connection(client);
-    if (conn != NULL)
-        hfi_conn_enlist(conn, d->epoll_fd);
+    struct hfi_engine *engine = client->core.engine;
+    engine->ops->enlist(engine, d->epoll_fd);
     int64_t at_ms = HFI_NEVER;
     d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
     uint64_t one = 1;
@@ -262,9 +285,7 @@ void hfi_dispatcher_drain(hf_client *client) {
 
 void hfi_dispatcher_serve(hf_client *client, int64_t until_ms) {
     hfi_dispatcher_drain(client);
-    struct hfi_conn *conn = connection(client);
-    if (conn != NULL)
-        hfi_conn_flush(conn);
+    flush(client);
     if (hfi_core_is_idle(&client->core))
         return; /* checked after draining, which consumes the nudge that announces it */
     wait_and_read(client, until_ms);

@@ -26,8 +26,8 @@ static bool waits_for_itself_locked(struct hf_op *op) {
     const struct hfi_kind *other = op->call.kind->never_beside;
     if (other == NULL || op->hold->count > 0)
         return false;
-    const struct hfi_hold *hold =
-        hfi_hold_find_locked(op->core, op->shard, other, op->name, op->name_len, op->owner);
+    const struct hfi_hold *hold = hfi_hold_find_locked(op->core, op->shard, other, op->call.name,
+                                                       op->call.name_len, op->owner);
     return hold != NULL && hold->count > hold->leaving && !hfi_hold_expired_locked(hold);
 }
 
@@ -122,8 +122,8 @@ static void acquire_go(struct hf_op *op) {
     } else {
         op->call.count = count;
         op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
-        op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
-        hfi_op_call(op, op->core->engine->ops->acquire);
+        op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
+        hfi_op_call(op, op->call.kind->ops->acquire);
     }
 }
 

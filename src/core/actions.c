@@ -11,14 +11,9 @@
 
 /* ---- Acts ---- */
 
-static void act(struct hfi_call *call) {
-    const struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
-    call->engine->ops->act(call, op->act);
-}
-
 static void act_go(struct hf_op *op) {
     op->call.lease_ms = op->lease_ms;
-    hfi_op_call(op, act);
+    hfi_op_call(op, op->call.kind->ops->act);
 }
 
 /* By then whatever is left of it has ended by itself, or nobody can tell what it was; what never ends
@@ -33,7 +28,7 @@ static void act_after(struct hf_op *op) {
     static const bool gives_back[HFI_ACTS] = {[HFI_ACT_PUT] = true, [HFI_ACT_PUT_IF_EXISTS] = true};
     struct hfi_call *call = &op->call;
     op->result.value = call->value;
-    if (call->err == HF_OK && gives_back[op->act] && call->value > 0)
+    if (call->err == HF_OK && gives_back[op->call.act] && call->value > 0)
         hfi_count(&op->core->counters.released);
     if (call->unsettled)
         hfi_op_complete_unsettled(op, call->err, &call->error, hfi_settle_until_ms(op));
@@ -55,8 +50,8 @@ const struct hfi_verb hfi_verb_nothing = {.name = "nothing", .go = nothing_go};
 
 static void take_go(struct hf_op *op) {
     op->call.lease_ms = op->lease_ms;
-    op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
-    hfi_op_call(op, op->core->engine->ops->acquire);
+    op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
+    hfi_op_call(op, op->call.kind->ops->acquire);
 }
 
 void hfi_count_failure(struct hf_op *op, int err) {

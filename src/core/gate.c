@@ -31,7 +31,7 @@ struct hfi_gate {
 /* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_gate *find_gate(struct hfi_shard *shard, const struct hf_op *op) {
     struct hfi_gate *gate = NULL;
-    HASH_FIND(hh, shard->gates, op->name, op->name_len, gate);
+    HASH_FIND(hh, shard->gates, op->call.name, op->call.name_len, gate);
     return gate;
 }
 
@@ -56,12 +56,12 @@ bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
         hfi_list_push_back(&gate->queue, &op->gate_link);
         return false;
     }
-    gate = hfi_zalloc(mem, sizeof *gate + op->name_len);
+    gate = hfi_zalloc(mem, sizeof *gate + op->call.name_len);
     if (gate == NULL)
         return true;
     hfi_list_init(&gate->queue);
-    gate->name_len = op->name_len;
-    memcpy(gate->name, op->name, op->name_len);
+    gate->name_len = op->call.name_len;
+    memcpy(gate->name, op->call.name, op->call.name_len);
     if (!insert_gate(mem, shard, gate)) {
         hfi_free(mem, gate);
         return true;
@@ -121,7 +121,7 @@ void hfi_gate_share_failure_locked(const struct hf_op *op) {
     for (struct hfi_link *link = queue->next; link != queue; link = next) {
         next = link->next;
         struct hf_op *behind = HFI_CONTAINER(link, struct hf_op, gate_link);
-        if (behind->start_ms > since_ms)
+        if (behind->call.start_ms > since_ms)
             continue;
         hfi_list_remove(link);
         behind->gate = NULL;

@@ -62,7 +62,7 @@ static int held_up_locked(const struct hf_op *op, int64_t *ret_since_ms) {
     if (front == NULL || front == op)
         return HF_OK;
     *ret_since_ms = atomic_load(&front->call.signs.held_up_since_ms);
-    if (*ret_since_ms == 0 || *ret_since_ms > op->start_ms)
+    if (*ret_since_ms == 0 || *ret_since_ms > op->call.start_ms)
         return HF_OK;
     return atomic_load(&front->call.signs.held_up);
 }

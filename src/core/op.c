@@ -26,31 +26,39 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 /* An operation is larger than what malloc keeps at hand, so each shard keeps one: a thread that
  * locks and releases in a loop gets the same memory again and again. Operations on long names, or
  * with many ids, are allocated each time. */
-#define SMALL_ROOM_MAX 64
+#define SMALL_ROOM 64
 
 static size_t aligned(size_t size) {
     return (size + 15) & ~(size_t)15;
 }
 
-static size_t op_size(const struct hfi_core *core, size_t room) {
-    return aligned(sizeof(struct hf_op)) + aligned(core->engine->ops->call_size) +
-           (room < SMALL_ROOM_MAX ? SMALL_ROOM_MAX : room) + 1;
+/* Where the name of an operation begins. */
+static size_t head_size(const struct hfi_kind *kind) {
+    return aligned(sizeof(struct hf_op)) + aligned(kind->ops->call_size);
 }
 
-static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard, size_t room) {
-    size_t size = op_size(core, room);
-    void *spare = room <= SMALL_ROOM_MAX ? atomic_exchange(&shard->spare_op, NULL) : NULL;
-    struct hf_op *op = spare != NULL ? spare : hfi_alloc(core->mem, size);
+/* `room`: bytes for the name and the ids. */
+static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard,
+                              const struct hfi_kind *kind, size_t room) {
+    size_t size = head_size(kind) + (room < SMALL_ROOM ? SMALL_ROOM : room) + 1;
+    struct hf_op *op = room <= SMALL_ROOM ? atomic_exchange(&shard->spare_op, NULL) : NULL;
+    if (op != NULL && op->size != size) { /* it was made for another engine's state */
+        hfi_free(core->mem, op);
+        op = NULL;
+    }
+    if (op == NULL)
+        op = hfi_alloc(core->mem, size);
     if (op != NULL) {
         memset(op, 0, size);
-        op->room = room;
+        op->size = size;
     }
     return op;
 }
 
 static void deallocate(struct hfi_core *core, struct hf_op *op) {
     void *none = NULL;
-    if (op->room > SMALL_ROOM_MAX || atomic_load(&core->closing) ||
+    bool small = op->size == head_size(op->call.kind) + SMALL_ROOM + 1;
+    if (!small || atomic_load(&core->closing) ||
         !atomic_compare_exchange_strong(&op->shard->spare_op, &none, op))
         hfi_free(core->mem, op);
 }
@@ -81,11 +89,48 @@ static void init_completion(struct hf_op *op) {
     pthread_condattr_destroy(&attr);
 }
 
+static void call_is_done(struct hfi_call *call);
+
+/* All that the caller wants of the engine. */
+static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
+    struct hfi_call *call = &op->call;
+    char *name = (char *)op + head_size(args->kind);
+    call->engine = op->core->engine;
+    call->task = &op->task;
+    call->lane = args->lane;
+    call->kind = args->kind;
+    call->name = memcpy(name, args->name, args->name_len);
+    call->name_len = args->name_len;
+    call->owner = op->owner_text;
+    call->owner_len = hfi_owner_text(op->core, args->owner, op->owner_text);
+    call->question = args->question;
+    call->act = args->act;
+    call->amount = args->amount;
+    call->ttl_ms = args->ttl_ms;
+    if (args->ids_len > 0) {
+        call->ids = memcpy(name + args->name_len, args->ids, args->ids_len * HFI_ID_LEN);
+        call->ids_len = args->ids_len;
+    }
+    call->start_ms = op->start_us / 1000;
+    call->deadline_ms = op->deadline_ms;
+    call->done = call_is_done;
+    call->state = (char *)op + aligned(sizeof *op);
+}
+
+/* By when it ends, one way or another. */
+static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
+    int64_t start_ms = op->start_us / 1000;
+    if (!args->verb->waits || args->wait_ms == 0)
+        return hfi_after_ms(start_ms, op->core->cmd_timeout_ms);
+    /* the clock is read in whole milliseconds, and a wait must not be too short by a fraction of
+     * one */
+    return hfi_after_ms(start_ms + 1, args->wait_ms);
+}
+
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
-    size_t head = aligned(sizeof(struct hf_op)), state_size = aligned(core->engine->ops->call_size);
     struct hfi_shard *shard = hfi_core_shard(core, args->name, args->name_len);
-    size_t ids_size = args->ids_len * HFI_ID_LEN;
-    struct hf_op *op = allocate(core, shard, args->name_len + ids_size);
+    struct hf_op *op =
+        allocate(core, shard, args->kind, args->name_len + args->ids_len * HFI_ID_LEN);
     if (op == NULL)
         return NULL;
     hfi_task_init(&op->task, args->exec, run, destroy);
@@ -95,34 +140,17 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->owner = args->owner;
     op->wait_ms = args->wait_ms;
     op->lease_ms = args->lease_ms;
-    op->question = args->question;
-    op->act = args->act;
     op->yes_or_no = args->yes_or_no;
     op->callback = args->callback;
     op->user = args->user;
     op->alarm.fire = alarm_fired;
     op->notice.run = run_callback;
-    op->call.state = (char *)op + head;
-    op->call.kind = args->kind;
-    op->name = (char *)op + head + state_size;
-    memcpy(op->name, args->name, args->name_len);
-    op->name_len = args->name_len;
-    op->call.amount = args->amount;
-    op->call.ttl_ms = args->ttl_ms;
-    if (ids_size > 0) {
-        op->call.ids = memcpy(op->name + args->name_len, args->ids, ids_size);
-        op->call.ids_len = args->ids_len;
-        op->permits.ret_ids = args->ret_ids;
-    }
+    op->permits.ret_ids = args->ret_ids;
     op->shard = shard;
     op->start_us = hfi_now_us();
-    op->start_ms = op->start_us / 1000;
     op->cancellable = args->verb->waits;
-    bool waits = args->verb->waits && args->wait_ms != 0;
-    /* the clock is read in whole milliseconds, and a wait must not be too short by a fraction of
-     * one */
-    op->deadline_ms = waits ? hfi_after_ms(op->start_ms + 1, args->wait_ms)
-                            : hfi_after_ms(op->start_ms, core->cmd_timeout_ms);
+    op->deadline_ms = end_ms(op, args);
+    fill_call(op, args);
     if (args->self != NULL) {
         hfi_self_ref(args->self);
         op->self = args->self;
@@ -256,7 +284,7 @@ static void settle_hold_locked(struct hf_op *op, int err) {
 
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms) {
     if (atomic_load(&op->core->abandoning)) {
-        op->core->engine->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
+        op->call.kind->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
         hfi_task_ref(&op->task);
         finish(op);
         hfi_op_publish(op, err, error);
@@ -321,23 +349,9 @@ static void look_if_done(struct hf_op *op) {
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
     op->state = HFI_OP_CALLING;
     struct hfi_call *call = &op->call;
-    memset(call->state, 0, op->core->engine->ops->call_size);
+    memset(call->state, 0, call->kind->ops->call_size);
     engine_op(call);
     look_if_done(op);
-}
-
-static void prepare_call(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
-    call->engine = op->core->engine;
-    call->task = &op->task;
-    call->lane = op->lane;
-    call->name = op->name;
-    call->name_len = op->name_len;
-    call->owner = op->owner_text;
-    call->owner_len = hfi_owner_text(op->core, op->owner, op->owner_text);
-    call->start_ms = op->start_ms;
-    call->deadline_ms = op->deadline_ms;
-    call->done = call_is_done;
 }
 
 /* ---- Life ---- */
@@ -369,8 +383,8 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
     *ret_turn = true;
     pthread_mutex_lock(&op->shard->mtx);
     if (op->verb->takes_turn) {
-        op->hold = hfi_hold_get_locked(op->core, op->shard, op->call.kind, op->name, op->name_len,
-                                       op->owner);
+        op->hold = hfi_hold_get_locked(op->core, op->shard, op->call.kind, op->call.name,
+                                       op->call.name_len, op->owner);
         if (op->hold == NULL) {
             err = HF_ENOMEM;
         } else {
@@ -393,7 +407,6 @@ void hfi_op_begin(struct hf_op *op) {
         hfi_op_complete(op, HF_ECANCELED, NULL);
         return;
     }
-    prepare_call(op);
     int err = enlist(op, &turn);
     if (err != HF_OK)
         hfi_op_complete(op, err, NULL);
@@ -416,7 +429,8 @@ static bool is_hopeless(const struct hf_op *op) {
 
 /* The client is being closed, and the server has not answered in a while. */
 static bool is_too_long(const struct hf_op *op) {
-    return op->brief && atomic_load(&op->core->closing) && hfi_now_ms() >= op->start_ms + BRIEF_MS;
+    return op->brief && atomic_load(&op->core->closing) &&
+           hfi_now_ms() >= op->call.start_ms + BRIEF_MS;
 }
 
 /* The caller, or close, wants it to end. */
@@ -431,15 +445,15 @@ static void stop(struct hf_op *op, int err) {
         hfi_op_complete(op, err, NULL);
     } else if (op->state == HFI_OP_CALLING ||
                (op->state == HFI_OP_SETTLING && (is_hopeless(op) || is_too_long(op)))) {
-        op->core->engine->ops->cancel(&op->call, err);
+        op->call.kind->ops->cancel(&op->call, err);
         look_if_done(op);
     } else if (op->state == HFI_OP_SETTLING && op->brief && err == HF_ECLOSED) {
-        hfi_alarm_set(op->task.exec, &op->alarm, op->start_ms + BRIEF_MS);
+        hfi_alarm_set(op->task.exec, &op->alarm, op->call.start_ms + BRIEF_MS);
     }
 }
 
 static void settle(struct hf_op *op) {
-    op->core->engine->ops->settle(&op->call);
+    op->call.kind->ops->settle(&op->call);
     look_if_done(op);
 }
 
@@ -450,7 +464,7 @@ static void yield_turn(struct hf_op *op) {
     pthread_mutex_unlock(&op->shard->mtx);
     if (!anybody)
         return; /* it has given up meanwhile */
-    op->core->engine->ops->cancel(&op->call, HF_ECANCELED);
+    op->call.kind->ops->cancel(&op->call, HF_ECANCELED);
     look_if_done(op);
 }
 
@@ -486,7 +500,7 @@ static void run(struct hfi_task *task, unsigned events) {
     }
     if ((events & HFI_ENGINE_EVENTS) && is_still_on(task, here) &&
         (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING)) {
-        op->core->engine->ops->step(&op->call, events & HFI_ENGINE_EVENTS);
+        op->call.kind->ops->step(&op->call, events & HFI_ENGINE_EVENTS);
         look_if_done(op);
     }
     if (is_still_on(task, here) && op->state == HFI_OP_SETTLING && is_hopeless(op))

@@ -61,11 +61,8 @@ struct hf_op {
     hf_owner owner;
     int64_t lease_ms; /* as asked for */
     int64_t wait_ms;
-    int64_t start_ms, start_us, deadline_ms;
-    enum hfi_question question;
-    enum hfi_act act;
+    int64_t start_us, deadline_ms;
     bool yes_or_no; /* the answer is whether it is more than 0 */
-    hf_lock_info *info;
     struct {
         hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
         bool held, lost; /* release: some were holds of ours; of these some were lost before */
@@ -74,8 +71,7 @@ struct hf_op {
     struct hfi_self *self; /* of a synchronous acquire for the default owner */
 
     struct hfi_call call;
-    size_t name_len, room; /* room: bytes for the name and the ids of the call */
-    char *name;            /* behind the struct, as are the ids and the engine's state */
+    size_t size; /* of its memory: the engine's state, the name and the ids are behind the struct */
     char owner_text[HFI_OWNER_MAX];
 
     /* Completion. */
@@ -113,7 +109,7 @@ extern const struct hfi_verb hfi_verb_permits_acquire, hfi_verb_permits_release,
 
 struct hfi_op_args {
     const struct hfi_verb *verb;
-    const struct hfi_kind *kind;
+    const struct hfi_kind *kind; /* NULL, for src/api only: that of the server itself */
     const char *name;
     size_t name_len;
     hf_owner owner;

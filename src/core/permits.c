@@ -32,24 +32,24 @@ static void text_of(const struct hf_op *op, size_t i, char text[TEXT_LEN + 1]) {
 static struct hfi_hold *find_locked(struct hf_op *op, size_t i) {
     char text[TEXT_LEN + 1];
     text_of(op, i, text);
-    return hfi_hold_of_locked(op->core, op->shard, op->call.kind, op->name, op->name_len, text,
-                              TEXT_LEN, false);
+    return hfi_hold_of_locked(op->core, op->shard, op->call.kind, op->call.name, op->call.name_len,
+                              text, TEXT_LEN, false);
 }
 
 /* ---- Acquire ---- */
 
 static void acquire_go(struct hf_op *op) {
     op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
-    op->call.deadline_ms = op->wait_ms == 0 ? op->start_ms : op->deadline_ms;
-    hfi_op_call(op, op->core->engine->ops->acquire);
+    op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
+    hfi_op_call(op, op->call.kind->ops->acquire);
 }
 
 static bool begin_hold_locked(struct hf_op *op, size_t i) {
     const struct hfi_call *call = &op->call;
     char text[TEXT_LEN + 1];
     text_of(op, i, text);
-    struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, op->name,
-                                               op->name_len, text, TEXT_LEN, true);
+    struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, op->call.name,
+                                               op->call.name_len, text, TEXT_LEN, true);
     if (hold == NULL)
         return false;
     hold->generation++;
@@ -225,7 +225,7 @@ static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
 
 /* If the extension was done, the lease may be over this early. */
 static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
-    int64_t until_ms = hfi_after_ms(op->start_ms, op->call.lease_ms);
+    int64_t until_ms = hfi_after_ms(op->call.start_ms, op->call.lease_ms);
     if (until_ms >= hold->deadline_ms)
         return;
     hold->renew_at_ms = hfi_now_ms();

@@ -35,7 +35,7 @@ static void release_go(struct hf_op *op) {
         op->call.count = count;
         if (op->complete) /* left to the keeper: it has its own time */
             op->call.deadline_ms = hfi_now_ms() + op->core->cmd_timeout_ms;
-        hfi_op_call(op, op->core->engine->ops->release);
+        hfi_op_call(op, op->call.kind->ops->release);
     }
 }
 
@@ -116,7 +116,7 @@ static void extend_go(struct hf_op *op) {
     else {
         op->call.count = count;
         op->call.lease_ms = op->lease_ms;
-        hfi_op_call(op, op->core->engine->ops->extend);
+        hfi_op_call(op, op->call.kind->ops->extend);
     }
 }
 
@@ -155,14 +155,15 @@ const struct hfi_verb hfi_verb_extend = {
 /* ---- Break ---- */
 
 static void force_go(struct hf_op *op) {
-    hfi_op_call(op, op->core->engine->ops->force);
+    hfi_op_call(op, op->call.kind->ops->force);
 }
 
 /* A hold that began after the break was requested may have come after it; one with a command under
  * way will be told by the answer. */
 static bool was_broken_locked(const struct hf_op *op, const struct hfi_hold *hold) {
     return hold->active == NULL && hold->since_us < op->start_us &&
-           hold->name_len == op->name_len && memcmp(hold->name, op->name, op->name_len) == 0;
+           hold->name_len == op->call.name_len &&
+           memcmp(hold->name, op->call.name, op->call.name_len) == 0;
 }
 
 /* Loses some of our own holds on the name, on both sides, since a break deletes the whole lock.
@@ -204,13 +205,8 @@ const struct hfi_verb hfi_verb_force = {.name = "break", .go = force_go, .after 
 
 /* ---- Questions ---- */
 
-static void ask(struct hfi_call *call) {
-    struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
-    call->engine->ops->ask(call, op->question);
-}
-
 static void ask_go(struct hf_op *op) {
-    hfi_op_call(op, ask);
+    hfi_op_call(op, op->call.kind->ops->ask);
 }
 
 static void ask_after(struct hf_op *op) {
@@ -220,13 +216,8 @@ static void ask_after(struct hf_op *op) {
 
 const struct hfi_verb hfi_verb_ask = {.name = "ask", .go = ask_go, .after = ask_after};
 
-static void inspect(struct hfi_call *call) {
-    struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
-    call->engine->ops->inspect(call, &op->info);
-}
-
 static void inspect_go(struct hf_op *op) {
-    hfi_op_call(op, inspect);
+    hfi_op_call(op, op->call.kind->ops->inspect);
 }
 
 const struct hfi_verb hfi_verb_inspect = {.name = "inspect", .go = inspect_go, .after = ask_after};

@@ -21,6 +21,8 @@
 #define HFI_ENGINE_EVENTS (~0u << HFI_ENGINE_EVENT_SHIFT)
 
 struct hfi_engine;
+struct hfi_call_ops;
+struct pollfd;
 
 /* Which thread drives the connection that a call uses. */
 enum hfi_lane {
@@ -32,6 +34,7 @@ enum hfi_lane {
 /* A kind of lock, or a thing, as an engine offers it: a const table. */
 struct hfi_kind {
     const char *name;
+    const struct hfi_call_ops *ops; /* what can be done to it */
     /* Kinds with the same part share their holds under one name. NULL: the lock has only one
      * part. */
     const char *part;
@@ -61,8 +64,8 @@ static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
 /* Things that are not locks, since nobody in particular holds them. */
 enum hfi_thing { HFI_SEMAPHORE, HFI_PERMITS, HFI_LATCH };
 
-/* What is done to a thing in one exchange, without waiting. The engine's table says which of these
- * a thing knows; `amount`, `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is
+/* What is done to a thing in one exchange, without waiting. The engine says which of these a thing
+ * knows; `amount`, `ttl_ms`, `lease_ms` and `ids` of the call are what it takes, `value` is
  * its answer. */
 enum hfi_act {
     HFI_ACT_SET,           /* amount, ttl_ms (0: none); unless it is there. 1: it was set */
@@ -83,6 +86,8 @@ enum hfi_act {
 };
 
 #define HFI_ID_LEN 16 /* bytes of a permit's id */
+
+enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
 
 /* What other threads may see of a call while it runs. The engine writes it on the call's executor;
  * the core reads it under no lock at all, so each is right by itself, not together. */
@@ -105,10 +110,12 @@ struct hfi_call {
     size_t name_len;
     const char *owner; /* "uuid:number" */
     size_t owner_len;
-    int64_t count;    /* how many times this owner holds the lock, as far as we know */
-    int64_t lease_ms; /* acquire, release (for what remains), extend */
-    int64_t amount;   /* things: how many */
-    int64_t ttl_ms;   /* things: when to expire as a whole; 0: never */
+    int64_t count;              /* how many times this owner holds the lock, as far as we know */
+    int64_t lease_ms;           /* acquire, release (for what remains), extend */
+    enum hfi_question question; /* ask */
+    enum hfi_act act;           /* act, and its settlement */
+    int64_t amount;             /* things: how many */
+    int64_t ttl_ms;             /* things: when to expire as a whole; 0: never */
     const unsigned char
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
@@ -148,12 +155,48 @@ struct hfi_call {
     bool no_server;
     /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
-    bool gone; /* release, extend: the hold was not there (err is HF_ELOST) */
+    bool gone;          /* release, extend: the hold was not there (err is HF_ELOST) */
+    hf_lock_info *info; /* inspect: malloc'ed, set on HF_OK */
 
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
 
-enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
+/* The operations of a kind. Any but `step`, `cancel` and `attend` may be missing: there is no such
+ * thing to be done. */
+struct hfi_call_ops {
+    size_t call_size; /* bytes of state a call needs */
+
+    /* Waits until held, deadline or cancel. Of a thing: until `amount` (or `ids`) are taken, or the
+     * latch is open. */
+    void (*acquire)(struct hfi_call *call);
+    void (*release)(struct hfi_call *call); /* from call->count to one less */
+    void (*extend)(struct hfi_call *call);  /* raise the lease */
+    void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
+    void (*ask)(struct hfi_call *call);     /* call->question */
+    void (*inspect)(struct hfi_call *call); /* into call->info */
+    /* Something done to a thing: call->act. HF_EUNKNOWN: it may or may not have been done, or may
+     * still be. */
+    void (*act)(struct hfi_call *call);
+
+    /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`;
+     * after an unsettled release from `count`: make sure it holds one less. Keeps trying until the
+     * server has answered and no copy of a former command can act any more, or `deadline_ms` has
+     * passed. Of a thing: give back what an unsettled acquire has taken, if that can be known;
+     * repeat an unsettled act. Keeper lane. The state is as the failed call left it. */
+    void (*settle)(struct hfi_call *call);
+
+    /* engine events of the task, already masked */
+    void (*step)(struct hfi_call *call, unsigned events);
+
+    /* Ask a running call to finish now: it calls done soon, with HF_ECANCELED (unsettled if need
+     * be) unless it had finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the
+     * call's executor. */
+    void (*cancel)(struct hfi_call *call, int err);
+
+    /* What a synchronous caller does while it waits: returns when its executor has something to
+     * run, and perhaps drives the call's connection until then. The call may have ended. */
+    void (*attend)(struct hfi_exec *caller);
+};
 
 /* One hold in a renewal. */
 struct hfi_renewal_item {
@@ -185,14 +228,16 @@ struct hfi_renewal {
     void *engine_private;
 };
 
+/* What an engine does for a client as a whole. */
 struct hfi_engine_ops {
-    size_t call_size; /* bytes of state a call needs */
-
     /* The table of a kind, or NULL: this engine does not offer it. */
     const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
 
     /* The same for what is no lock. */
     const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);
+
+    /* The same for the server itself: it can only be asked (HFI_ASK_PING). */
+    const struct hfi_kind *(*server)(struct hfi_engine *engine);
 
     /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
     int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -200,35 +245,9 @@ struct hfi_engine_ops {
 
     /* What identifies a hold's place on the server: kinds that share a record give the same bytes
      * for it. Writes at most `cap` bytes and returns how many there are. (Redis: key name and hash
-     * field.) */
+     * field.) Called under a shard. */
     size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap);
-
-    /* Waits until held, deadline or cancel. Of a thing: until `amount` (or `ids`) are taken, or the
-     * latch is open. */
-    void (*acquire)(struct hfi_call *call);
-    void (*release)(struct hfi_call *call); /* from call->count to one less */
-    void (*extend)(struct hfi_call *call);  /* raise the lease */
-    void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
-    void (*ask)(struct hfi_call *call, enum hfi_question question);
-    void (*inspect)(struct hfi_call *call, hf_lock_info **ret_info); /* malloc'ed, set on HF_OK */
-    /* Something done to a thing. HF_EUNKNOWN: it may or may not have been done, or may still be. */
-    void (*act)(struct hfi_call *call, enum hfi_act act);
-
-    /* After an unsettled acquire from `count`: make sure the owner holds no more than `count`;
-     * after an unsettled release from `count`: make sure it holds one less. Keeps trying until the
-     * server has answered and no copy of a former command can act any more, or `deadline_ms` has
-     * passed. Of a thing: give back what an unsettled acquire has taken, if that can be known;
-     * repeat an unsettled act. Keeper lane. The state is as the failed call left it. */
-    void (*settle)(struct hfi_call *call);
-
-    /* engine events of the task, already masked */
-    void (*step)(struct hfi_call *call, unsigned events);
-
-    /* Ask a running call to finish now: it calls done soon, with HF_ECANCELED (unsettled if need
-     * be) unless it had finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the
-     * call's executor. */
-    void (*cancel)(struct hfi_call *call, int err);
 
     /* on the keeper's thread */
     void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal);
@@ -245,6 +264,28 @@ struct hfi_engine_ops {
     /* Whether to listen for such word. On the keeper's thread. An engine that cannot hears
      * nothing. */
     void (*listen)(struct hfi_engine *engine, bool on);
+
+    /* ---- Manual dispatch: what hf_dispatch() drives, on its thread ---- */
+
+    /* Sends what calls of the dispatch lane have gathered. */
+    void (*flush)(struct hfi_engine *engine);
+    /* Writes what is to be polled now to `fds`, `cap` at most; returns how many there are. */
+    size_t (*poll)(struct hfi_engine *engine, struct pollfd *fds, size_t cap);
+    /* Reads and writes what a poll of those found to be possible. */
+    void (*service)(struct hfi_engine *engine, const struct pollfd *fds, size_t len);
+    /* Puts the same into the application's epoll set, which outlives the engine. */
+    void (*enlist)(struct hfi_engine *engine, int epoll_fd);
+
+    /* ---- Life. Made by src/scheme ---- */
+
+    /* Ends everything in flight with HF_ECLOSED and closes the connections. On the keeper's thread,
+     * as its last act, when no call of another thread is running any more: src/api has cancelled
+     * them and seen them leave. A call of the keeper's lane that is left completes when its task
+     * runs next. */
+    void (*stop)(struct hfi_engine *engine);
+    void (*free)(struct hfi_engine *engine); /* after stop, and after the keeper has ended */
+    /* In a forked child: closes descriptors, touches nothing else. */
+    void (*close_fds)(struct hfi_engine *engine);
 };
 
 struct hfi_engine {

@@ -51,8 +51,9 @@ void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
     hfi_call_send(call, act->script, write_act, answered);
 }
 
-void hfi_act(struct hfi_call *call, enum hfi_act act) {
+void hfi_act(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    state->settles = state->kind->acts[act].settles;
-    hfi_act_send(call, &state->kind->acts[act], acted);
+    const struct hfi_redis_act *act = &state->kind->acts[call->act];
+    state->settles = act->settles;
+    hfi_act_send(call, act, acted);
 }

@@ -25,7 +25,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     struct hfi_exchange *x = &state->exchange;
     state->call = call;
     state->step = step_exchange;
-    state->kind = call->kind != NULL ? hfi_redis_kind_of(call->kind) : NULL;
+    state->kind = hfi_redis_kind_of(call->kind);
     call->err = HF_OK;
     call->value = call->token = call->valid_until_ms = 0;
     call->contended = call->unsettled = call->gone = false;

@@ -1,7 +1,7 @@
 /*
  * The Redis engine: its table of operations, and its life.
  *
- * Made, stopped and freed by src/api; used by src/core through the table. The engine joins a route
+ * Made by src/scheme; used by src/core and src/api through its tables. The engine joins a route
  * (connections), a registry of channels and the kinds; calls and renewals in progress belong to
  * their tasks. `renewals` and what the connections tell are the keeper's; the rest does not change
  * between new and stop.
@@ -14,6 +14,7 @@
 #include "redis/kind.h"
 #include "redis/route/single.h"
 
+#include <poll.h>
 #include <string.h>
 
 /* ---- Kinds and names ---- */
@@ -41,6 +42,12 @@ static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thi
     (void)engine;
     size_t index = (size_t)thing;
     return index < sizeof things / sizeof things[0] ? things[index] : NULL;
+}
+
+static const struct hfi_kind *find_server(struct hfi_engine *engine) {
+    static const struct hfi_kind server = {.name = "server", .ops = &hfi_redis_call_ops};
+    (void)engine;
+    return &server;
 }
 
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -122,29 +129,7 @@ bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control) {
 
 /* ---- Life ---- */
 
-static const struct hfi_engine_ops redis_ops = {
-    .call_size = sizeof(struct hfi_call_state),
-    .kind = find_kind,
-    .thing = find_thing,
-    .check_name = check_name,
-    .hold_id = hold_id,
-    .acquire = hfi_acquire,
-    .release = hfi_release,
-    .extend = hfi_extend,
-    .force = hfi_force,
-    .ask = hfi_ask,
-    .inspect = hfi_inspect,
-    .act = hfi_act,
-    .settle = hfi_settle,
-    .step = hfi_call_step,
-    .cancel = hfi_call_cancel,
-    .renew = hfi_renew,
-    .on_reconnect = on_reconnect,
-    .on_change = hfi_ask_on_change,
-    .listen = hfi_ask_listen,
-};
-
-static int make_route(struct hfi_redis *redis, const struct hfi_redis_config *config,
+static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *config,
                       hf_error *error) {
     const struct hfi_node_config node = {
         .mem = config->mem,
@@ -178,11 +163,14 @@ static void free_half_built(struct hfi_redis *redis) {
     hfi_free(redis->mem, redis);
 }
 
-int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret, hf_error *error) {
+static const struct hfi_engine_ops engine_ops;
+
+int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
+                  hf_error *error) {
     struct hfi_redis *redis = hfi_zalloc(config->mem, sizeof *redis);
     if (redis == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
-    redis->base.ops = &redis_ops;
+    redis->base.ops = &engine_ops;
     redis->mem = config->mem;
     redis->log = config->log;
     redis->keeper = config->keeper;
@@ -217,7 +205,7 @@ int hfi_redis_new(const struct hfi_redis_config *config, struct hfi_engine **ret
     return HF_OK;
 }
 
-void hfi_redis_stop(struct hfi_engine *engine) {
+static void stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     if (atomic_exchange(&redis->stopped, true))
         return;
@@ -227,19 +215,86 @@ void hfi_redis_stop(struct hfi_engine *engine) {
     hfi_renewals_stop(redis);
 }
 
-void hfi_redis_free(struct hfi_engine *engine) {
-    if (engine == NULL)
-        return;
-    hfi_redis_stop(engine);
+static void free_engine(struct hfi_engine *engine) {
+    stop(engine);
     free_half_built(hfi_redis_of(engine));
 }
 
-void hfi_redis_close_fds(struct hfi_engine *engine) {
+static void close_fds(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     redis->route->ops->close_fds(redis->route);
 }
 
-struct hfi_conn *hfi_redis_dispatch_conn(struct hfi_engine *engine) {
+/* ---- Manual dispatch ---- */
+
+/* Made at the first call. NULL: out of memory, or stopped. */
+static struct hfi_conn *dispatch_conn(struct hfi_engine *engine) {
     struct hfi_route *route = hfi_redis_of(engine)->route;
     return hfi_node_pick(route->ops->node(route, NULL, 0), HFI_LANE_DISPATCH);
 }
+
+static void flush(struct hfi_engine *engine) {
+    struct hfi_conn *conn = dispatch_conn(engine);
+    if (conn != NULL)
+        hfi_conn_flush(conn);
+}
+
+static size_t poll_fds(struct hfi_engine *engine, struct pollfd *fds, size_t cap) {
+    struct hfi_conn *conn = dispatch_conn(engine);
+    struct pollfd one = {.fd = -1};
+    if (conn != NULL)
+        one.fd = hfi_conn_dispatch_fd(conn, &one.events);
+    if (one.fd < 0)
+        return 0;
+    if (cap > 0)
+        fds[0] = one;
+    return 1;
+}
+
+static void service(struct hfi_engine *engine, const struct pollfd *fds, size_t len) {
+    struct hfi_conn *conn = dispatch_conn(engine);
+    if (conn != NULL && len > 0 && fds[0].revents != 0)
+        hfi_conn_service(conn, fds[0].revents);
+}
+
+static void enlist(struct hfi_engine *engine, int epoll_fd) {
+    struct hfi_conn *conn = dispatch_conn(engine);
+    if (conn != NULL)
+        hfi_conn_enlist(conn, epoll_fd);
+}
+
+/* ---- The tables ---- */
+
+const struct hfi_call_ops hfi_redis_call_ops = {
+    .call_size = sizeof(struct hfi_call_state),
+    .acquire = hfi_acquire,
+    .release = hfi_release,
+    .extend = hfi_extend,
+    .force = hfi_force,
+    .ask = hfi_ask,
+    .inspect = hfi_inspect,
+    .act = hfi_act,
+    .settle = hfi_settle,
+    .step = hfi_call_step,
+    .cancel = hfi_call_cancel,
+    .attend = hfi_conn_attend,
+};
+
+static const struct hfi_engine_ops engine_ops = {
+    .kind = find_kind,
+    .thing = find_thing,
+    .server = find_server,
+    .check_name = check_name,
+    .hold_id = hold_id,
+    .renew = hfi_renew,
+    .on_reconnect = on_reconnect,
+    .on_change = hfi_ask_on_change,
+    .listen = hfi_ask_listen,
+    .flush = flush,
+    .poll = poll_fds,
+    .service = service,
+    .enlist = enlist,
+    .stop = stop,
+    .free = free_engine,
+    .close_fds = close_fds,
+};

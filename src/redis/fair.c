@@ -211,6 +211,7 @@ static const struct hfi_redis_kind fair = {
 
 const struct hfi_kind hfi_kind_fair = {
     .name = "fair",
+    .ops = &hfi_redis_call_ops,
     .reentrant = true,
     .exclusive = false, /* every waiter has its own place */
     .queues = true,
@@ -219,6 +220,7 @@ const struct hfi_kind hfi_kind_fair = {
 
 const struct hfi_kind hfi_kind_fair_nonreentrant = {
     .name = "non-reentrant fair",
+    .ops = &hfi_redis_call_ops,
     .reentrant = false,
     .exclusive = false,
     .queues = true,

@@ -56,6 +56,7 @@ static const struct hfi_redis_kind fenced = {
 
 const struct hfi_kind hfi_kind_fenced = {
     .name = "fenced",
+    .ops = &hfi_redis_call_ops,
     .reentrant = true,
     .exclusive = true,
     .token = true,

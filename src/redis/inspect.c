@@ -39,17 +39,17 @@ static void free_info(hf_lock_info *info) {
 
 static void drop_info(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hf_lock_info *info = state->u.inspect.info;
+    hf_lock_info *info = state->u.info;
     if (info == NULL)
         return;
     free_info(info);
-    state->u.inspect.info = NULL;
+    state->u.info = NULL;
 }
 
 static void succeed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    *state->u.inspect.ret_info = state->u.inspect.info;
-    state->u.inspect.info = NULL;
+    call->info = state->u.info;
+    state->u.info = NULL;
     hfi_error_clear(&call->error);
     hfi_call_finish(call, HF_OK);
 }
@@ -134,7 +134,7 @@ static void add_connections(const redisReply *list, hf_holder *owners, size_t le
 static void listed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    const hf_lock_info *info = state->u.inspect.info;
+    const hf_lock_info *info = state->u.info;
     if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_STRING) {
         add_connections(hfi_exchange_reply(x), info->holders, info->holders_len);
         add_connections(hfi_exchange_reply(x), info->waiters, info->waiters_len);
@@ -150,7 +150,7 @@ static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 }
 
 static void look_at_connections(struct hfi_call *call) {
-    const hf_lock_info *info = hfi_state_of(call)->u.inspect.info;
+    const hf_lock_info *info = hfi_state_of(call)->u.info;
     if (info->holders_len > 0 || info->waiters_len > 0)
         hfi_call_send(call, NULL, write_list, listed);
     else
@@ -193,7 +193,7 @@ static int read_line(const redisReply *line, hf_lock_info *info) {
 static void got_line(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    hf_lock_info *info = state->u.inspect.info;
+    hf_lock_info *info = state->u.info;
     int err = HF_OK;
     if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_ARRAY)
         err = read_line(hfi_exchange_reply(x), info);
@@ -228,8 +228,8 @@ static void timed(struct hfi_call *call) {
     const redisReply *reply = step_reply(call, REDIS_REPLY_INTEGER);
     if (reply == NULL)
         return;
-    state->u.inspect.info->ttl_ms = reply->integer;
-    if (may_have_line(state->u.inspect.info))
+    state->u.info->ttl_ms = reply->integer;
+    if (may_have_line(state->u.info))
         hfi_call_send(call, NULL, write_line, got_line);
     else
         look_at_connections(call);
@@ -288,7 +288,7 @@ static int read_fields(const redisReply *fields, hf_lock_info *info) {
 
 static void got_fields(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hf_lock_info *info = state->u.inspect.info;
+    hf_lock_info *info = state->u.info;
     const redisReply *reply = step_reply(call, REDIS_REPLY_ARRAY);
     if (reply == NULL)
         return;
@@ -324,7 +324,7 @@ static void got_leases(struct hfi_call *call) {
     const struct hfi_exchange *x = &state->exchange;
     const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
     if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1)
-        state->u.inspect.info->kind = "permits";
+        state->u.info->kind = "permits";
     hfi_call_send(call, NULL, write_ttl, timed);
 }
 
@@ -355,7 +355,7 @@ static void got_value(struct hfi_call *call) {
     }
     bool counts =
         x->err == HF_OK && is_integer(hfi_exchange_reply(x)); /* not if it is gone since */
-    state->u.inspect.info->kind = counts ? "counter" : "other";
+    state->u.info->kind = counts ? "counter" : "other";
     if (counts)
         hfi_call_send(call, NULL, write_leases, got_leases);
     else
@@ -380,7 +380,7 @@ static const char *type_of(const char *reply) {
 
 static void got_type(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hf_lock_info *info = state->u.inspect.info;
+    hf_lock_info *info = state->u.info;
     const redisReply *reply = step_reply(call, REDIS_REPLY_STATUS);
     if (reply == NULL)
         return;
@@ -399,12 +399,11 @@ static void write_type(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
     write_on_key(x, "TYPE", command);
 }
 
-void hfi_inspect(struct hfi_call *call, hf_lock_info **ret_info) {
+void hfi_inspect(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     state->cleanup = drop_info;
-    state->u.inspect.ret_info = ret_info;
-    state->u.inspect.info = calloc(1, sizeof *state->u.inspect.info);
-    if (state->u.inspect.info == NULL)
+    state->u.info = calloc(1, sizeof *state->u.info);
+    if (state->u.info == NULL)
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
     else
         hfi_call_send(call, NULL, write_type, got_type);

@@ -92,7 +92,7 @@ struct hfi_line {
 struct hfi_call_state {
     struct hfi_exchange exchange;
     struct hfi_call *call;
-    const struct hfi_redis_kind *kind;                    /* NULL: a call without a lock (ping) */
+    const struct hfi_redis_kind *kind;                    /* NULL: the server itself (ping) */
     void (*step)(struct hfi_call *call, unsigned events); /* where the call is; NULL: not running */
     void (*answered)(struct hfi_call *call);              /* what to do with the answer */
     void (*cleanup)(struct hfi_call *call);               /* frees what is in `u`; may be NULL */
@@ -127,11 +127,7 @@ struct hfi_call_state {
             struct hfi_req *seen; /* holds the owner that was seen */
             unsigned rounds;
         } force;
-        struct {
-            hf_lock_info **ret_info;
-            hf_lock_info *info;
-        } inspect;
-        enum hfi_question question;
+        hf_lock_info *info; /* inspect: what is known so far */
         const struct hfi_redis_act *act;
     } u;
 };
@@ -184,13 +180,13 @@ void hfi_acquire(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
 void hfi_force(struct hfi_call *call);
-void hfi_ask(struct hfi_call *call, enum hfi_question question);
+void hfi_ask(struct hfi_call *call);
 void hfi_settle(struct hfi_call *call);
-void hfi_act(struct hfi_call *call, enum hfi_act act);
+void hfi_act(struct hfi_call *call);
 /* The same as a part of another operation. */
 void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
                   void (*answered)(struct hfi_call *call));
-void hfi_inspect(struct hfi_call *call, hf_lock_info **ret_info);
+void hfi_inspect(struct hfi_call *call);
 void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
 void hfi_renewals_stop(struct hfi_redis *redis);
 

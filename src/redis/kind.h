@@ -147,6 +147,7 @@ static inline int64_t hfi_valid_until_ms(const struct hfi_kind *kind, int64_t se
     return until_ms == HFI_NEVER ? until_ms : until_ms - hfi_redis_kind_of(kind)->ends_early_ms;
 }
 
+extern const struct hfi_call_ops hfi_redis_call_ops; /* engine.c: of all kinds */
 extern const struct hfi_kind hfi_thing_semaphore, hfi_thing_permits, hfi_thing_latch;
 extern const struct hfi_kind hfi_kind_plain, hfi_kind_nonreentrant, hfi_kind_spin, hfi_kind_fenced;
 extern const struct hfi_kind hfi_kind_fair, hfi_kind_fair_nonreentrant;

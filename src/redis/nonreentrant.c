@@ -11,6 +11,7 @@
 
 const struct hfi_kind hfi_kind_nonreentrant = {
     .name = "non-reentrant",
+    .ops = &hfi_redis_call_ops,
     .reentrant = false,
     .exclusive = true,
     .token = false,

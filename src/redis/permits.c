@@ -382,6 +382,7 @@ static const struct hfi_redis_kind permits = {
 
 const struct hfi_kind hfi_thing_permits = {
     .name = "permits",
+    .ops = &hfi_redis_call_ops,
     .part = "permits",
     .engine_private = &permits,
 };

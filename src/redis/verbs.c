@@ -270,10 +270,10 @@ static void write_question(struct hfi_exchange *x, int64_t not_after_ms,
                            struct hfi_command *command) {
     struct hfi_call_state *state = state_of(x);
     (void)not_after_ms;
-    hfi_command_text(command, questions[state->u.question].verb);
-    if (questions[state->u.question].key)
+    hfi_command_text(command, questions[state->call->question].verb);
+    if (questions[state->call->question].key)
         add_key(x, command);
-    if (questions[state->u.question].field)
+    if (questions[state->call->question].field)
         hfi_command_pair(command, state->call->owner, state->call->owner_len,
                          state->kind->field_suffix, strlen(state->kind->field_suffix));
 }
@@ -285,7 +285,7 @@ static void answered(struct hfi_call *call) {
         return;
     }
     int64_t value = 0;
-    int err = questions[state->u.question].read(reply_of(call), &value);
+    int err = questions[call->question].read(reply_of(call), &value);
     if (err == HF_OK) {
         call->value = value;
         hfi_call_finish(call, HF_OK);
@@ -296,10 +296,9 @@ static void answered(struct hfi_call *call) {
     }
 }
 
-void hfi_ask(struct hfi_call *call, enum hfi_question question) {
+void hfi_ask(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    state->u.question = question;
-    if (question == HFI_ASK_LOCKED && state->kind->ask_locked != NULL)
+    if (call->question == HFI_ASK_LOCKED && state->kind->ask_locked != NULL)
         state->kind->ask_locked(call);
     else
         hfi_call_send(call, NULL, write_question, answered);

@@ -8,7 +8,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 cp -r "$HF_SOURCE_DIR"/{CMakeLists.txt,cmake,include} "$root"
 
-dirs="base engine net redis/route redis core api"
+dirs="base engine net redis/route redis scheme core api"
 declare -A sees=(
     [base]="base"
     [engine]="engine base"
@@ -16,7 +16,8 @@ declare -A sees=(
     [redis/route]="redis/route net engine base"
     [redis]="redis redis/route net engine base"
     [core]="core engine base"
-    [api]="api core redis redis/route net engine base"
+    [scheme]="scheme redis redis/route net engine base"
+    [api]="api core scheme net engine base"
     [cli]=""
 )
 failures=0

@@ -3,10 +3,13 @@
 # shellcheck source=tests/frame/libportable.sh
 . "$(dirname "$0")/libportable.sh"
 
-compiler_runs "${CC:-cc}" -std=gnu11 -m32
+# Debian's compiler for 32 bits brings the C library's headers, but no way to the kernel's, which serve both widths.
+kernel_headers=/usr/include/$("${CC:-cc}" -print-multiarch)
+set -- "${CC:-cc}" -std=gnu11 -m32 -idirafter "$kernel_headers"
+compiler_runs "$@"
 for time in "" "-D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64"; do
     # shellcheck disable=SC2086 # Words.
-    everything_compiles "${CC:-cc}" -std=gnu11 -m32 -Wno-psabi $time
+    everything_compiles "$@" -Wno-psabi $time
     # shellcheck disable=SC2086
-    base_works "${CC:-cc}" -std=gnu11 -m32 -Wno-psabi $time
+    base_works "$@" -Wno-psabi $time
 done

@@ -1,0 +1,27 @@
+/* What it takes to make an engine, of whichever kind. */
+#ifndef HFI_ENGINE_CONFIG_H
+#define HFI_ENGINE_CONFIG_H
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+
+struct hfi_keeper;
+struct hfi_url;
+
+struct hfi_engine_config {
+    const struct hfi_mem *mem; /* these four outlive the engine */
+    const struct hfi_log *log;
+    struct hfi_keeper *keeper;
+    struct hfi_exec *dispatch; /* what hf_dispatch() runs; NULL without manual dispatch */
+    const struct hfi_url *url; /* copied from, like the two texts */
+    const char *client_name;   /* how the client introduces itself to servers */
+    const char *name_prefix;   /* NULL: none */
+    int64_t cmd_timeout_ms, connect_timeout_ms;
+    int64_t ping_ms;
+    int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
+    int64_t fair_wait_ms; /* as hf_options has it */
+    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures; /* counters of hf_stats */
+};
+
+#endif

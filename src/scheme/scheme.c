@@ -1,0 +1,18 @@
+#include "scheme/scheme.h"
+
+#include "net/url.h"
+#include "redis/redis.h"
+
+typedef int (*make_fn)(const struct hfi_engine_config *config, struct hfi_engine **ret,
+                       hf_error *error);
+
+static const make_fn makers[] = {
+    [HFI_URL_TCP] = hfi_redis_new,
+    [HFI_URL_UNIX] = hfi_redis_new,
+    [HFI_URL_LOCAL] = hfi_redis_new,
+};
+
+int hfi_engine_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
+                   hf_error *error) {
+    return makers[config->url->kind](config, ret, error);
+}

@@ -1,0 +1,11 @@
+/* Which engine an url asks for. The one place that knows all engines. */
+#ifndef HFI_SCHEME_SCHEME_H
+#define HFI_SCHEME_SCHEME_H
+
+#include "engine/config.h"
+
+/* Makes the engine that config->url is for; nothing is sent yet. HF_EINVAL, HF_ENOMEM. */
+int hfi_engine_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
+                   hf_error *error);
+
+#endif
