@@ -143,7 +143,9 @@ static void take(struct java_players *players, size_t i) {
     struct subject subject = subject_of(players, i);
     bool watchdog = run_pick(run, 2) == 0 && strcmp(dialects[i].kind, "permits") != 0;
     char verb[32], rest[80], lease[40] = "";
-    player->wait_ms = run_pick(run, 3) == 0 ? 0 : 1 + run_pick(run, PLAY_WAIT_MS);
+    /* Redisson's fair lock stands in line even for a wait of 0. */
+    bool fair = strcmp(dialects[i].kind, "fair") == 0;
+    player->wait_ms = run_pick(run, 3) == 0 && !fair ? 0 : 1 + run_pick(run, PLAY_WAIT_MS);
     player->lease_ms = watchdog ? JAVA_WATCHDOG_MS : 2 * PLAY_LEASE_MS;
     if (!watchdog && dialects[i].leases)
         snprintf(lease, sizeof lease, " lease=%d", 2 * PLAY_LEASE_MS);

@@ -17,6 +17,7 @@ type event struct {
 	hold string // whose begin or end it is
 	side string // "_read", "_write"
 	late bool   // the promise of its hold was over when it returned
+	must bool   // it happens when it has something to do, and not before; there will be such a time
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -25,6 +26,7 @@ var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true
 
 type builder struct {
 	h      *history
+	steady bool // holds end by what their owners do, or by themselves, and by nothing else
 	events []porcupine.Operation
 }
 
@@ -84,7 +86,7 @@ func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[str
 		if from < o.call {
 			from = o.call
 		}
-		b.ever(from, &event{what: "end", op: o, hold: hold})
+		b.ever(from, &event{what: "end", op: o, hold: hold, must: b.steady})
 	}
 }
 
@@ -111,8 +113,8 @@ func splitSide(verb string) (string, string) {
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
 // end.
 func (b *builder) ghost(o *op, side string) {
-	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side})
-	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side, must: b.steady})
+	b.ever(o.call, &event{what: "end", op: o, hold: o.id, must: b.steady})
 }
 
 // inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. One that
@@ -186,8 +188,19 @@ func (b *builder) onHold(o *op, verb, side string) {
 	b.whole(e)
 }
 
+// isSteady: not for fair locks, whose owners take over what they have left behind without a pause in
+// which another could have it.
+func isSteady(h *history, ops []*op) bool {
+	for _, o := range ops {
+		if strings.HasPrefix(o.verb, "break") {
+			return false
+		}
+	}
+	return ops[0].kind != "fair" && len(h.wipes) == 0
+}
+
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h}
+	b := &builder{h: h, steady: isSteady(h, ops)}
 	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
 	for _, o := range ops {
 		verb, side := splitSide(o.verb)

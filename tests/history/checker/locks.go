@@ -51,7 +51,7 @@ func (s *lockState) addReader(h hold) {
 		at++
 	}
 	if s.readers[maxReaders-1].owner != "" {
-		panic("more readers than were thought of")
+		panic("more readers than there is room for")
 	}
 	copy(s.readers[at+1:], s.readers[at:maxReaders-1])
 	s.readers[at] = h
@@ -104,16 +104,19 @@ func (s *lockState) begin(side string, h hold) {
 	}
 }
 
-func (s *lockState) end(id string) {
+// end says whether there was something to end.
+func (s *lockState) end(id string) bool {
 	if s.writer.id == id && s.writer.owner != "" {
 		s.free(&s.writer)
+		return true
 	}
 	for i := range s.readers {
 		if s.readers[i].owner != "" && s.readers[i].id == id {
 			s.dropReader(&s.readers[i])
-			return
+			return true
 		}
 	}
+	return false
 }
 
 func (l lock) draw(s *lockState, e *event) bool {
@@ -128,7 +131,7 @@ func (l lock) draw(s *lockState, e *event) bool {
 
 func (l lock) take(s *lockState, e *event) bool {
 	if mine := s.of(e.side, e.op.owner); mine != nil {
-		if !mine.ghost {
+		if !mine.ghost && !mine.granted {
 			return false
 		}
 		*mine = hold{owner: e.op.owner, id: e.hold, count: 1} // Its leftover is taken over.
@@ -156,7 +159,7 @@ func (s *lockState) stand(e *event) {
 	if has(s.line, place) || s.writer.id == e.hold {
 		return
 	}
-	if s.writer.owner == e.op.owner && s.writer.ghost {
+	if s.writer.owner == e.op.owner && (s.writer.ghost || s.writer.granted) {
 		s.writer = hold{owner: e.op.owner, id: e.hold, granted: true}
 		return
 	}
@@ -261,6 +264,8 @@ func (l lock) step(state interface{}, e *event) (bool, interface{}) {
 	case "take if free":
 		if mine == nil && s.isFree(e.side, e.op.owner) {
 			s.begin(e.side, hold{owner: e.op.owner, id: e.hold, ghost: true})
+		} else {
+			ok = !e.must
 		}
 	case "busy":
 		ok = mine == nil && !s.isFree(e.side, e.op.owner)
@@ -269,7 +274,7 @@ func (l lock) step(state interface{}, e *event) (bool, interface{}) {
 	case "leave":
 		s.leave(e)
 	case "end":
-		s.end(e.hold)
+		ok = s.end(e.hold) || !e.must
 	case "lost":
 		ok = lostOrNot(mine, e)
 	case "would wait for itself":

@@ -26,6 +26,8 @@ const (
 	exitUndecided = 3
 	memoryMax     = 1 << 30
 	mostOps       = 4000 // on one name
+	expectWithin  = 3 * time.Second
+	explainMax    = 20 // operations before the one that cannot be explained
 )
 
 var limit = flag.Duration("limit", 30*time.Second, "for one name")
@@ -51,12 +53,8 @@ func judge(h *history, ops []*op, within time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(m.porcupine(), m.events(h, ops), within)
 }
 
-// explain prints what could not be put in order: the operations around the first that no order
-// reaches.
-func explain(h *history, ops []*op, dir string) {
-	m := modelOf(ops[0].kind)
-	events := m.events(h, ops)
-	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), events, *limit)
+// unreached is the operation that returned first of those that the longest order does not reach.
+func unreached(info porcupine.LinearizationInfo, ops []*op) *op {
 	reached := map[*op]bool{}
 	for _, partials := range info.PartialLinearizationsOperations() {
 		longest := []porcupine.Operation{}
@@ -69,18 +67,33 @@ func explain(h *history, ops []*op, dir string) {
 			reached[done.Input.(*event).op] = true
 		}
 	}
-	for i, o := range ops {
-		if !reached[o] {
-			first := i - 12
-			if first < 0 {
-				first = 0
-			}
-			fmt.Printf("  the longest order does not reach the last of these:\n")
-			for _, before := range ops[first : i+1] {
-				fmt.Printf("    %s\n", before)
-			}
-			break
+	var first *op
+	for _, o := range ops {
+		if !reached[o] && (first == nil || o.ret < first.ret) {
+			first = o
 		}
+	}
+	return first
+}
+
+// explain prints what could not be put in order, and what was done just before.
+func explain(h *history, ops []*op, dir string) {
+	m := modelOf(ops[0].kind)
+	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), m.events(h, ops), *limit)
+	if last := unreached(info, ops); last != nil {
+		var before []*op
+		for _, o := range ops {
+			if o.call < last.ret && o != last {
+				before = append(before, o)
+			}
+		}
+		if len(before) > explainMax {
+			before = before[len(before)-explainMax:]
+		}
+		for _, o := range before {
+			fmt.Printf("    %s\n", o)
+		}
+		fmt.Printf("  no order reaches\n    %s\n", last)
 	}
 	path := fmt.Sprintf("%s/%s.html", dir, ops[0].name)
 	if err := porcupine.VisualizePath(m.porcupine(), info, path); err == nil {
@@ -111,6 +124,9 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 			}
 		case porcupine.Unknown:
 			t.undecided++
+			if !explains {
+				break
+			}
 			fmt.Printf("NOT DECIDED: %s, %d operations: not within %v\n", ops[0].name, len(ops), *limit)
 		}
 	}
@@ -135,9 +151,11 @@ func judgeHistory(h *history, dir string) int {
 	return status
 }
 
-// expectWrong is for a run with sabotage.
+// expectWrong is for a run with sabotage. One name of a kind is enough, so none is thought about for
+// long.
 func expectWrong(h *history, dir string) int {
 	status := 0
+	*limit = expectWithin
 	for kind, t := range judgeAll(h, dir, false) {
 		if t.wrong == 0 {
 			fmt.Printf("MISSED: the sabotage of %s was not found\n", kind)

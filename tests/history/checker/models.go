@@ -38,24 +38,39 @@ func modelOf(kind string) *model {
 	panic("no model of " + kind)
 }
 
+// porcupine makes a model for one check. States are kept once each and known by their address: there
+// are few of them, and very many places that refer to them.
 func (m *model) porcupine() porcupine.Model {
+	known := map[interface{}]*interface{}{}
+	keep := func(state interface{}) interface{} {
+		if kept, ok := known[state]; ok {
+			return kept
+		}
+		kept := &state
+		known[state] = kept
+		return kept
+	}
 	return porcupine.Model{
-		Init: m.begin,
+		Init: func() interface{} { return keep(m.begin()) },
 		Step: func(state, input, output interface{}) (bool, interface{}) {
 			e := input.(*event)
 			if e.what == "impossible" {
 				return false, state
 			}
 			if e.what == "wipe" {
-				return true, m.begin()
+				return true, keep(m.begin())
 			}
-			return m.step(state, e)
+			ok, next := m.step(*state.(*interface{}), e)
+			if !ok {
+				return false, state
+			}
+			return true, keep(next)
 		},
 		DescribeOperation: func(input, output interface{}) string {
 			e := input.(*event)
 			return fmt.Sprintf("%s: %s %s %s", e.what, e.op.owner, e.op.verb, e.op.code)
 		},
-		DescribeState: func(state interface{}) string { return fmt.Sprintf("%+v", state) },
+		DescribeState: func(state interface{}) string { return fmt.Sprintf("%+v", *state.(*interface{})) },
 	}
 }
 
