@@ -9,15 +9,16 @@ import (
 
 // An event is what may have happened at one moment, as a model sees it. An operation that has
 // returned well is one event between its call and its return. What nobody can know is an event
-// that may come at any later time: then its end is forever, and a model does what it says if it can
-// be done, and else nothing.
+// that may come at any later time: then its end is forever. A model lets it come only when it has
+// something to do, so that fewer orders have to be tried; at the end of a history there is always
+// such a time, since all that is held is released, or ends.
 type event struct {
 	what string
 	op   *op
 	hold string // whose begin or end it is
 	side string // "_read", "_write"
 	late bool   // the promise of its hold was over when it returned
-	must bool   // it happens when it has something to do, and not before; there will be such a time
+	trip int    // out of a line and back: which, from 0
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -26,7 +27,6 @@ var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true
 
 type builder struct {
 	h      *history
-	steady bool // holds end by what their owners do, or by themselves, and by nothing else
 	events []porcupine.Operation
 }
 
@@ -86,7 +86,7 @@ func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[str
 		if from < o.call {
 			from = o.call
 		}
-		b.ever(from, &event{what: "end", op: o, hold: hold, must: b.steady})
+		b.ever(from, &event{what: "end", op: o, hold: hold})
 	}
 }
 
@@ -113,30 +113,49 @@ func splitSide(verb string) (string, string) {
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
 // end.
 func (b *builder) ghost(o *op, side string) {
-	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side, must: b.steady})
-	b.ever(o.call, &event{what: "end", op: o, hold: o.id, must: b.steady})
+	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side})
+	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
 }
 
+// silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
+// is 250 ms.
+const silence = 200 * 1000000
+
+const tripsMax = 3
+
 // inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. One that
-// was silent for longer than its lease may have been passed over, and stands at the end again; so
-// does one whose server forgot the line.
+// was silent for longer than its lease may have been passed over, and comes back; so does one whose
+// server forgot the line.
 func (b *builder) inLine(o *op) {
-	stand := &event{what: "stand", op: o, hold: o.id}
-	leave := &event{what: "leave", op: o, hold: o.id}
-	b.whole(stand)
+	b.whole(&event{what: "stand", op: o, hold: o.id})
 	if o.code == "HF_OK" {
 		b.whole(&event{what: "take granted", op: o, hold: o.id})
 	} else {
-		b.ever(o.call, leave)
+		b.ever(o.call, &event{what: "leave", op: o, hold: o.id})
 	}
-	again := o.code == "HF_OK" && o.ret-o.call >= 200*1000000
+	for trip := 0; trip < b.trips(o); trip++ {
+		b.whole(&event{what: "passed over", op: o, hold: o.id, trip: trip})
+		b.whole(&event{what: "back at its place", op: o, hold: o.id, trip: trip})
+		b.whole(&event{what: "back at the end", op: o, hold: o.id, trip: trip})
+	}
+}
+
+// trips: how often a waiter may have been taken out of the line.
+func (b *builder) trips(o *op) int {
+	end := o.ret
+	if killed, ok := b.h.kills[o.process]; ok && killed < end {
+		end = killed
+	}
+	trips := tripsMax
+	if (end-o.call)/silence < tripsMax {
+		trips = int((end - o.call) / silence)
+	}
 	for _, w := range b.h.wipes {
-		again = again || w.from < o.ret && w.to > o.call
+		if w.from < end && w.to > o.call {
+			trips++
+		}
 	}
-	if again {
-		b.whole(leave)
-		b.whole(stand)
-	}
+	return trips
 }
 
 func (b *builder) acquire(o *op, side string, fair bool) {
@@ -188,19 +207,8 @@ func (b *builder) onHold(o *op, verb, side string) {
 	b.whole(e)
 }
 
-// isSteady: not for fair locks, whose owners take over what they have left behind without a pause in
-// which another could have it.
-func isSteady(h *history, ops []*op) bool {
-	for _, o := range ops {
-		if strings.HasPrefix(o.verb, "break") {
-			return false
-		}
-	}
-	return ops[0].kind != "fair" && len(h.wipes) == 0
-}
-
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h, steady: isSteady(h, ops)}
+	b := &builder{h: h}
 	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
 	for _, o := range ops {
 		verb, side := splitSide(o.verb)

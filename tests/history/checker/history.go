@@ -27,16 +27,15 @@ type op struct {
 }
 
 type span struct {
-	process  string
 	from, to int64
 }
 
 // A history is all that was recorded of a run.
 type history struct {
-	ops    []*op
-	sure   map[string]int64 // until when a hold was promised to be trusted
-	pauses []span
-	wipes  []span
+	ops   []*op
+	sure  map[string]int64 // until when a hold was promised to be trusted
+	kills map[string]int64
+	wipes []span
 }
 
 func (o *op) number(key string) int64 {
@@ -94,11 +93,11 @@ func (h *history) add(words []string, open map[string]*op) {
 		o.ret, o.code, o.outs = integer(words[2]), words[3], pairs(words[4:])
 	case "sure":
 		h.sure[words[1]] = integer(words[2])
-	case "pause":
-		h.pauses = append(h.pauses, span{words[1], integer(words[2]), integer(words[3])})
 	case "wipe":
-		h.wipes = append(h.wipes, span{"", integer(words[1]), integer(words[2])})
-	case "kill": // What it left behind has not returned: that is all there is to know.
+		h.wipes = append(h.wipes, span{integer(words[1]), integer(words[2])})
+	case "kill":
+		h.kills[words[1]] = integer(words[2])
+	case "pause": // What a pause does, any delay could do: it is for the reader.
 	default:
 		panic("what is " + words[0] + "?")
 	}
@@ -124,7 +123,7 @@ func readHistory(dir string) (*history, error) {
 	if err != nil || len(paths) == 0 {
 		return nil, fmt.Errorf("no logs in %s", dir)
 	}
-	h := &history{sure: map[string]int64{}}
+	h := &history{sure: map[string]int64{}, kills: map[string]int64{}}
 	for _, path := range paths {
 		if err := h.read(path); err != nil {
 			return nil, err

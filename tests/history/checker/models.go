@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sort"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -14,19 +15,20 @@ type model struct {
 	events func(h *history, ops []*op) []porcupine.Operation
 	begin  func() interface{}
 	step   func(state interface{}, e *event) (bool, interface{})
+	wipe   func(state interface{}) interface{} // what is left when the server has forgotten everything
 }
 
 // Spin locks wait in another way than plain ones, and are the same.
 var models = []model{
-	{"plain", lockEvents, beginLock, lock{reentrant: true}.step},
-	{"nonreentrant", lockEvents, beginLock, lock{}.step},
-	{"spin", lockEvents, beginLock, lock{reentrant: true}.step},
-	{"fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step},
-	{"fair", lockEvents, beginLock, lock{reentrant: true}.step},
-	{"readwrite", lockEvents, beginLock, lock{reentrant: true}.step},
-	{"semaphore", numberEvents, beginNumber, stepSemaphore},
-	{"permits", permitEvents, beginPermits, stepPermits},
-	{"latch", numberEvents, beginNumber, stepLatch},
+	{"plain", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"nonreentrant", lockEvents, beginLock, lock{}.step, wipeLock},
+	{"spin", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},
+	{"fair", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"readwrite", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"semaphore", numberEvents, beginNumber, stepSemaphore, wipeNumber},
+	{"permits", permitEvents, beginPermits, stepPermits, wipePermits},
+	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
 }
 
 func modelOf(kind string) *model {
@@ -58,7 +60,7 @@ func (m *model) porcupine() porcupine.Model {
 				return false, state
 			}
 			if e.what == "wipe" {
-				return true, keep(m.begin())
+				return true, keep(m.wipe(*state.(*interface{})))
 			}
 			ok, next := m.step(*state.(*interface{}), e)
 			if !ok {
@@ -80,12 +82,22 @@ func (m *model) porcupine() porcupine.Model {
 type numberState struct {
 	there  bool
 	number int64
-	ghosts string // acquires that failed, and have taken all the same
+	ghosts string // acquires that failed, and have taken all the same, or nothing
 }
+
+const nothing = "-"
 
 func beginNumber() interface{} { return numberState{} }
 
-func with(set, word string) string { return set + word + " " }
+func wipeNumber(state interface{}) interface{} {
+	return numberState{ghosts: state.(numberState).ghosts}
+}
+
+func with(set, word string) string {
+	words := append(strings.Fields(set), word)
+	sort.Strings(words)
+	return strings.Join(words, " ") + " "
+}
 
 func without(set, word string) string { return strings.Replace(set, word+" ", "", 1) }
 
@@ -105,13 +117,20 @@ func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 		if permits := e.op.number("permits"); s.number >= permits {
 			s.number -= permits
 			s.ghosts = with(s.ghosts, e.hold)
+		} else {
+			s.ghosts = with(s.ghosts, nothing+e.hold)
 		}
 	case "give if taken": // A semaphore that is gone stays gone.
-		if has(s.ghosts, e.hold) {
-			s.ghosts = without(s.ghosts, e.hold)
-			if s.there {
-				s.number += e.op.number("permits")
-			}
+		if has(s.ghosts, nothing+e.hold) {
+			s.ghosts = without(s.ghosts, nothing+e.hold)
+			return true, s
+		}
+		if !has(s.ghosts, e.hold) {
+			return false, s
+		}
+		s.ghosts = without(s.ghosts, e.hold)
+		if s.there {
+			s.number += e.op.number("permits")
 		}
 	case "release", "release perhaps":
 		s.there = true
@@ -173,6 +192,8 @@ type permitState struct {
 
 func beginPermits() interface{} { return permitState{} }
 
+func wipePermits(interface{}) interface{} { return permitState{} }
+
 func (s *permitState) take(id string) {
 	s.taken = with(s.taken, id)
 	s.count++
@@ -202,10 +223,9 @@ func stepPermits(state interface{}, e *event) (bool, interface{}) {
 	case "busy":
 		return free < e.op.number("permits"), s
 	case "take if there":
-		if n := e.op.number("permits"); free >= n {
-			for i := int64(0); i < n; i++ {
-				s.take(e.hold)
-			}
+		n := e.op.number("permits")
+		for i := int64(0); free >= n && i < n; i++ {
+			s.take(e.hold)
 		}
 	case "end":
 		for s.give(e.hold) {
