@@ -12,9 +12,10 @@
 /* Ends a hold that goes on for a while yet, so that its owner is wronged for certain. */
 #define BREAK_IN                                                                                   \
     "if redis.call('pttl', KEYS[1]) < 100 then return 0 end return redis.call('del', KEYS[1])"
-/* Adds one to a number that exists. */
-#define ADD_ONE                                                                                    \
-    "if redis.call('exists', KEYS[1]) == 0 then return 0 end return redis.call('incr', KEYS[1])"
+/* Adds something to a number that exists. */
+#define ADD_SOME                                                                                   \
+    "if redis.call('exists', KEYS[1]) == 0 then return 0 end "                                     \
+    "return redis.call('incrby', KEYS[1], 5)"
 
 const struct kind history_kinds[] = {
     {"plain", HF_PLAIN, visit_lock, BREAK_IN},
@@ -23,9 +24,9 @@ const struct kind history_kinds[] = {
     {"fenced", HF_FENCED, visit_lock, BREAK_IN},
     {"fair", HF_FAIR, visit_lock, BREAK_IN},
     {"readwrite", HF_WRITE, visit_readwrite, BREAK_IN},
-    {"semaphore", HF_PLAIN, visit_semaphore, ADD_ONE},
-    {"permits", HF_PLAIN, visit_permits, ADD_ONE},
-    {"latch", HF_PLAIN, visit_latch, ADD_ONE},
+    {"semaphore", HF_PLAIN, visit_semaphore, ADD_SOME},
+    {"permits", HF_PLAIN, visit_permits, ADD_SOME},
+    {"latch", HF_PLAIN, visit_latch, ADD_SOME},
 };
 
 const size_t history_kinds_len = sizeof history_kinds / sizeof *history_kinds;

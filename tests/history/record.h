@@ -4,7 +4,8 @@
  *     call OP TIME NAME KIND OWNER VERB key=value...     an operation was begun
  *     ret OP TIME CODE key=value...                      and has returned; a line that is missing: it never did
  *     sure HOLD TIME                                     until when a hold was promised to be trusted
- *     pause PROCESS FROM TO | kill PROCESS TIME | wipe FROM TO     what was done to processes and the server
+ *     pause PROCESS FROM TO | kill PROCESS TIME | cut TIME | wipe FROM TO     what was done to processes,
+ *                                                        connections and the server
  *
  * Times are nanoseconds of CLOCK_MONOTONIC. OP is unique in a history; HOLD is the OP of the acquire
  * that began the hold, or the id of a permit. Usable in forked children and by several threads. */

@@ -10,8 +10,8 @@
  * Where Go is missing, or its module cannot be fetched, the suite is skipped (exit status 77); where
  * Java or Redisson is, only Java's part.
  *
- * Environment: HF_SEED plays the runs of that seed; HF_SOAK makes them long, and many; HF_HISTORY_KEEP
- * keeps the logs of a run that failed, in that directory.
+ * Environment: HF_SEED plays the runs of that seed; HF_SOAK makes them long, and many. The logs of a run
+ * that failed are kept in the build directory, in history/failed.
  */
 #include "judge.h"
 #include "play.h"
@@ -30,20 +30,18 @@
 #include <string.h>
 
 #define EXIT_SKIPPED 77
-#define SHORT_MS 4000
-#define LONG_MS 20000
+#define SHORT_MS 3000
+#define LONG_MS 15000
 #define LONG_RUNS 20
 
 static struct remote *jvm; /* NULL: without Java */
 
 static void keep(const char *dir) {
-    const char *where = getenv("HF_HISTORY_KEEP");
+    const char *where = HF_HISTORY_DIR "/failed";
     char command[1024];
-    if (where == NULL)
-        return;
     snprintf(command, sizeof command, "mkdir -p '%s' && cp -r '%s' '%s'/", where, dir, where);
     if (system(command) == 0)
-        print_message("kept: %s%s\n", where, strrchr(dir, '/'));
+        print_error("its logs are kept: %s%s\n", where, strrchr(dir, '/'));
 }
 
 /* One run, and what the checker is to say of it. */

@@ -59,6 +59,7 @@ static void resume(struct run *run) {
 /* ---- Network and server ---------------------------------------------------------------------- */
 
 static void lose_something(struct run *run) {
+    record_line(&run->record, "cut %lld", (long long)record_now_ns());
     switch (run_pick(run, 6)) {
     case 0:
         proxy_cut_all(run->proxy);
@@ -87,6 +88,7 @@ static void restart(struct run *run) {
     bool wiped = (run->plan->troubles & TROUBLE_WIPE) != 0;
     int64_t from_ns = record_now_ns();
     server_restart(run->server);
+    record_line(&run->record, "cut %lld", (long long)from_ns);
     if (wiped)
         record_line(&run->record, "wipe %lld %lld", (long long)from_ns, (long long)record_now_ns());
 }
@@ -144,7 +146,7 @@ void trouble_step(struct run *run) {
         deliver_late(run);
     if (now_and_then(run, TROUBLE_RESTART | TROUBLE_WIPE, 700))
         restart(run);
-    if (now_and_then(run, TROUBLE_SABOTAGE, 8))
+    if (now_and_then(run, TROUBLE_SABOTAGE, 4))
         sabotage(run);
 }
 

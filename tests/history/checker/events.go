@@ -18,7 +18,8 @@ type event struct {
 	hold string // whose begin or end it is
 	side string // "_read", "_write"
 	late bool   // the promise of its hold was over when it returned
-	trip int    // out of a line and back: which, from 0
+	free bool   // of the line of a fair lock: it may have been passed over, and come back
+	line string // who was seen to stand in line
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -26,8 +27,10 @@ var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true
 	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true}
 
 type builder struct {
-	h      *history
-	events []porcupine.Operation
+	h *history
+	// Owners that have given something up: until that is settled, they may wait for themselves.
+	unsettled map[string]bool
+	events    []porcupine.Operation
 }
 
 func (b *builder) add(from, to int64, e *event) {
@@ -118,50 +121,76 @@ func (b *builder) ghost(o *op, side string) {
 }
 
 // silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
-// is 250 ms.
-const silence = 200 * 1000000
+// is 250 ms. Who has lost its connection can be passed over at once, until it has another.
+const (
+	silence   = 200 * 1000000
+	reconnect = 3000 * 1000000
+)
 
-const tripsMax = 3
-
-// inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. One that
-// was silent for longer than its lease may have been passed over, and comes back; so does one whose
-// server forgot the line.
+// inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. Of those who
+// may have been passed over when their turn came, or have been forgotten with the line, nothing is known
+// but that they hold the lock, or not: they come back, to their place or to the end.
 func (b *builder) inLine(o *op) {
+	if b.mayBePassedOver(o) {
+		if o.code == "HF_OK" {
+			b.whole(&event{what: "take", op: o, hold: o.id, side: "_write", free: true})
+		} else {
+			b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: "_write", free: true})
+			b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+		}
+		return
+	}
 	b.whole(&event{what: "stand", op: o, hold: o.id})
 	if o.code == "HF_OK" {
 		b.whole(&event{what: "take granted", op: o, hold: o.id})
 	} else {
 		b.ever(o.call, &event{what: "leave", op: o, hold: o.id})
 	}
-	for trip := 0; trip < b.trips(o); trip++ {
-		b.whole(&event{what: "passed over", op: o, hold: o.id, trip: trip})
-		b.whole(&event{what: "back at its place", op: o, hold: o.id, trip: trip})
-		b.whole(&event{what: "back at the end", op: o, hold: o.id, trip: trip})
-	}
 }
 
-// trips: how often a waiter may have been taken out of the line.
-func (b *builder) trips(o *op) int {
+func (b *builder) mayBePassedOver(o *op) bool {
 	end := o.ret
 	if killed, ok := b.h.kills[o.process]; ok && killed < end {
 		end = killed
 	}
-	trips := tripsMax
-	if (end-o.call)/silence < tripsMax {
-		trips = int((end - o.call) / silence)
-	}
-	for _, w := range b.h.wipes {
-		if w.from < end && w.to > o.call {
-			trips++
+	for _, cut := range b.h.cuts {
+		if o.call-reconnect < cut && cut < end {
+			return true
 		}
 	}
-	return trips
+	for _, w := range b.h.wipes {
+		if o.call < w.to && w.from < end {
+			return true
+		}
+	}
+	return end-o.call >= silence
+}
+
+func isInLine(o *op) bool {
+	return o.verb == "acquire" && o.args["nested"] != "1" && o.args["wait"] != "0"
+}
+
+// seen is the line of a look, without those of whom nothing is known.
+func (b *builder) seen(look *op, ops []*op) string {
+	var line []string
+	for _, owner := range strings.Split(look.outs["queue"], ",") {
+		known := owner != ""
+		for _, o := range ops {
+			if o.owner == owner && isInLine(o) && o.call < look.ret && b.mayBePassedOver(o) {
+				known = known && o.code == "HF_OK" && o.ret < look.call
+			}
+		}
+		if known {
+			line = append(line, owner)
+		}
+	}
+	return strings.Join(line, ",")
 }
 
 func (b *builder) acquire(o *op, side string, fair bool) {
 	hold := o.args["hold"]
 	nested := o.args["nested"] == "1"
-	inLine := fair && !nested && o.args["wait"] != "0"
+	inLine := fair && isInLine(o)
 	switch {
 	case inLine && (o.code == "HF_OK" || unknown[o.code]):
 		b.inLine(o)
@@ -178,7 +207,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	case unknown[o.code] && nested:
 		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
 	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" {
+		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner] {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
 		b.ghost(o, side)
@@ -208,7 +237,7 @@ func (b *builder) onHold(o *op, verb, side string) {
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h}
+	b := &builder{h: h, unsettled: map[string]bool{}}
 	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
 	for _, o := range ops {
 		verb, side := splitSide(o.verb)
@@ -218,6 +247,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				begun[o.id] = o
 			}
 			b.acquire(o, side, o.kind == "fair")
+			b.unsettled[o.owner] = unknown[o.code]
 		case "release":
 			if o.args["left"] == "0" && o.code == "HF_OK" {
 				over[o.args["hold"]] = true
@@ -225,6 +255,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.give(o, o.args["hold"], given)
 			}
 			b.onHold(o, verb, side)
+			b.unsettled[o.owner] = unknown[o.code] || o.code == "HF_ELOST"
 		case "extend":
 			b.onHold(o, verb, side)
 		case "break":
@@ -235,7 +266,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 			}
 		case "is_locked", "count", "look":
 			if o.code == "HF_OK" {
-				b.whole(&event{what: verb, op: o, side: side})
+				b.whole(&event{what: verb, op: o, side: side, line: b.seen(o, ops)})
 			} else if !unknown[o.code] {
 				b.impossible(o)
 			}

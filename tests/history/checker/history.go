@@ -36,6 +36,7 @@ type history struct {
 	sure  map[string]int64 // until when a hold was promised to be trusted
 	kills map[string]int64
 	wipes []span
+	cuts  []int64 // when connections were lost
 }
 
 func (o *op) number(key string) int64 {
@@ -97,6 +98,8 @@ func (h *history) add(words []string, open map[string]*op) {
 		h.wipes = append(h.wipes, span{integer(words[1]), integer(words[2])})
 	case "kill":
 		h.kills[words[1]] = integer(words[2])
+	case "cut":
+		h.cuts = append(h.cuts, integer(words[1]))
 	case "pause": // What a pause does, any delay could do: it is for the reader.
 	default:
 		panic("what is " + words[0] + "?")

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // A lock of any kind: exclusive ones are read/write locks that are only written, and fair ones have
 // a line. Each hold has the operation that began it as its name, so that the end of one is not taken
@@ -19,9 +16,10 @@ const maxReaders = 24
 type hold struct {
 	owner, id string
 	count     int
-	unsure    bool   // its count: a nested acquire or release failed
-	ghost     bool   // nobody believes in it; the server may still have it
-	granted   string // a fair lock's whose owner has not been told yet: its place in line
+	unsure    bool // its count: a nested acquire or release failed
+	ghost     bool // nobody believes in it; the server may still have it
+	granted   bool // a fair lock's, whose owner has not been told yet
+	free      bool // of the line: it may have been granted for longer than is known
 }
 
 // All of it can be compared, so sets are strings, of words that end in a blank.
@@ -29,11 +27,7 @@ type lockState struct {
 	writer  hold
 	readers [maxReaders]hold // sorted by owner, none in the end
 	token   int64
-	line    string // of a fair lock, the first in line first: a place each
-	came    int    // how many have stood in line
-	away    string // places of those who were taken out of the line, and wait
-	trips   string // a word for each event of such a trip
-	served  string // those who do not wait any more
+	line    string // of a fair lock, the first in line first: "owner#operation" each
 	gone    string // holds that were ended by others
 }
 
@@ -42,14 +36,14 @@ func beginLock() interface{} { return lockState{} }
 func wipeLock(state interface{}) interface{} {
 	s := state.(lockState)
 	for _, place := range strings.Fields(s.line) {
-		s.away = with(s.away, place)
+		s.gone = with(s.gone, operationOf(place))
 	}
 	s.line = ""
 	s.forget(&s.writer)
 	for s.readers[0].owner != "" {
 		s.forget(&s.readers[0])
 	}
-	return lockState{came: s.came, away: s.away, trips: s.trips, served: s.served, gone: s.gone}
+	return lockState{gone: s.gone}
 }
 
 func (s *lockState) of(side, owner string) *hold {
@@ -102,9 +96,7 @@ func (s *lockState) free(h *hold) {
 
 // forget ends a hold that its owner knows nothing of.
 func (s *lockState) forget(h *hold) {
-	if h.granted != "" {
-		s.away = with(s.away, h.granted)
-	} else if h.owner != "" {
+	if h.owner != "" {
 		s.gone = with(s.gone, h.id)
 	}
 	s.drop(h)
@@ -156,14 +148,14 @@ func (l lock) draw(s *lockState, e *event) bool {
 
 func (l lock) take(s *lockState, e *event) bool {
 	if mine := s.of(e.side, e.op.owner); mine != nil {
-		if !mine.ghost && mine.granted == "" {
+		if !mine.ghost && !mine.granted {
 			return false
 		}
 		s.forget(mine) // Its leftover is taken over.
-	} else if !s.isFree(e.side, e.op.owner) {
+	} else if s.comesBefore(e); !s.isFree(e.side, e.op.owner) {
 		return false
 	}
-	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, count: 1})
+	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, count: 1, free: e.free})
 	return integer(e.op.outs["count"]) == 1 && l.draw(s, e)
 }
 
@@ -178,22 +170,9 @@ func (l lock) nest(s *lockState, e *event) bool {
 
 // ---- The line of a fair lock ---------------------------------------------------------------------
 
-// A place is "owner#operation#number#java", so that those who come back find it again.
-func placeOf(o *op, number int) string {
-	return fmt.Sprintf("%s#%s#%d#%t", o.owner, o.id, number, o.process == "driver")
-}
+func ownerOf(place string) string { return place[:strings.IndexByte(place, '#')] }
 
-func part(place string, i int) string { return strings.Split(place, "#")[i] }
-
-// placeIn is the place of an operation in a set, or "".
-func placeIn(set, id string) string {
-	for _, place := range strings.Fields(set) {
-		if part(place, 1) == id {
-			return place
-		}
-	}
-	return ""
-}
+func operationOf(place string) string { return place[strings.IndexByte(place, '#')+1:] }
 
 func (s *lockState) grant() {
 	if s.writer.owner != "" || s.line == "" {
@@ -201,96 +180,35 @@ func (s *lockState) grant() {
 	}
 	place := s.line[:strings.IndexByte(s.line, ' ')]
 	s.line = s.line[len(place)+1:]
-	s.writer = hold{owner: part(place, 0), id: part(place, 1), granted: place}
+	s.writer = hold{owner: ownerOf(place), id: operationOf(place), granted: true}
 }
 
 func (s *lockState) stand(e *event) {
-	place := placeOf(e.op, s.came)
-	s.came++
-	if s.writer.owner == e.op.owner && (s.writer.ghost || s.writer.granted != "") {
+	if s.writer.owner == e.op.owner && (s.writer.ghost || s.writer.granted) {
 		s.forget(&s.writer)
-		s.writer = hold{owner: e.op.owner, id: e.hold, granted: place}
+		s.writer = hold{owner: e.op.owner, id: e.hold, granted: true}
 		return
 	}
-	s.line += place + " "
+	s.line += e.op.owner + "#" + e.hold + " "
 	s.grant()
 }
 
-// takeOut takes a waiter out of the line, and says where it stood: "" if it did not.
-func (s *lockState) takeOut(id string) string {
-	if place := placeIn(s.line, id); place != "" {
+// leave says whether there was somebody to leave.
+func (s *lockState) leave(e *event) bool {
+	place := e.op.owner + "#" + e.hold
+	if has(s.line, place) {
 		s.line = without(s.line, place)
-		return place
-	}
-	if s.writer.id == id && s.writer.granted != "" {
-		place := s.writer.granted
-		s.free(&s.writer)
-		return place
-	}
-	return ""
-}
-
-func (s *lockState) leave(id string) bool {
-	s.served = with(s.served, id)
-	if place := placeIn(s.away, id); place != "" {
-		s.away = without(s.away, place)
 		return true
 	}
-	return s.takeOut(id) != ""
+	return s.end(e.hold)
 }
 
-// isNext: the events of a waiter's trips come one after the other, and what did not happen counts as
-// happened when it is served: there is one order for that, and not many.
-func (s *lockState) isNext(e *event, from, to int) bool {
-	done := strings.Count(s.trips, e.hold+" ") - 3*e.trip
-	s.trips = with(s.trips, e.hold)
-	return done >= from && done <= to
-}
-
-// passOver: by whoever hands over, or because the server has forgotten the line.
-func (s *lockState) passOver(e *event) bool {
-	if !s.isNext(e, 0, 0) {
-		return false
+// comesBefore: one who is free of the line may have stood in front of whoever is granted the lock.
+func (s *lockState) comesBefore(e *event) {
+	if e.free && s.writer.granted {
+		s.line = s.writer.owner + "#" + s.writer.id + " " + s.line
+		s.writer = hold{}
 	}
-	if placeIn(s.away, e.hold) != "" || has(s.served, e.hold) {
-		return true
-	}
-	place := s.takeOut(e.hold)
-	s.away = with(s.away, place)
-	return place != ""
-}
-
-// comeBack puts one who was taken out of the line at its end, or in front of the first who is Java's
-// or came later: one of the two, and then the other does nothing.
-func (s *lockState) comeBack(e *event, atEnd bool) bool {
-	isOther := s.isNext(e, 2, 2)
-	if !isOther && strings.Count(s.trips, e.hold+" ") != 3*e.trip+2 {
-		return false
-	}
-	place := placeIn(s.away, e.hold)
-	if isOther || place == "" {
-		return isOther || has(s.served, e.hold)
-	}
-	s.away = without(s.away, place)
-	places := strings.Fields(s.line)
-	at := len(places)
-	for i := 0; !atEnd && i < at; i++ {
-		if part(places[i], 3) == "true" || integer(part(places[i], 2)) > integer(part(place, 2)) {
-			at = i
-		}
-	}
-	s.line = ""
-	for i, other := range places {
-		if i == at {
-			s.line += place + " "
-		}
-		s.line += other + " "
-	}
-	if at == len(places) {
-		s.line += place + " "
-	}
-	s.grant()
-	return true
 }
 
 // isSeen: whether the server's holder and line are these. Who was granted the lock holds it (ours)
@@ -298,10 +216,14 @@ func (s *lockState) comeBack(e *event, atEnd bool) bool {
 func (s *lockState) isSeen(holder, queue string) bool {
 	var line []string
 	for _, place := range strings.Fields(s.line) {
-		line = append(line, part(place, 0))
+		line = append(line, ownerOf(place))
 	}
-	if s.writer.granted == "" || holder != "" {
-		return holder == s.writer.owner && queue == strings.Join(line, ",")
+	waiting := strings.Join(line, ",")
+	if s.writer.free || s.writer.ghost {
+		return queue == waiting
+	}
+	if !s.writer.granted || holder != "" {
+		return holder == s.writer.owner && queue == waiting
 	}
 	return queue == strings.Join(append([]string{s.writer.owner}, line...), ",")
 }
@@ -310,7 +232,7 @@ func (s *lockState) isSeen(holder, queue string) bool {
 
 // isLocked says yes or no, as was answered, of a lock that is granted: both may be seen.
 func (s *lockState) isLocked(side string, answer bool) bool {
-	if s.writer.granted != "" {
+	if s.writer.granted || s.writer.free {
 		return answer
 	}
 	if side == "_read" {
@@ -371,19 +293,19 @@ func releasePerhaps(mine *hold, e *event) bool {
 }
 
 func (s *lockState) takeIfFree(mine *hold, e *event) bool {
+	s.comesBefore(e)
 	if mine != nil || !s.isFree(e.side, e.op.owner) {
 		return false
 	}
-	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, ghost: true})
+	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, ghost: true, free: e.free})
 	return true
 }
 
 func (s *lockState) takeGranted(e *event) bool {
-	if s.writer.id != e.hold || s.writer.granted == "" {
+	if s.writer.id != e.hold || !s.writer.granted {
 		return false
 	}
 	s.writer = hold{owner: e.op.owner, id: e.hold, count: 1}
-	s.served = with(s.served, e.hold)
 	return true
 }
 
@@ -391,7 +313,7 @@ func isCount(mine *hold, count int64) bool {
 	if mine == nil {
 		return count == 0
 	}
-	return mine.ghost || mine.unsure || mine.granted != "" || count == int64(mine.count)
+	return mine.ghost || mine.unsure || mine.granted || mine.free || count == int64(mine.count)
 }
 
 func (l lock) step(state interface{}, e *event) (bool, interface{}) {
@@ -402,7 +324,7 @@ func (l lock) step(state interface{}, e *event) (bool, interface{}) {
 
 // happens changes the state, and says whether the event can happen in it.
 func (l lock) happens(s *lockState, mine *hold, e *event) bool {
-	isMine := mine != nil && !mine.ghost && mine.granted == ""
+	isMine := mine != nil && !mine.ghost && !mine.granted
 	switch e.what {
 	case "take":
 		return l.take(s, e)
@@ -423,11 +345,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 		s.stand(e)
 		return true
 	case "leave":
-		return s.leave(e.hold)
-	case "passed over":
-		return s.passOver(e)
-	case "back at its place", "back at the end":
-		return s.comeBack(e, e.what == "back at the end")
+		return s.leave(e)
 	case "end":
 		return s.end(e.hold)
 	case "lost":
@@ -453,7 +371,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 	case "break perhaps":
 		return s.breakSide(e.side)
 	case "look":
-		return s.isSeen(e.op.outs["holder"], e.op.outs["queue"])
+		return s.isSeen(e.op.outs["holder"], e.line)
 	default:
 		panic("a lock has no " + e.what)
 	}

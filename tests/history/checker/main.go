@@ -26,7 +26,7 @@ const (
 	exitUndecided = 3
 	memoryMax     = 1 << 30
 	mostOps       = 4000 // on one name
-	expectWithin  = 3 * time.Second
+	expectWithin  = time.Second
 	explainMax    = 20 // operations before the one that cannot be explained
 )
 
@@ -105,7 +105,8 @@ type tally struct {
 	names, ops, wrong, undecided int
 }
 
-// judgeAll judges each name, and prints a line for each kind.
+// judgeAll judges each name, and prints a line for each kind. If nothing is to be explained, one that is
+// wrong is enough.
 func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 	tallies := map[string]*tally{}
 	for _, m := range models {
@@ -113,6 +114,9 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 	}
 	for _, ops := range h.parts() {
 		t := tallies[ops[0].kind]
+		if t.wrong > 0 && !explains {
+			continue
+		}
 		t.names++
 		t.ops += len(ops)
 		switch judge(h, ops, *limit) {

@@ -102,8 +102,9 @@ var lies = map[string][]lie{
 }
 
 const (
-	tellMax    = 12 // so often each lie is told
-	lieSeconds = 2  // so long is thought about each
+	tellMax   = 40 // so often a lie is told at most,
+	enough    = 3  // until it was found out so often
+	lieWithin = time.Second
 )
 
 func copyMap(from map[string]string) map[string]string {
@@ -130,26 +131,20 @@ func telling(ops []*op, at int, l lie) ([]*op, bool) {
 // one can be: what was done at the same time may explain it.
 func plant(h *history, kind string, l lie) (told, found int) {
 	for _, ops := range h.parts() {
-		if ops[0].kind != kind {
-			continue
-		}
-		here := 0
-		for at := range ops {
+		here := 0 // Not all of them at one name.
+		for at := 0; ops[0].kind == kind && at < len(ops) && here < tellMax/8; at++ {
 			with, ok := telling(ops, at, l)
 			if !ok {
 				continue
 			}
 			told++
 			here++
-			if judge(h, with, lieSeconds*time.Second) == porcupine.Illegal {
+			if judge(h, with, lieWithin) == porcupine.Illegal {
 				found++
 			}
-			if here == 2 || told >= tellMax {
-				break
+			if found == enough || told == tellMax {
+				return told, found
 			}
-		}
-		if told >= tellMax {
-			return told, found
 		}
 	}
 	return told, found
