@@ -241,8 +241,15 @@ func (s *lockState) isLocked(side string, answer bool) bool {
 	return s.writer.owner != ""
 }
 
-func (s *lockState) breakSide(side string) bool {
+// breakSide: a writer that also reads is not broken by its reads.
+func (s *lockState) breakSide(side string, answer bool) bool {
 	writer := s.writer.owner
+	if side == "_read" && writer != "" {
+		return !answer
+	}
+	if s.isLocked(side, answer) != answer {
+		return false
+	}
 	for i := 0; i < maxReaders && s.readers[i].owner != ""; {
 		if side == "_read" || s.readers[i].owner == writer {
 			s.forget(&s.readers[i])
@@ -366,10 +373,9 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 	case "count":
 		return isCount(mine, e.op.value())
 	case "break":
-		answer := e.op.value() == 1
-		return s.isLocked(e.side, answer) == answer && s.breakSide(e.side)
+		return s.breakSide(e.side, e.op.value() == 1)
 	case "break perhaps":
-		return s.breakSide(e.side)
+		return s.breakSide(e.side, true) || s.breakSide(e.side, false)
 	case "look":
 		return s.isSeen(e.op.outs["holder"], e.line)
 	default:

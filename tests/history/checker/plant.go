@@ -30,12 +30,12 @@ func flip(verb string) lie {
 	}}
 }
 
-func oneMore(verb string) lie {
-	return lie{"one more from " + verb, func(o *op) bool {
+func more(verb string, by int64) lie {
+	return lie{fmt.Sprintf("%s says %d more", verb, by), func(o *op) bool {
 		if !verbIs(o, verb) || o.code != "HF_OK" {
 			return false
 		}
-		o.outs["value"] = strconv.FormatInt(o.value()+1, 10)
+		o.outs["value"] = strconv.FormatInt(o.value()+by, 10)
 		return true
 	}}
 }
@@ -96,9 +96,9 @@ var lies = map[string][]lie{
 	"fenced":       {letIn("acquire"), flip("is_locked"), lostRelease, oldToken},
 	"fair":         {letIn("acquire"), lostRelease, otherOrder},
 	"readwrite":    {letIn("acquire"), flip("is_locked"), lostRelease},
-	"semaphore":    {letIn("acquire"), flip("try_set"), oneMore("available")},
-	"permits":      {letIn("acquire"), flip("try_set"), oneMore("available"), oneMore("taken"), lostRelease},
-	"latch":        {letIn("await"), flip("try_set"), oneMore("count")},
+	"semaphore":    {letIn("acquire"), flip("try_set"), more("available", 1)},
+	"permits":      {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
+	"latch":        {letIn("await"), flip("try_set"), more("count", 1)},
 }
 
 const (
@@ -132,7 +132,7 @@ func telling(ops []*op, at int, l lie) ([]*op, bool) {
 func plant(h *history, kind string, l lie) (told, found int) {
 	for _, ops := range h.parts() {
 		here := 0 // Not all of them at one name.
-		for at := 0; ops[0].kind == kind && at < len(ops) && here < tellMax/8; at++ {
+		for at := 0; ops[0].kind == kind && at < len(ops) && here < tellMax/4; at++ {
 			with, ok := telling(ops, at, l)
 			if !ok {
 				continue
