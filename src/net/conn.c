@@ -1,29 +1,19 @@
 /*
- * A connection: its life, submitting requests, completing them, losing it.
+ * A connection: its life, the end of its requests, losing it.
  *
- * Called by the engine's exchanges on any thread (submit, abandon, want) and by the holder of the
- * seat (deliver, lose). Invariants: requests in `fifo` are in the order in which their bytes were
- * appended; a request is completed exactly once, by a reply or by the loss of the connection; its
- * event is posted under the connection's mutex, so once hfi_req_abandon() has returned none will
- * come.
+ * Called by the engine's exchanges on any thread (abandon, and the questions) and by the holder of
+ * the seat (service, lose). Invariants: a request is completed exactly once, by a reply or by the
+ * loss of the connection; its event is posted under the connection's mutex, so once
+ * hfi_req_abandon() has returned none will come.
  */
 #include "net/impl.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <string.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* This many commands in flight keep the server busy; further ones are gathered and written
- * together. */
-#define HOLD_BACK 8
-/* A seat that writes once per turn gathers at most this many: the server can start on them while we
- * make the next. */
-#define GATHER_MAX 16
-#define PEEK_AFTER_IDLE_MS 50
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
@@ -81,13 +71,13 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     hfi_list_init(&conn->fifo);
     hfi_list_init(&conn->wants);
     conn->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (conn->kick_fd < 0) {
-        pthread_mutex_destroy(&conn->mtx);
-        hfi_free(target->mem, conn);
-        return NULL;
-    }
-    hfi_keeper_add(target->keeper, conn);
-    return conn;
+    if (conn->kick_fd >= 0 && hfi_keeper_add(target->keeper, conn))
+        return conn;
+    if (conn->kick_fd >= 0)
+        close(conn->kick_fd);
+    pthread_mutex_destroy(&conn->mtx);
+    hfi_free(target->mem, conn);
+    return NULL;
 }
 
 void hfi_conn_free(struct hfi_conn *conn) {
@@ -103,10 +93,8 @@ void hfi_conn_free(struct hfi_conn *conn) {
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->adopt);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->relief);
     hfi_keeper_remove(conn->target->keeper, conn);
-    if (conn->reader != NULL) {
-        hfi_free(mem, conn->reader->privdata);
-        redisReaderFree(conn->reader);
-    }
+    if (conn->reader != NULL)
+        conn->target->protocol->reader_free(conn->reader);
     close(conn->kick_fd);
     hfi_free(mem, conn->out.bytes);
     hfi_free(mem, conn->writing.bytes);
@@ -122,24 +110,28 @@ void hfi_conn_close_fds(struct hfi_conn *conn) {
     close(conn->kick_fd);
 }
 
+const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn) {
+    return conn->target;
+}
+
 /* ---- Requests ---- */
 
 void hfi_req_unref(struct hfi_req *req) {
     if (req == NULL || atomic_fetch_sub_explicit(&req->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (req->reply != NULL)
-        freeReplyObject(req->reply);
+        req->protocol->message_free(req->reply);
     hfi_free(req->mem, req);
 }
 
 /* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
-static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
+void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
     struct hfi_task *task = req->task;
-    if (req->attended) {
+    if (req->attendant != NULL) {
         conn->attendants--;
-        hfi_seat_excuse_locked(task->exec); /* an attended task stays on its caller's executor */
+        hfi_seat_excuse_locked(req->attendant);
     }
-    req->attended = false;
+    req->attendant = NULL;
     atomic_store(&req->complete, true);
     req->task = NULL;
     if (task != NULL) {
@@ -150,9 +142,9 @@ static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct h
 
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
 static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
-    if (!req->attended)
+    if (req->attendant == NULL)
         return;
-    req->attended = false;
+    req->attendant = NULL;
     conn->attendants--;
     if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
         hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
@@ -180,164 +172,7 @@ void hfi_req_abandon(struct hfi_req *req) {
     hfi_req_unref(req);
 }
 
-static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task, unsigned event) {
-    struct hfi_req *req = hfi_zalloc(conn->target->mem, sizeof *req);
-    if (req == NULL)
-        return NULL;
-    atomic_init(&req->refs, 2); /* the FIFO's and the caller's */
-    req->mem = conn->target->mem;
-    req->conn = conn;
-    req->task = task;
-    req->event = event;
-    if (task != NULL) {
-        hfi_task_ref(task);
-        req->attended = conn->seat == HFI_SEAT_CALLERS;
-    }
-    return req;
-}
-
-/* Is an idle connection still open, as far as the kernel knows? */
-static bool peek_is_alive(struct hfi_conn *conn) {
-    char byte;
-    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        /* anything to read would be taken for the answer to the next command */
-        return true;
-    if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
-        return true;
-    hfi_conn_break_locked(conn);
-    return false;
-}
-
-/* The server may have closed it long ago: find out before a command is lost in it. */
-static bool is_alive_if_idle(struct hfi_conn *conn, int64_t now_ms) {
-    if (conn->in_flight > 0 ||
-        now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
-        return true;
-    return peek_is_alive(conn);
-}
-
-/* The end of one that still owes answers; those that have come, if any, are in front of it. */
-static bool peek_has_ended(const struct hfi_conn *conn) {
-    char byte;
-    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
-
-void hfi_conn_look(struct hfi_conn *conn) {
-    pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken)) {
-        if (conn->in_flight == 0)
-            peek_is_alive(conn);
-        else if (peek_has_ended(conn))
-            hfi_conn_break_locked(conn); /* before its driver has noticed */
-    }
-    pthread_mutex_unlock(&conn->mtx);
-}
-
-static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
-    if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
-        return HF_ENOMEM;
-    conn->unsent++;
-    if (conn->target->commands != NULL)
-        atomic_fetch_add_explicit(conn->target->commands, 1, memory_order_relaxed);
-    return HF_OK;
-}
-
-/* The seat's own thread gathers and flushes once per turn; others write unless enough is on its
- * way. */
-static void flush_unless_gathering(struct hfi_conn *conn) {
-    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
-                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
-    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
-        hfi_conn_flush_locked(conn);
-}
-
-int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_req **ret_req) {
-    struct hfi_req *req = new_request(conn, task, event);
-    if (req == NULL)
-        return HF_ENOMEM;
-    int64_t now_ms = hfi_now_ms();
-    int err = HF_EUNREACH;
-    pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = append_locked(conn, bytes, len);
-    if (err == HF_OK) {
-        req->sent_ms = now_ms;
-        atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
-        hfi_list_push_back(&conn->fifo, &req->link);
-        conn->in_flight++;
-        if (req->attended) {
-            conn->attendants++;
-            task->exec->lane = conn; /* this is its executor's thread: it will attend */
-        }
-        *ret_req = req;
-        flush_unless_gathering(conn);
-        if (!req->attended && conn->driver == NULL && conn->attendants == 0)
-            hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    if (err != HF_OK) {
-        if (task != NULL)
-            hfi_task_unref(task);
-        hfi_free(req->mem, req);
-    }
-    return err;
-}
-
-int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
-    int err = HF_EUNREACH;
-    pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken))
-        err = append_locked(conn, bytes, len);
-    if (err == HF_OK) {
-        conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
-        flush_unless_gathering(conn);
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    return err;
-}
-
-/* ---- What the holder of the seat does ---- */
-
-/* Completes the requests that these replies answer. Returns how many there were. */
-static size_t complete_requests(struct hfi_conn *conn, redisReply **replies, size_t len) {
-    struct hfi_wakes wakes = {.len = 0};
-    struct hfi_link *link;
-    size_t i;
-    pthread_mutex_lock(&conn->mtx);
-    for (i = 0; i < len && (link = hfi_list_pop_front(&conn->fifo)) != NULL; i++) {
-        struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
-        conn->in_flight--;
-        req->reply = replies[i];
-        complete_locked(conn, req, &wakes);
-        hfi_req_unref(req);
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    hfi_wakes_flush(&wakes);
-    return i;
-}
-
-int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf_error *error) {
-    int err = HF_OK;
-    size_t used = 0;
-    if (conn->state == CONN_HANDSHAKE) {
-        assert(len == 1);
-        err = hfi_conn_handshake_reply(conn, replies[0], error);
-    } else {
-        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
-        for (size_t i = 0; conn->push != NULL && i < len; i++)
-            conn->push(conn->arg, replies[i]);
-        if (conn->push == NULL)
-            used = complete_requests(conn, replies, len);
-        if (conn->push == NULL && used < len)
-            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
-    }
-    for (size_t i = used; i < len; i++)
-        freeReplyObject(replies[i]);
-    return err;
-}
+/* ---- Losing it ---- */
 
 /* Ends the connection, not only our use of it: a forked child may have copies of its descriptor,
  * and closing ours would leave the server a client, and a subscriber, that nobody is. (In the child
@@ -395,7 +230,7 @@ void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
             req->err = err;
             req->error = *error;
             snprintf(req->error.node, sizeof req->error.node, "%s", conn->target->node);
-            complete_locked(conn, req, &wakes);
+            hfi_req_complete_locked(conn, req, &wakes);
             hfi_req_unref(req);
         }
         assert(conn->in_flight == 0 && conn->attendants == 0);

@@ -18,15 +18,15 @@
     "return redis.call('incrby', KEYS[1], 5)"
 
 const struct kind history_kinds[] = {
-    {"plain", HF_PLAIN, visit_lock, BREAK_IN},
-    {"nonreentrant", HF_NONREENTRANT, visit_lock, BREAK_IN},
-    {"spin", HF_SPIN, visit_lock, BREAK_IN},
-    {"fenced", HF_FENCED, visit_lock, BREAK_IN},
-    {"fair", HF_FAIR, visit_lock, BREAK_IN},
-    {"readwrite", HF_WRITE, visit_readwrite, BREAK_IN},
-    {"semaphore", HF_PLAIN, visit_semaphore, ADD_SOME},
-    {"permits", HF_PLAIN, visit_permits, ADD_SOME},
-    {"latch", HF_PLAIN, visit_latch, ADD_SOME},
+    {"plain", HF_PLAIN, 0, visit_lock, BREAK_IN},
+    {"nonreentrant", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN},
+    {"spin", HF_PLAIN, HF_SPIN, visit_lock, BREAK_IN},
+    {"fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN},
+    {"fair", HF_FAIR, 0, visit_lock, BREAK_IN},
+    {"readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN},
+    {"semaphore", HF_PLAIN, 0, visit_semaphore, ADD_SOME},
+    {"permits", HF_PLAIN, 0, visit_permits, ADD_SOME},
+    {"latch", HF_PLAIN, 0, visit_latch, ADD_SOME},
 };
 
 const size_t history_kinds_len = sizeof history_kinds / sizeof *history_kinds;

@@ -30,6 +30,7 @@ struct player {
 struct kind {
     const char *name; /* what the checker calls its model, and Java the kind */
     hf_kind lock;
+    unsigned flags; /* of the lock */
     void (*visit)(struct player *player, const char *name);
     /* A command that ends or adds something behind everybody's back; the checker must notice. */
     const char *sabotage;

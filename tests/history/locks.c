@@ -43,7 +43,7 @@ static void stay_begin(struct stay *stay, struct player *player, hf_lock *lock, 
 static void be_sure(struct stay *stay) {
     int64_t asked_ns = record_now_ns();
     record_sure(stay->player->record, stay->hold, asked_ns,
-                hf_lock_remaining_ms(stay->lock, stay->owner));
+                hf_lock_remaining_ms_as(stay->lock, stay->owner));
 }
 
 /* ---- Acquire --------------------------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static void ask(struct stay *stay) {
     }
     struct operation operation =
         record_call(stay->player->record, &stay->subject, verb_of(stay, "count"), " ");
-    int err = hf_lock_hold_count(stay->lock, stay->owner, &count);
+    int err = hf_lock_hold_count_as(stay->lock, stay->owner, &count);
     record_return(&operation, err, "value=%" PRId64, count);
 }
 
@@ -188,8 +188,11 @@ static bool idles(struct stay *stay) {
 }
 
 static hf_lock *open_lock(struct player *player, hf_kind kind, const char *name) {
+    hf_lock_options options = HF_LOCK_INIT;
     hf_lock *lock;
-    if (hf_lock_new_kind(player->client, kind, name, strlen(name), &lock) != HF_OK)
+    options.kind = kind;
+    options.flags = player->kind->flags;
+    if (hf_lock_new_with(player->client, name, strlen(name), &options, &lock) != HF_OK)
         support_die("no handle for %s", name);
     return lock;
 }

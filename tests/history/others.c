@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 static struct subject subject_of(const struct player *player, const char *name) {
     return (struct subject){
@@ -75,14 +74,14 @@ static void count_sem(struct player *player, hf_sem *sem, const struct subject *
 void visit_semaphore(struct player *player, const char *name) {
     struct subject subject = subject_of(player, name);
     hf_sem *sem;
-    if (hf_sem_new(player->client, name, strlen(name), &sem) != HF_OK)
+    if (hf_sem_new(player->client, name, &sem) != HF_OK)
         support_die("no handle for %s", name);
     unsigned dice = play_pick(player, 100);
     if (dice < 15) {
         bool set = false;
         struct operation operation =
             record_call(player->record, &subject, "try_set", "permits=%d", PLAY_PERMITS);
-        int err = hf_sem_set(sem, PLAY_PERMITS, 0, &set);
+        int err = hf_sem_try_set(sem, PLAY_PERMITS, 0, &set);
         record_return(&operation, err, "value=%d", set);
     } else if (dice < 30) {
         count_sem(player, sem, &subject);
@@ -200,7 +199,7 @@ static void count_permits(struct taken *taken) {
 
 void visit_permits(struct player *player, const char *name) {
     struct taken taken = {.player = player, .subject = subject_of(player, name)};
-    if (hf_permits_new(player->client, name, strlen(name), &taken.permits) != HF_OK)
+    if (hf_permits_new(player->client, name, &taken.permits) != HF_OK)
         support_die("no handle for %s", name);
     unsigned dice = play_pick(player, 100);
     if (dice < 15) {
@@ -232,7 +231,7 @@ static void set_latch(struct player *player, hf_latch *latch, const struct subje
     bool set = false;
     struct operation operation =
         record_call(player->record, subject, "try_set", "permits=%" PRId64, count);
-    int err = hf_latch_set(latch, count, &set);
+    int err = hf_latch_try_set(latch, count, &set);
     record_return(&operation, err, "value=%d", set);
 }
 
@@ -258,7 +257,7 @@ static void count_down(struct player *player, hf_latch *latch, const struct subj
 void visit_latch(struct player *player, const char *name) {
     struct subject subject = subject_of(player, name);
     hf_latch *latch;
-    if (hf_latch_new(player->client, name, strlen(name), &latch) != HF_OK)
+    if (hf_latch_new(player->client, name, &latch) != HF_OK)
         support_die("no handle for %s", name);
     unsigned dice = play_pick(player, 100);
     if (dice < 25)

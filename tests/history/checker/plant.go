@@ -48,19 +48,12 @@ func letIn(verb string) lie {
 		}
 		o.code = "HF_OK"
 		o.outs["count"], o.outs["token"] = "1", "9223372036854775807"
-		o.outs["ids"] = strings.TrimSuffix(strings.Repeat(o.id+",", int(permitsOf(o))), ",")
-		if permitsOf(o) == 2 {
+		o.outs["ids"] = o.id
+		if o.args["permits"] == "2" {
 			o.outs["ids"] = o.id + "," + o.id + "'"
 		}
 		return true
 	}}
-}
-
-func permitsOf(o *op) int64 {
-	if _, ok := o.args["permits"]; !ok {
-		return 1
-	}
-	return o.number("permits")
 }
 
 var lostRelease = lie{"a hold that was lost before its time", func(o *op) bool {
@@ -105,6 +98,7 @@ const (
 	tellMax   = 40 // so often a lie is told at most,
 	enough    = 3  // until it was found out so often
 	lieWithin = time.Second
+	promise   = 50 * 1000000
 )
 
 func copyMap(from map[string]string) map[string]string {
@@ -127,6 +121,16 @@ func telling(ops []*op, at int, l lie) ([]*op, bool) {
 	return with, true
 }
 
+// promising: whoever was let in was also told that it can trust that for a while.
+func promising(h *history, o *op) *history {
+	with := *h
+	with.sure = map[string]int64{o.id: o.ret + promise, o.id + "'": o.ret + promise}
+	for hold, until := range h.sure {
+		with.sure[hold] = until
+	}
+	return &with
+}
+
 // plant tells a lie in many places, each alone, and counts how often it was found out. Not every
 // one can be: what was done at the same time may explain it.
 func plant(h *history, kind string, l lie) (told, found int) {
@@ -139,7 +143,7 @@ func plant(h *history, kind string, l lie) (told, found int) {
 			}
 			told++
 			here++
-			if judge(h, with, lieWithin) == porcupine.Illegal {
+			if judge(promising(h, with[at]), with, lieWithin) == porcupine.Illegal {
 				found++
 			}
 			if found == enough || told == tellMax {

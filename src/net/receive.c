@@ -1,0 +1,210 @@
+/*
+ * Bytes into a connection: reading, and handing on what they say.
+ *
+ * Only the holder of the seat reads. What came is fed to the protocol's reader, which makes messages
+ * of it; these complete requests, in order, or are what nobody has asked for.
+ *
+ * TLS: what was received is decrypted before it is fed to the reader, under the mutex; receiving
+ * needs none. Reading goes on until TLS wants more from the socket, so nothing that poll() cannot
+ * see is ever left inside.
+ */
+#include "net/impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sys/socket.h>
+
+#define MAX_TLS_ANSWERS 262144 /* TLS by itself says little, unless nobody reads it */
+#define MAX_TALK 4             /* chunks; nobody has more than that to say on an idle connection */
+#define READ_CHUNK 16384
+#define DELIVER_MAX 64
+#define TLS_ALERT 0x15 /* how a TLS server begins its answer to a client that speaks in clear */
+
+/* ---- Messages ---- */
+
+/* Completes the requests that these replies answer. Returns how many there were. */
+static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t len) {
+    struct hfi_wakes wakes = {.len = 0};
+    struct hfi_link *link;
+    size_t i;
+    pthread_mutex_lock(&conn->mtx);
+    for (i = 0; i < len && (link = hfi_list_pop_front(&conn->fifo)) != NULL; i++) {
+        struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
+        conn->in_flight--;
+        req->reply = replies[i];
+        hfi_req_complete_locked(conn, req, &wakes);
+        hfi_req_unref(req);
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    hfi_wakes_flush(&wakes);
+    return i;
+}
+
+static bool is_push(const struct hfi_conn *conn, const void *message) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    return conn->push != NULL && (protocol->is_push == NULL || protocol->is_push(message));
+}
+
+/* Hands messages on in the order in which they came. Returns how many were taken: all, unless there
+ * is a reply that nobody asked for. */
+static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
+    size_t done = 0;
+    while (done < len) {
+        size_t replies = 0;
+        while (done + replies < len && !is_push(conn, messages[done + replies]))
+            replies++;
+        size_t used = replies > 0 ? complete_requests(conn, messages + done, replies) : 0;
+        done += used;
+        if (used < replies)
+            break;
+        if (done < len) {
+            conn->push(conn->arg, messages[done]);
+            conn->target->protocol->message_free(messages[done++]);
+        }
+    }
+    return done;
+}
+
+static int deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
+    int err = HF_OK;
+    size_t done = 0;
+    if (conn->state == CONN_GREETING) {
+        assert(len == 1);
+        err = hfi_conn_greeted(conn, messages[0], error);
+    } else {
+        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
+        done = hand_on(conn, messages, len);
+        if (done < len)
+            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
+    }
+    for (size_t i = done; i < len; i++)
+        conn->target->protocol->message_free(messages[i]);
+    return err;
+}
+
+/* Takes whole messages out of the reader and hands them on, many at a time: what came in one packet
+ * wakes its waiters together. During the greeting a message can change what the next one means, so
+ * they go one by one. */
+static int deliver_messages(struct hfi_conn *conn, hf_error *error) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    void *messages[DELIVER_MAX];
+    size_t len, max = conn->state == CONN_GREETING ? 1 : DELIVER_MAX;
+    do {
+        int err = HF_OK;
+        for (len = 0; len < max; len++) {
+            err = protocol->next(conn->reader, &messages[len], error);
+            if (err != HF_OK || messages[len] == NULL)
+                break;
+        }
+        int delivered = len > 0 ? deliver(conn, messages, len, error) : HF_OK;
+        if (delivered != HF_OK || err != HF_OK)
+            return delivered != HF_OK ? delivered : err;
+    } while (len == max);
+    return HF_OK;
+}
+
+/* ---- Bytes ---- */
+
+/* HF_OK with *ret_len 0: there is nothing to read now. */
+static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_len,
+                   hf_error *error) {
+    ssize_t got;
+    *ret_len = 0;
+    do
+        got = recv(conn->fd, bytes, size, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return HF_OK;
+    if (got < 0)
+        return hfi_fail_errno(error, HF_EUNREACH, errno, "the connection was lost");
+    if (got == 0)
+        return hfi_fail(error, HF_EUNREACH, "the server closed the connection");
+    atomic_store_explicit(&conn->last_rx_ms, hfi_now_ms(), memory_order_relaxed);
+    *ret_len = (size_t)got;
+    return HF_OK;
+}
+
+static int feed_reader(struct hfi_conn *conn, const char *bytes, size_t len, hf_error *error) {
+    return conn->target->protocol->feed(conn->reader, bytes, len, error);
+}
+
+/* Decrypts what was received (into the same place) and feeds it to the reader. What came before an
+ * end is delivered before the end is reported, as it would be without TLS. */
+static int read_encrypted(struct hfi_conn *conn, char *chunk, size_t size, size_t len,
+                          hf_error *error) {
+    hf_error end;
+    bool any = false;
+    int err = HF_OK, end_err = HF_OK;
+    hfi_error_clear(&end);
+    pthread_mutex_lock(&conn->mtx);
+    if (!hfi_tls_feed(conn->tls, chunk, len))
+        err = hfi_fail(error, HF_ENOMEM, "no memory for a reply");
+    while (err == HF_OK && end_err == HF_OK) {
+        end_err = hfi_tls_read(conn->tls, conn->state == CONN_GREETING, chunk, size, &len, &end);
+        if (end_err == HF_OK && len == 0)
+            break;
+        if (end_err == HF_OK) {
+            err = feed_reader(conn, chunk, len, error);
+            any = true;
+        }
+        if (!hfi_tls_has_more(conn->tls))
+            break; /* the usual case: one record, and what it holds has been read */
+    }
+    if (hfi_tls_pending(conn->tls) > 0)
+        hfi_conn_flush_locked(conn); /* it has something to answer, or its last words */
+    if (err == HF_OK && hfi_tls_pending(conn->tls) > MAX_TLS_ANSWERS)
+        err = hfi_fail(error, HF_EPROTO, "the server asks for new keys but does not read");
+    pthread_mutex_unlock(&conn->mtx);
+    if (err == HF_OK && any)
+        err = deliver_messages(conn, error);
+    if (err == HF_OK && end_err != HF_OK) {
+        *error = end;
+        err = end_err;
+    }
+    return err;
+}
+
+int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
+    char chunk[READ_CHUNK];
+    size_t len;
+    int err = receive(conn, chunk, sizeof chunk, &len, error);
+    if (err != HF_OK || len == 0)
+        return err;
+    if (conn->tls != NULL)
+        return read_encrypted(conn, chunk, sizeof chunk, len, error);
+    const char *speaks_tls = conn->target->protocol->speaks_tls;
+    if (conn->state == CONN_GREETING && chunk[0] == TLS_ALERT && speaks_tls != NULL)
+        return hfi_fail(error, HF_EPROTO, "%s", speaks_tls);
+    err = feed_reader(conn, chunk, len, error);
+    return err == HF_OK ? deliver_messages(conn, error) : err;
+}
+
+int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error) {
+    char chunk[READ_CHUNK];
+    size_t len;
+    int err = receive(conn, chunk, sizeof chunk, &len, error);
+    if (err != HF_OK || len == 0)
+        return err;
+    pthread_mutex_lock(&conn->mtx);
+    if (!hfi_tls_feed(conn->tls, chunk, len))
+        err = hfi_fail(error, HF_ENOMEM, "no memory for TLS");
+    pthread_mutex_unlock(&conn->mtx);
+    return err;
+}
+
+bool hfi_conn_is_tls_talk(struct hfi_conn *conn) {
+    char chunk[READ_CHUNK];
+    for (int i = 0; i < MAX_TALK; i++) {
+        size_t len;
+        int err = receive(conn, chunk, sizeof chunk, &len, NULL);
+        if (err == HF_OK && len == 0)
+            return true; /* what it answers goes out with the command */
+        if (err == HF_OK && !hfi_tls_feed(conn->tls, chunk, len))
+            err = HF_ENOMEM;
+        if (err == HF_OK)
+            err = hfi_tls_read(conn->tls, false, chunk, sizeof chunk, &len, NULL);
+        if (err != HF_OK || len > 0)
+            return false;
+    }
+    return false;
+}
