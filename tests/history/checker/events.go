@@ -28,7 +28,7 @@ var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true
 
 type builder struct {
 	h *history
-	// Owners that have given something up: until that is settled, they may wait for themselves.
+	// Owners, and sides, that have given something up: until that is settled, they may wait for it.
 	unsettled map[string]bool
 	events    []porcupine.Operation
 }
@@ -120,9 +120,10 @@ func (b *builder) ghost(o *op, side string) {
 	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
 }
 
-// silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
+// watchdog is the lease of holds without one of their own. silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
 // is 250 ms. Who has lost its connection can be passed over at once, until it has another.
 const (
+	watchdog  = 1500 * 1000000
 	silence   = 200 * 1000000
 	reconnect = 3000 * 1000000
 )
@@ -140,10 +141,12 @@ func (b *builder) inLine(o *op) {
 		}
 		return
 	}
-	b.whole(&event{what: "stand", op: o, hold: o.id})
+	stand := &event{what: "stand", op: o, hold: o.id}
 	if o.code == "HF_OK" {
+		b.whole(stand)
 		b.whole(&event{what: "take granted", op: o, hold: o.id})
 	} else {
+		b.ever(o.call, stand) // What was sent may arrive when it was given up already.
 		b.ever(o.call, &event{what: "leave", op: o, hold: o.id})
 	}
 }
@@ -187,6 +190,12 @@ func (b *builder) seen(look *op, ops []*op) string {
 	return strings.Join(line, ",")
 }
 
+// isTooLate: the lease may have been over before the answer came.
+func isTooLate(o *op) bool {
+	lease := o.number("lease") * 1000000
+	return lease > 0 && o.ret-o.call >= lease || o.ret-o.call >= watchdog
+}
+
 func (b *builder) acquire(o *op, side string, fair bool) {
 	hold := o.args["hold"]
 	nested := o.args["nested"] == "1"
@@ -207,7 +216,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	case unknown[o.code] && nested:
 		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
 	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner] {
+		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
 		b.ghost(o, side)
@@ -247,7 +256,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				begun[o.id] = o
 			}
 			b.acquire(o, side, o.kind == "fair")
-			b.unsettled[o.owner] = unknown[o.code]
+			b.unsettled[o.owner+side] = unknown[o.code]
 		case "release":
 			if o.args["left"] == "0" && o.code == "HF_OK" {
 				over[o.args["hold"]] = true
@@ -255,7 +264,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.give(o, o.args["hold"], given)
 			}
 			b.onHold(o, verb, side)
-			b.unsettled[o.owner] = unknown[o.code] || o.code == "HF_ELOST"
+			b.unsettled[o.owner+side] = unknown[o.code] || o.code == "HF_ELOST"
 		case "extend":
 			b.onHold(o, verb, side)
 		case "break":

@@ -157,13 +157,15 @@ func plant(h *history, kind string, l lie) (told, found int) {
 func plantAll(h *history) int {
 	status := 0
 	for _, m := range models {
+		all := 0
 		for _, l := range lies[m.kind] {
 			told, found := plant(h, m.kind, l)
 			fmt.Printf("%-13s %-40s found %2d of %2d\n", m.kind, l.name, found, told)
-			if found == 0 {
-				fmt.Printf("MISSED: %s: %s\n", m.kind, l.name)
-				status = exitWrong
-			}
+			all += found
+		}
+		if all == 0 {
+			fmt.Printf("MISSED: lies about %s\n", m.kind)
+			status = exitWrong
 		}
 	}
 	return status
