@@ -42,7 +42,7 @@ struct part {
     int64_t begin_ms, end_ms; /* on now_ms()'s clock */
     bool breaks;
 };
-int play_part(void *part);
+int play_part(void *arg);
 
 /* The name at which a kind is played now. */
 void play_name(const char *kind, int64_t begin_ms, char name[48]);

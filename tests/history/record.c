@@ -93,8 +93,8 @@ void record_return(const struct operation *operation, int code, const char *form
     long long now_ns = (long long)record_now_ns();
     struct line line = {.len = 0};
     va_list list;
-    add(&line, "ret %s %lld %s ", operation->id, now_ns, hf_error_name(code));
     va_start(list, format);
+    add(&line, "ret %s %lld %s ", operation->id, now_ns, hf_error_name(code));
     add_list(&line, format, list);
     va_end(list);
     put(operation->record, &line);
@@ -102,5 +102,6 @@ void record_return(const struct operation *operation, int code, const char *form
 
 void record_sure(struct record *record, const char *hold, int64_t asked_ns, int64_t remaining_ms) {
     if (remaining_ms > 0)
-        record_line(record, "sure %s %lld", hold, (long long)(asked_ns + remaining_ms * 1000000));
+        record_line(record, "sure %s %lld", hold,
+                    (long long)asked_ns + (long long)remaining_ms * 1000000);
 }

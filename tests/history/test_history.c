@@ -131,6 +131,7 @@ static void sabotage_is_found(void **state) {
 static struct remote *start_java(void) {
     if (judge_build(HF_INTEROP_BUILD, HF_INTEROP_DIR) != 0)
         return NULL;
+    static const char classes[] = HF_INTEROP_DIR "/interop.jar:" HF_INTEROP_DIR "/lib/*";
     const char *const argv[] = {"java",
                                 "-XX:+UseSerialGC",
                                 "-XX:TieredStopAtLevel=1",
@@ -138,7 +139,7 @@ static struct remote *start_java(void) {
                                 "-Xshare:auto",
                                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
                                 "-cp",
-                                HF_INTEROP_DIR "/interop.jar:" HF_INTEROP_DIR "/lib/*",
+                                classes,
                                 "holdfast.interop.Main",
                                 NULL};
     return remote_start(argv);
