@@ -47,7 +47,7 @@ static void *play(void *arg) {
 
 int play_part(void *arg) {
     const struct part *part = arg;
-    struct record record;
+    struct record record = {.fd = -1};
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client;
     record_open(&record, part->dir, part->process);
