@@ -304,8 +304,7 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
     *ret_turn = true;
     pthread_mutex_lock(&op->shard->mtx);
     if (op->verb->takes_turn) {
-        op->hold = hfi_hold_get_locked(op->core, op->shard, op->call.kind, op->call.name,
-                                       op->call.name_len, op->owner);
+        op->hold = hfi_hold_get_locked(op);
         if (op->hold == NULL) {
             err = HF_ENOMEM;
         } else {
