@@ -288,10 +288,9 @@ void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
         refuse(op, "this kind does not offer it");
         return;
     }
-    op->state = HFI_OP_CALLING;
-    if (op->called)
+    if (op->state != HFI_OP_NEW) /* else nobody has seen it since it was made */
         memset(call->state, 0, call->kind->ops->call_size);
-    op->called = true;
+    op->state = HFI_OP_CALLING;
     engine_op(call);
     hfi_op_look_if_done(op);
 }
