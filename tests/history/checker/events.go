@@ -10,8 +10,9 @@ import (
 // An event is what may have happened at one moment, as a model sees it. An operation that has
 // returned well is one event between its call and its return. What nobody can know is an event
 // that may come at any later time: then its end is forever. A model lets it come only when it has
-// something to do, so that fewer orders have to be tried; at the end of a history there is always
-// such a time, since all that is held is released, or ends.
+// something to do, so that fewer orders have to be tried. For locks there is always such a time in the
+// end, since all that is held is released, or ends; for the others there is an event "over", after all
+// that has returned, and what comes after it does nothing.
 type event struct {
 	what string
 	op   *op
@@ -56,6 +57,16 @@ func (b *builder) wipes() {
 	for _, w := range b.h.wipes {
 		b.add(w.from, w.to, &event{what: "wipe", op: &op{id: "wipe", verb: "wipe"}})
 	}
+}
+
+func (b *builder) over() {
+	var last int64
+	for _, e := range b.events {
+		if e.Return != forever && e.Return > last {
+			last = e.Return
+		}
+	}
+	b.ever(last+1, &event{what: "over", op: &op{id: "over", verb: "over"}})
 }
 
 // until is how long a hold was promised to last; without a word of that, not even from the start.
@@ -316,6 +327,7 @@ func numberEvents(h *history, ops []*op) []porcupine.Operation {
 		}
 	}
 	b.wipes()
+	b.over()
 	return b.events
 }
 
@@ -344,6 +356,7 @@ func permitEvents(h *history, ops []*op) []porcupine.Operation {
 	}
 	b.ends(begun, over, given)
 	b.wipes()
+	b.over()
 	return b.events
 }
 
