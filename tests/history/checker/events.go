@@ -201,6 +201,15 @@ func (b *builder) seen(look *op, ops []*op) string {
 	return strings.Join(line, ",")
 }
 
+// noteSettled: what the server has answered came after all that was given up before it.
+func (b *builder) noteSettled(o *op, side string) {
+	if unknown[o.code] || o.code == "HF_ELOST" {
+		b.unsettled[o.owner+side] = true
+	} else if o.code == "HF_OK" || o.code == "HF_EBUSY" {
+		b.unsettled[o.owner+side] = false
+	}
+}
+
 // isTooLate: the lease may have been over before the answer came.
 func isTooLate(o *op) bool {
 	lease := o.number("lease") * 1000000
@@ -267,7 +276,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				begun[o.id] = o
 			}
 			b.acquire(o, side, o.kind == "fair")
-			b.unsettled[o.owner+side] = unknown[o.code]
+			b.noteSettled(o, side)
 		case "release":
 			if o.args["left"] == "0" && o.code == "HF_OK" {
 				over[o.args["hold"]] = true
@@ -275,7 +284,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.give(o, o.args["hold"], given)
 			}
 			b.onHold(o, verb, side)
-			b.unsettled[o.owner+side] = unknown[o.code] || o.code == "HF_ELOST"
+			b.noteSettled(o, side)
 		case "extend":
 			b.onHold(o, verb, side)
 		case "break":
