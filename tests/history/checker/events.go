@@ -31,6 +31,8 @@ type builder struct {
 	h *history
 	// Owners, and sides, that have given something up: until that is settled, they may wait for it.
 	unsettled map[string]bool
+	breaks    []*op
+	loose     bool // whoever waits may have been passed over
 	events    []porcupine.Operation
 }
 
@@ -167,17 +169,23 @@ func (b *builder) mayBePassedOver(o *op) bool {
 	if killed, ok := b.h.kills[o.process]; ok && killed < end {
 		end = killed
 	}
-	for _, cut := range b.h.cuts {
-		if o.call-reconnect < cut && cut < end {
+	for _, broken := range b.breaks {
+		if broken.call < end && o.call < broken.ret {
 			return true
 		}
 	}
-	for _, w := range b.h.wipes {
-		if o.call < w.to && w.from < end {
+	return b.loose || end-o.call >= silence
+}
+
+// isLoose: connections were lost, or the server's memory, while this name was played, or just before.
+func isLoose(h *history, ops []*op) bool {
+	first, last := ops[0].call, ops[len(ops)-1].call
+	for _, cut := range h.cuts {
+		if first-reconnect < cut && cut < last {
 			return true
 		}
 	}
-	return end-o.call >= silence
+	return false
 }
 
 func isInLine(o *op) bool {
@@ -266,7 +274,12 @@ func (b *builder) onHold(o *op, verb, side string) {
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h, unsettled: map[string]bool{}}
+	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops)}
+	for _, o := range ops {
+		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
+			b.breaks = append(b.breaks, o)
+		}
+	}
 	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
 	for _, o := range ops {
 		verb, side := splitSide(o.verb)
@@ -294,6 +307,9 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
 			}
 		case "is_locked", "count", "look":
+			if verb == "look" && b.loose {
+				continue
+			}
 			if o.code == "HF_OK" {
 				b.whole(&event{what: verb, op: o, side: side, line: b.seen(o, ops)})
 			} else if !unknown[o.code] {
