@@ -135,10 +135,13 @@ void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms) {
     hfi_watchdog_arm_locked(hold);
 }
 
+/* Nothing was asked for, so it is the hold that knows how much more was promised. */
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof) {
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
+    struct hfi_proof of_hold = *proof;
+    of_hold.promised_until_ms = hold->promised_until_ms;
     hold->proved_until_ms = 0; /* it may reach less far than the last one */
-    note_proof(hold, proof);
+    note_proof(hold, &of_hold);
     if (hold->renew_at_ms != HFI_NEVER)
         plan_renewal(hold, proof);
     if (hfi_hold_deadline_ms(hold) > deadline_ms)

@@ -258,7 +258,8 @@ struct hfi_news {
     /* They may be gone, says whomever. It is a hint: the core has them verified by renewals. Some
      * ten times a second at most for any scope. */
     void (*doubted)(void *arg, const struct hfi_scope *scope);
-    /* They are there, and proved for so long: perhaps for less than before. */
+    /* They are there, and proved for so long: perhaps for less than before. What was promised is
+     * not looked at. */
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
     /* They are gone, for certain. `reason` is a constant text. */
     void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);

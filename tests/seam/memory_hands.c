@@ -62,8 +62,6 @@ void memory_drop(struct memory *memory, const char *name) {
 
 /* ---- News ---- */
 
-#define LEASE_MS 3600000 /* of a watched hold only the end of the proof matters */
-
 /* Something to be told on the keeper's thread, while the test waits. */
 struct message {
     struct hfi_alarm alarm;
@@ -78,8 +76,8 @@ struct message {
 static void tell(struct hfi_alarm *alarm) {
     struct message *message = HFI_CONTAINER(alarm, struct message, alarm);
     const struct hfi_news *news = message->memory->news;
-    struct hfi_proof proof = memory_proof(message->memory, LEASE_MS);
-    proof.valid_until_ms = hfi_now_ms() + message->reach_ms;
+    struct hfi_proof proof = memory_proof(message->memory, message->reach_ms);
+    proof.valid_until_ms = proof.promised_until_ms; /* of leases it knows nothing */
     switch (message->what) {
     case LOST:
         news->lost(news->arg, &message->scope, message->reason);

@@ -284,6 +284,21 @@ static void a_proof_needs_no_renewal(void **state) {
     client_close(client);
 }
 
+/* The engine does not know what each of them was promised. */
+static void a_proof_that_is_far_from_its_end_is_no_warning(void **state) {
+    (void)state;
+    struct client *client = client_open(LONG_MS);
+    assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
+    assert_int_equal(client_acquire(client, "b1", LONG_MS), HF_OK);
+    memory_prove(client->memory, 1, LONG_MS / 5);
+    memory_prove(client->memory, 1, LONG_MS / 5); /* what the first has led to is told by now */
+    assert_in_range(client_left_ms(client, "a1"), 1, LONG_MS / 5);
+    assert_in_range(client_left_ms(client, "b1"), 1, LONG_MS / 5);
+    assert_int_equal(client_told(client, HF_EVENT_WARNING, "a1", NULL, NULL), 0);
+    assert_int_equal(client_told(client, HF_EVENT_WARNING, "b1", NULL, NULL), 0);
+    client_close(client);
+}
+
 /* ---- Nodes ---- */
 
 static void a_silent_node_delays_nobody_else(void **state) {
@@ -389,6 +404,7 @@ int main(void) {
         cmocka_unit_test(a_doubt_is_verified_by_a_renewal),
         cmocka_unit_test(a_connection_made_again_renews_its_node),
         cmocka_unit_test(a_proof_needs_no_renewal),
+        cmocka_unit_test(a_proof_that_is_far_from_its_end_is_no_warning),
         cmocka_unit_test(a_silent_node_delays_nobody_else),
         cmocka_unit_test(what_a_silent_node_may_have_granted_is_settled),
         cmocka_unit_test(what_a_kind_does_not_offer_is_refused),
