@@ -288,9 +288,10 @@ void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
         refuse(op, "this kind does not offer it");
         return;
     }
-    if (op->state != HFI_OP_NEW) /* else nobody has seen it since it was made */
-        memset(call->state, 0, call->kind->ops->call_size);
     op->state = HFI_OP_CALLING;
+    if (op->called)
+        memset(call->state, 0, call->kind->ops->call_size);
+    op->called = true;
     engine_op(call);
     hfi_op_look_if_done(op);
 }
