@@ -126,9 +126,9 @@ struct hfi_op_args {
     int64_t amount, ttl_ms;
     const unsigned char *ids; /* copied: `ids_len` of HFI_ID_LEN bytes each */
     size_t ids_len;
-    hf_permit_id *ret_ids;       /* permits: as many */
+    hf_permit_id *ret_ids;          /* permits: as many */
     const struct hfi_backoff *spin; /* acquire: copied; NULL: as the kind does */
-    hf_lock_info **ret_info;     /* inspect: written before it completes, on success */
+    hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
     struct hfi_exec *exec;
     struct hfi_self *self;
     struct hf_cancel *cancel;
