@@ -147,24 +147,26 @@ static int inspect_args(hf_lock *lock, hf_lock_info **ret_info, struct hfi_op_ar
 
 /* ---- Synchronous ---- */
 
-int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
+static int acquire(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
     struct hfi_op_args args;
+    int err = acquire_args(lock, options, false, &args);
+    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+}
+
+int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
     hf_error error;
     int err = hfi_sized_check(&hfi_sized_result, ret, &error);
-    if (err != HF_OK)
-        return hfi_remember(err, &error);
-    err = acquire_args(lock, options, false, &args);
-    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+    return err != HF_OK ? hfi_remember(err, &error) : acquire(lock, options, ret);
 }
 
 int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.wait_ms = wait_ms;
-    return hf_lock_acquire_with(lock, &options, NULL);
+    return acquire(lock, &options, NULL);
 }
 
 int hf_lock_acquire(hf_lock *lock) {
-    return hf_lock_acquire_for(lock, HF_FOREVER);
+    return acquire(lock, NULL, NULL);
 }
 
 int hf_lock_try(hf_lock *lock) {

@@ -237,18 +237,15 @@ void hfi_op_finish(struct hf_op *op) {
         hfi_task_unref(&op->task);
 }
 
-void hfi_op_end(struct hf_op *op, int err, const hf_error *error) {
+void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
+    if (hfi_op_must_settle_leftover(op, err)) {
+        hfi_op_complete_unsettled(op, err, error, op->core->watchdog_ms);
+        return;
+    }
     hfi_task_ref(&op->task);
     hfi_op_finish(op);
     hfi_op_publish(op, err, error);
     hfi_task_unref(&op->task);
-}
-
-void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
-    if (hfi_op_must_settle_leftover(op, err))
-        hfi_op_complete_unsettled(op, err, error, op->core->watchdog_ms);
-    else
-        hfi_op_end(op, err, error);
 }
 
 /* ---- Talking to the engine ---- */

@@ -158,7 +158,6 @@ void hfi_op_publish(struct hf_op *op, int err, const hf_error *error);
 
 /* Between op.c and settle.c. */
 #define HFI_BRIEF_MS 250 /* a server that can be reached answers sooner */
-void hfi_op_end(struct hf_op *op, int err, const hf_error *error); /* completes; all is settled */
 /* Nothing more will happen: takes the op off all lists, and drops the list's reference. */
 void hfi_op_finish(struct hf_op *op);
 /* Gives the turn to the next operation on its hold, if it has one. */
