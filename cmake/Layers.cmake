@@ -7,7 +7,7 @@
 # Two things an include path cannot stop are checked by a small script before the layer compiles: paths
 # with "..", and foreign headers (hiredis, jansson, ...) in a layer that MAY not USE them.
 
-set(HF_SOURCE_DIRS base engine net redis redis/route scheme core api)
+set(HF_SOURCE_DIRS base engine net redis redis/route scheme core joint api)
 set(HF_VIEWS_DIR ${CMAKE_CURRENT_BINARY_DIR}/layers)
 set(HF_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 set(HF_LAYERS "")

@@ -189,6 +189,8 @@ static void acquired(struct hf_op *op) {
     watch = hold->self;
     op->result.count = hold->count;
     op->result.token = call->token;
+    op->result.votes = call->votes;
+    op->result.servers = call->servers;
     int64_t deadline_ms = hold->deadline_ms;
     pthread_mutex_unlock(&op->shard->mtx);
 

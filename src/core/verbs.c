@@ -142,6 +142,8 @@ static void extend_after(struct hf_op *op) {
         if (call->lease_ms > hold->lease_ms)
             hold->lease_ms = call->lease_ms;
         op->result.count = hold->count;
+        op->result.votes = call->votes;
+        op->result.servers = call->servers;
         op->result.remaining_ms = hfi_left_ms(hold->deadline_ms);
         pthread_mutex_unlock(&op->shard->mtx);
     }

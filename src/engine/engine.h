@@ -146,6 +146,7 @@ struct hfi_call {
     int64_t token;          /* of a grant */
     int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
     bool contended;         /* acquire: another held it at first */
+    int64_t votes, servers; /* of a grant or extension by a quorum: so many of so many */
     /* acquire: it is ours only until valid_until_ms, and has to be renewed by then to get its
      * lease */
     bool provisional;
