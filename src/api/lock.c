@@ -268,7 +268,7 @@ static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms
         core, shard, lock->kind, lock->name, lock->name_len, owner != 0 ? owner : hf_owner_self());
     bool held = hold != NULL && hold->count > 0;
     if (held) {
-        *ret_deadline_ms = hold->deadline_ms;
+        *ret_deadline_ms = hfi_hold_deadline_ms(hold);
         *ret_token = hold->token;
     }
     pthread_mutex_unlock(&shard->mtx);

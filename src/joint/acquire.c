@@ -86,7 +86,7 @@ static bool won(struct hfi_request *request) {
     ballot->count = request->value = 1;
     ballot->lease_ms = request->lease_ms;
     request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
-    request->valid_until_ms = deadline_ms;
+    request->proof = hfi_ballot_proof(ballot, request->lease_ms);
     leave(request);
     hfi_request_finish(request, HF_OK);
     return true;
@@ -153,7 +153,7 @@ static void mark_slow(struct hfi_ballot *ballot) {
 /* Asks whoever has not granted it. */
 static void ask_others(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
-    request->acquire.phase = HFI_ASKING;
+    request->acquire.phase = HFI_PHASE_ASKING;
     request->acquire.began_us = hfi_now_us();
     request->acquire.majority_us = 0;
     ballot->wanted = true;
@@ -181,7 +181,7 @@ static void ask_all(struct hfi_request *request) {
 
 static void pause_us(struct hfi_request *request, int64_t pause) {
     hfi_ballot_give_back(request->ballot);
-    request->acquire.phase = HFI_PAUSING;
+    request->acquire.phase = HFI_PHASE_PAUSING;
     request->acquire.keep_until_us = 0;
     look_after_us(request, pause);
 }
@@ -208,7 +208,7 @@ static void wait_for_first(struct hfi_request *request) {
     }
     request->contended = true;
     hfi_ballot_give_back(ballot);
-    request->acquire.phase = HFI_WAITING;
+    request->acquire.phase = HFI_PHASE_WAITING;
     request->acquire.waits_at = i;
     ballot->wanted = true;
     if (!hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms, request->lease_ms)) {
@@ -232,7 +232,7 @@ static void keep(struct hfi_request *request) {
         request->acquire.keep_pause_us = rtt_us / 2;
     }
     if (now_us < request->acquire.keep_until_us) {
-        request->acquire.phase = HFI_KEEPING;
+        request->acquire.phase = HFI_PHASE_KEEPING;
         look_after_us(request, request->acquire.keep_pause_us);
         request->acquire.keep_pause_us *= 2;
     } else if (request->acquire.one_attempt) {
@@ -251,7 +251,7 @@ static void wait_for_age(struct hfi_request *request) {
         fail(request, HF_ENOQUORUM);
         return;
     }
-    request->acquire.phase = HFI_AGEING;
+    request->acquire.phase = HFI_PHASE_AGEING;
     int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : 1;
     int64_t renew_ms = request->lease_ms / 3;
     look_after_us(request, (pause_ms < renew_ms ? pause_ms : renew_ms) * 1000);
@@ -340,9 +340,10 @@ static void look_at_wait(struct hfi_request *request) {
 /* Did the last round show that somebody else has it, or that too few servers can be reached? */
 static int late_code(const struct hfi_request *request) {
     struct tally tally = tally_of(request->ballot);
-    bool heard = request->acquire.phase == HFI_WAITING || request->acquire.phase == HFI_KEEPING ||
+    bool heard = request->acquire.phase == HFI_PHASE_WAITING ||
+                 request->acquire.phase == HFI_PHASE_KEEPING ||
                  tally.answered >= request->quorum->majority;
-    if (request->acquire.phase == HFI_PAUSING ||
+    if (request->acquire.phase == HFI_PHASE_PAUSING ||
         (tally.answered < request->quorum->majority && !heard))
         heard = request->acquire.answered_ms > request->start_ms;
     return heard ? HF_ETIMEDOUT : HF_ENOQUORUM;
@@ -359,17 +360,17 @@ static void look(struct hfi_request *request) {
     }
     if (request->ballot->request != request)
         return; /* it was won in the last moment */
-    if (request->acquire.phase == HFI_ASKING)
+    if (request->acquire.phase == HFI_PHASE_ASKING)
         look_at_answers(request);
-    else if (request->acquire.phase == HFI_WAITING)
+    else if (request->acquire.phase == HFI_PHASE_WAITING)
         look_at_wait(request);
-    else if (request->acquire.phase == HFI_AGEING && won(request))
+    else if (request->acquire.phase == HFI_PHASE_AGEING && won(request))
         return;
-    else if (is_due(request) && request->acquire.phase == HFI_KEEPING)
+    else if (is_due(request) && request->acquire.phase == HFI_PHASE_KEEPING)
         ask_others(request);
-    else if (is_due(request) && request->acquire.phase == HFI_PAUSING)
+    else if (is_due(request) && request->acquire.phase == HFI_PHASE_PAUSING)
         ask_all(request);
-    else if (is_due(request) && request->acquire.phase == HFI_AGEING)
+    else if (is_due(request) && request->acquire.phase == HFI_PHASE_AGEING)
         renew_young(request);
 }
 

@@ -125,7 +125,7 @@ static bool keeps(const struct hfi_ballot *ballot, size_t i) {
     const struct hfi_request *request = ballot->request;
     if (!ballot->wanted)
         return false;
-    return request == NULL || request->acquire.phase != HFI_WAITING ||
+    return request == NULL || request->acquire.phase != HFI_PHASE_WAITING ||
            request->acquire.waits_at == i;
 }
 
@@ -240,4 +240,14 @@ void hfi_ballot_look(struct hfi_ballot *ballot) {
         ballot->request->look(ballot->request);
     hfi_ballot_tidy(ballot);
     hfi_ballot_unref(ballot);
+}
+
+struct hfi_proof hfi_ballot_proof(const struct hfi_ballot *ballot, int64_t lease_ms) {
+    int64_t watchdog_ms = ballot->quorum->config.watchdog_ms;
+    int64_t until_ms = hfi_votes_deadline_ms(&ballot->votes, hfi_now_ms());
+    int64_t sent_ms = until_ms - (hfi_valid_until_ms(0, lease_ms));
+    int64_t period_ms = (lease_ms < watchdog_ms ? lease_ms : watchdog_ms) / 3;
+    return (struct hfi_proof){.valid_until_ms = until_ms,
+                              .renew_at_ms = sent_ms + period_ms,
+                              .promised_until_ms = until_ms};
 }

@@ -113,8 +113,7 @@ static void renewal_done(struct hfi_round *round, int err) {
     const struct hfi_mem *mem = ballot->quorum->mem;
     if (err == HF_OK) {
         item->answer = 1;
-        item->valid_until_ms = hfi_votes_deadline_ms(&ballot->votes, hfi_now_ms());
-        item->sent_ms = item->valid_until_ms - item->lease_ms;
+        item->proof = hfi_ballot_proof(ballot, item->lease_ms);
         ballot->lease_ms = item->lease_ms;
     } else if (err == HF_ELOST) {
         item->answer = 0;
@@ -175,7 +174,7 @@ static void verb_done(struct hfi_round *round, int err) {
     struct hfi_ballot *ballot = round->ballot;
     if (err == HF_OK) {
         int64_t now_ms = hfi_now_ms();
-        request->valid_until_ms = hfi_votes_deadline_ms(&ballot->votes, now_ms);
+        request->proof = hfi_ballot_proof(ballot, request->lease_ms);
         request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
         request->value = request->begin == hfi_acquire_begin ? request->count + 1 : request->count;
         ballot->count = request->value;

@@ -18,7 +18,7 @@ static void completed(struct hf_op *op, const hf_result *result, void *user) {
     errand->value = result->value;
     if (result->code == HF_OK) {
         errand->info = call->info;
-        errand->sent_ms = call->valid_until_ms - errand->lease_ms;
+        errand->sent_ms = call->proof.valid_until_ms - errand->lease_ms;
     }
     hfi_list_push_back(&errand->quorum->finished, &errand->link);
     hfi_task_post(errand->quorum->task, EVENT_FINISHED);

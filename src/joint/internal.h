@@ -29,6 +29,7 @@ struct hfi_request;
 struct hfi_member {
     struct hfi_quorum *quorum;
     struct hfi_core core;
+    struct hfi_news news; /* for its engine */
     char node[108];
     bool slow;      /* it did not answer when the others did, and has not answered since */
     int64_t rtt_us; /* of its answers, on average; 0: none yet */
@@ -57,11 +58,7 @@ struct hfi_quorum {
     atomic_size_t errands;    /* under way */
     unsigned dice;
 
-    /* The core above. */
-    void (*reconnected)(void *arg);
-    void *reconnected_arg;
-    void (*changed)(void *arg, const char *name, size_t name_len);
-    void *changed_arg;
+    const struct hfi_news *news; /* of the core above */
 };
 
 static inline struct hfi_quorum *hfi_quorum_of_engine(struct hfi_engine *engine) {
@@ -200,7 +197,13 @@ void hfi_ballot_look(struct hfi_ballot *ballot);
 
 /* ---- Requests: calls, on the keeper's thread ---- */
 
-enum hfi_acquire_phase { HFI_ASKING, HFI_KEEPING, HFI_PAUSING, HFI_WAITING, HFI_AGEING };
+enum hfi_acquire_phase {
+    HFI_PHASE_ASKING,
+    HFI_PHASE_KEEPING,
+    HFI_PHASE_PAUSING,
+    HFI_PHASE_WAITING,
+    HFI_PHASE_AGEING
+};
 
 struct hfi_request {
     atomic_int refs;      /* the call's, and the keeper's */
@@ -246,13 +249,17 @@ struct hfi_request {
     /* Out. */
     int err;
     hf_error error;
-    int64_t value, valid_until_ms, votes;
+    int64_t value, votes;
+    struct hfi_proof proof;
     bool contended, gone, no_server;
     hf_lock_info *info;
 
     size_t name_len;
     char name[];
 };
+
+/* What is proved of a hold, for the core above. */
+struct hfi_proof hfi_ballot_proof(const struct hfi_ballot *ballot, int64_t lease_ms);
 
 /* It is over: the call is told. */
 void hfi_request_finish(struct hfi_request *request, int err);

@@ -21,8 +21,9 @@ static bool hear_trouble(void *arg, const struct hfi_kind *kind, const char *nam
                          hf_event_kind event) {
     struct hfi_quorum *quorum = ((struct hfi_member *)arg)->quorum;
     (void)kind;
-    if (event == HF_EVENT_LOST && quorum->changed != NULL && !quorum->stopped)
-        quorum->changed(quorum->changed_arg, name, name_len);
+    const struct hfi_scope scope = {.name = name, .name_len = name_len};
+    if (event == HF_EVENT_LOST && quorum->news != NULL && !quorum->stopped)
+        quorum->news->doubted(quorum->news->arg, &scope);
     return false; /* nobody has a handle on it */
 }
 
@@ -48,10 +49,13 @@ static void idle(void *arg) {
 
 /* ---- Life ---- */
 
-static void reconnected(void *arg) {
-    struct hfi_quorum *quorum = ((struct hfi_member *)arg)->quorum;
-    if (quorum->reconnected != NULL)
-        quorum->reconnected(quorum->reconnected_arg);
+/* Holds of members have leases that the quorum renews: the core above is to look at all of them. */
+static void reconnected(void *arg, const struct hfi_scope *scope) {
+    const struct hfi_news *above = HFI_CONTAINER(arg, struct hfi_member, core)->quorum->news;
+    static const struct hfi_scope all;
+    (void)scope;
+    if (above != NULL)
+        above->reconnected(above->arg, &all);
 }
 
 static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
@@ -89,8 +93,9 @@ int hfi_member_new(struct hfi_quorum *quorum, struct hfi_engine *engine, const c
         hfi_member_free(member);
         return err;
     }
-    /* holds of members have leases that the quorum renews: whoever holds is to look at all of them */
-    engine->ops->on_reconnect(engine, reconnected, member);
+    member->news = member->core.news;
+    member->news.reconnected = reconnected;
+    engine->ops->tell_news_to(engine, &member->news);
     *ret = member;
     return HF_OK;
 }

@@ -115,7 +115,7 @@ static void step(struct hfi_call *call, unsigned events) {
     call->err = request->err;
     call->error = request->error;
     call->value = request->value;
-    call->valid_until_ms = request->valid_until_ms;
+    call->proof = request->proof;
     call->votes = request->votes;
     call->servers = (int64_t)request->quorum->len;
     call->contended = request->contended;
@@ -230,6 +230,10 @@ static void inspect(struct hfi_call *call) {
     send_to_keeper(call, hfi_survey_begin, &hfi_verb_inspect);
 }
 
+static void attend(struct hfi_call *call) {
+    hfi_exec_sleep(call->task->exec);
+}
+
 static const struct hfi_call_ops call_ops = {
     .call_size = sizeof(struct call_state),
     .acquire = acquire,
@@ -241,7 +245,7 @@ static const struct hfi_call_ops call_ops = {
     .settle = settle,
     .step = step,
     .cancel = cancel,
-    .attend = hfi_exec_sleep,
+    .attend = attend,
 };
 
 /* ---- Kinds ---- */
@@ -307,22 +311,16 @@ static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name
 
 /* ---- News for the core above ---- */
 
-static void on_reconnect(struct hfi_engine *engine, void (*heard)(void *arg), void *arg) {
-    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
-    quorum->reconnected = heard;
-    quorum->reconnected_arg = arg;
+static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
+    hfi_quorum_of_engine(engine)->news = news;
 }
 
-static void on_change(struct hfi_engine *engine,
-                      void (*changed)(void *arg, const char *name, size_t name_len), void *arg) {
-    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
-    quorum->changed = changed;
-    quorum->changed_arg = arg;
-}
-
-/* The cores of the members do. */
-static void listen(struct hfi_engine *engine, bool on) {
-    (void)engine, (void)on;
+/* What is left is seen to by the cores of the members. */
+static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
+                               int64_t lease_ms) {
+    (void)kind;
+    return hfi_after_ms(hfi_now_ms() + hfi_quorum_of_engine(engine)->config.cmd_timeout_ms,
+                        lease_ms);
 }
 
 /* ---- Manual dispatch: everything is driven by the keeper ---- */
@@ -416,9 +414,8 @@ static const struct hfi_engine_ops engine_ops = {
     .check_name = check_name,
     .hold_id = hold_id,
     .renew = hfi_confirm,
-    .on_reconnect = on_reconnect,
-    .on_change = on_change,
-    .listen = listen,
+    .settle_until_ms = settle_until_ms,
+    .tell_news_to = tell_news_to,
     .flush = flush,
     .poll = poll_fds,
     .service = service,
