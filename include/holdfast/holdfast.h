@@ -80,8 +80,7 @@ HF_API int hf_version_num(void);
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* X(name, number, what it means). HF_ENOQUORUM and HF_ENOREPLICA are reserved: this version does
- * not return them. A server without TLS says nothing at all to a client that tries TLS: that is
+/* X(name, number, what it means). HF_ENOREPLICA is reserved: this version does not return it. A server without TLS says nothing at all to a client that tries TLS: that is
  * HF_EUNREACH, and hf_last_error() has the hint. */
 #define HF_ERRORS(X)                                                                               \
     X(HF_EBUSY, -1, "another owner holds the lock")                                                \
@@ -96,7 +95,7 @@ HF_API int hf_version_num(void);
     X(HF_EWRONGTYPE, -10, "the name is in use for something else")                                 \
     X(HF_EPERM, -11, "the server refused: password, user or access list")                          \
     X(HF_EUNREACH, -12, "the server cannot be reached")                                            \
-    X(HF_ENOQUORUM, -13, "too few servers granted the lock")                                       \
+    X(HF_ENOQUORUM, -13, "too few of the servers answered")                                        \
     X(HF_ENOREPLICA, -14, "too few replicas confirmed")                                            \
     X(HF_ENOMEM, -15, "out of memory")                                                             \
     X(HF_EPROTO, -16, "the server sent something that is no valid answer")                         \
@@ -179,12 +178,16 @@ typedef struct hf_options {
     int tls_min_version;         /* HF_TLS_1_2 (also 0) or HF_TLS_1_3 */
 
     int64_t fair_wait_ms; /* fair locks shared with Java: its `fairLockWaitTimeout` */
+    /* Of a quorum: a server that started less than this ago has no vote, since it may have forgotten
+     * a lock. -1: watchdog_ms. 0: off, for servers that forget nothing (appendfsync always). At
+     * least the longest lease in use. */
+    int64_t restart_guard_ms;
 } hf_options;
 
 #define HF_OPTIONS_INIT                                                                            \
     {                                                                                              \
         .size = sizeof(hf_options), .cmd_timeout_ms = 3000, .connect_timeout_ms = 10000,           \
-        .watchdog_ms = 30000, .ping_ms = 10000, .fair_wait_ms = 300000                             \
+        .watchdog_ms = 30000, .ping_ms = 10000, .fair_wait_ms = 300000, .restart_guard_ms = -1     \
     }
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
@@ -192,7 +195,12 @@ typedef struct hf_options {
  *            rediss://... or valkeys://...; unix://path; or local: for a private server of this
  *            user on this machine, which needs redis-server or valkey-server installed. NULL:
  *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
- *            neither is, or if it is empty. docs/guide.md has every form.
+ *            neither is, or if it is empty. docs/guide.md has every form. Several urls, separated by
+ *            blanks, are a quorum of three to nine independent servers: a lock of such a client is
+ *            held when more than half of them have granted it, and for as long as that is certain.
+ *            The others may be down. Give every process the same servers, in any order. Only
+ *            HF_PLAIN and HF_NONREENTRANT are offered then, else HF_ENOTSUP. HF_ENOQUORUM: fewer
+ *            than a majority answered. docs/quorum.md says when that helps.
  *   options  NULL: the defaults above. Options in the url override them.
  * Blocks:  no, but with TLS it reads the files.
  * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM,
@@ -824,6 +832,7 @@ static inline hf_options hf_options_init(void) {
     options.watchdog_ms = 30000;
     options.ping_ms = 10000;
     options.fair_wait_ms = 300000;
+    options.restart_guard_ms = -1;
     return options;
 }
 static inline hf_acquire_options hf_acquire_init(void) {

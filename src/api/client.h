@@ -2,6 +2,7 @@
  * A client, as the files of src/api see it.
  *
  *   client.c    opening, closing, entering and leaving a call, statistics
+ *   urls.c      the servers it was opened with
  *   call.c      running an operation: synchronously, or started for a callback
  *   lock.c      the verbs of a lock
  *   thing.c     what the handles of semaphores, permits and latches have in common
@@ -19,6 +20,7 @@
 #include <poll.h>
 
 struct hfi_keeper;
+struct hfi_quorum;
 
 /* Where callbacks run: a thread of ours, or whoever calls hf_dispatch(). */
 struct hfi_dispatcher {
@@ -47,6 +49,7 @@ struct hf_client {
     struct hfi_log log;
     struct hfi_keeper *keeper;
     struct hfi_core core;
+    struct hfi_quorum *quorum; /* the core's engine, if there are several servers; else NULL */
     struct hfi_dispatcher dispatcher;
 
     atomic_int callers; /* synchronous calls inside */

@@ -88,6 +88,7 @@ static bool won(struct hfi_request *request) {
     request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
     request->proof = hfi_ballot_proof(ballot, request->lease_ms);
     leave(request);
+    hfi_alarm_set(ballot->quorum->keeper, &ballot->end_alarm, deadline_ms);
     hfi_request_finish(request, HF_OK);
     return true;
 }
@@ -353,24 +354,27 @@ static bool is_due(const struct hfi_request *request) {
     return !request->ballot->alarm.timer.set;
 }
 
+static bool is_late(const struct hfi_request *request) {
+    return !request->acquire.one_attempt && hfi_now_ms() >= request->deadline_ms;
+}
+
 static void look(struct hfi_request *request) {
-    if (!request->acquire.one_attempt && hfi_now_ms() >= request->deadline_ms && !won(request)) {
+    enum hfi_acquire_phase phase = request->acquire.phase;
+    if ((is_late(request) || phase == HFI_PHASE_AGEING) && won(request))
+        return;
+    if (is_late(request))
         fail(request, late_code(request));
-        return;
-    }
-    if (request->ballot->request != request)
-        return; /* it was won in the last moment */
-    if (request->acquire.phase == HFI_PHASE_ASKING)
+    else if (phase == HFI_PHASE_ASKING)
         look_at_answers(request);
-    else if (request->acquire.phase == HFI_PHASE_WAITING)
+    else if (phase == HFI_PHASE_WAITING)
         look_at_wait(request);
-    else if (request->acquire.phase == HFI_PHASE_AGEING && won(request))
+    else if (!is_due(request))
         return;
-    else if (is_due(request) && request->acquire.phase == HFI_PHASE_KEEPING)
+    else if (phase == HFI_PHASE_KEEPING)
         ask_others(request);
-    else if (is_due(request) && request->acquire.phase == HFI_PHASE_PAUSING)
+    else if (phase == HFI_PHASE_PAUSING)
         ask_all(request);
-    else if (is_due(request) && request->acquire.phase == HFI_PHASE_AGEING)
+    else
         renew_young(request);
 }
 
@@ -399,6 +403,7 @@ void hfi_acquire_begin(struct hfi_request *request) {
     request->ballot = ballot;
     ballot->request = request;
     ballot->kind = request->kind;
+    ballot->held_as = request->call_kind;
     hfi_votes_begin(&ballot->votes);
     hfi_members_order(quorum, ballot->name, ballot->name_len, ballot->order);
     for (size_t i = 0; i < quorum->len; i++)

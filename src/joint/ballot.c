@@ -51,6 +51,10 @@ static void round_alarm_fired(struct hfi_alarm *alarm) {
     hfi_ballot_look(HFI_CONTAINER(alarm, struct hfi_ballot, round_alarm));
 }
 
+static void end_alarm_fired(struct hfi_alarm *alarm) {
+    hfi_ballot_look(HFI_CONTAINER(alarm, struct hfi_ballot, end_alarm));
+}
+
 /* False: out of memory. */
 /* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static bool insert(struct hfi_quorum *quorum, struct hfi_ballot *ballot) {
@@ -78,6 +82,7 @@ struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, hf_kind kind, const
     hfi_list_init(&ballot->rounds);
     ballot->alarm.fire = alarm_fired;
     ballot->round_alarm.fire = round_alarm_fired;
+    ballot->end_alarm.fire = end_alarm_fired;
     ballot->place = ballot->name = (char *)(ballot + 1);
     ballot->name_len = name_len;
     ballot->place_len = place_len;
@@ -105,14 +110,20 @@ static bool is_busy(const struct hfi_ballot *ballot) {
     return ballot->request != NULL || !hfi_list_empty(&ballot->rounds);
 }
 
+void hfi_ballot_clear_alarms(struct hfi_ballot *ballot) {
+    struct hfi_exec *keeper = ballot->quorum->keeper;
+    hfi_alarm_clear(keeper, &ballot->alarm);
+    hfi_alarm_clear(keeper, &ballot->round_alarm);
+    hfi_alarm_clear(keeper, &ballot->end_alarm);
+}
+
 /* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 void hfi_ballot_tidy(struct hfi_ballot *ballot) {
     struct hfi_quorum *quorum = ballot->quorum;
     const struct hfi_mem *mem = quorum->mem;
     if (ballot->hh.tbl == NULL || ballot->wanted || is_busy(ballot))
         return;
-    hfi_alarm_clear(quorum->keeper, &ballot->alarm);
-    hfi_alarm_clear(quorum->keeper, &ballot->round_alarm);
+    hfi_ballot_clear_alarms(ballot);
     HASH_DEL(quorum->table, ballot);
     ballot->hh.tbl = NULL;
     hfi_ballot_unref(ballot);
@@ -232,8 +243,35 @@ void hfi_ballot_stop_asking(struct hfi_ballot *ballot) {
     }
 }
 
+/* Fewer than a majority have held it without a break: the core above is told at once, and whatever is
+ * left is given back. */
+static void lose(struct hfi_ballot *ballot) {
+    const struct hfi_news *news = ballot->quorum->news;
+    char owner[HFI_OWNER_MAX];
+    const struct hfi_scope scope = {
+        .name = ballot->name,
+        .name_len = ballot->name_len,
+        .owner = owner,
+        .owner_len = hfi_owner_text(&ballot->quorum->members[0]->core, ballot->owner, owner),
+        .kind = ballot->held_as};
+    hfi_ballot_give_back(ballot);
+    hfi_rounds_end(ballot, HF_ELOST);
+    news->lost(news->arg, &scope, HFI_LOST_WORDS);
+}
+
+/* The end of a hold may come nearer, when a server with a late end stops counting. */
+static void watch_end(struct hfi_ballot *ballot) {
+    int64_t now_ms = hfi_now_ms(), end_ms = hfi_votes_deadline_ms(&ballot->votes, now_ms);
+    if (end_ms <= now_ms)
+        lose(ballot);
+    else
+        hfi_alarm_set(ballot->quorum->keeper, &ballot->end_alarm, end_ms);
+}
+
 void hfi_ballot_look(struct hfi_ballot *ballot) {
     hfi_ballot_ref(ballot);
+    if (ballot->votes.won && !ballot->quorum->stopped)
+        watch_end(ballot);
     if (!hfi_list_empty(&ballot->rounds))
         hfi_rounds_look(ballot);
     if (ballot->request != NULL)

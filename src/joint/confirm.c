@@ -117,7 +117,7 @@ static void renewal_done(struct hfi_round *round, int err) {
         ballot->lease_ms = item->lease_ms;
     } else if (err == HF_ELOST) {
         item->answer = 0;
-        renewal->gone = "fewer than a majority of its servers have held it without a break";
+        renewal->gone = HFI_LOST_WORDS;
     } else {
         item->answer = err;
         if (err == HF_ENOQUORUM)
@@ -180,8 +180,7 @@ static void verb_done(struct hfi_round *round, int err) {
         ballot->count = request->value;
     } else if (err == HF_ELOST) {
         request->gone = true;
-        hfi_fail(&request->error, err,
-                 "fewer than a majority of its servers have held it without a break");
+        hfi_fail(&request->error, err, "%s", HFI_LOST_WORDS);
     } else {
         hfi_words_of_servers(request, err);
     }

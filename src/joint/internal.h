@@ -21,6 +21,8 @@
 #include "core/op.h"
 #include "joint/quorum.h"
 
+#define HFI_LOST_WORDS "fewer than a majority of its servers have held it without a break"
+
 struct hfi_ballot;
 struct hfi_request;
 
@@ -171,6 +173,8 @@ struct hfi_ballot {
     struct hfi_link rounds;
     struct hfi_alarm alarm; /* of the request */
     struct hfi_alarm round_alarm;
+    struct hfi_alarm end_alarm;     /* of the hold */
+    const struct hfi_kind *held_as; /* how the core above calls its kind */
     size_t name_len, place_len;
     char *name;
     char *place; /* name, a zero byte, owner */
@@ -192,6 +196,7 @@ bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kin
 void hfi_ballot_give_back(struct hfi_ballot *ballot);
 /* Nobody waits for what is being asked for. */
 void hfi_ballot_stop_asking(struct hfi_ballot *ballot);
+void hfi_ballot_clear_alarms(struct hfi_ballot *ballot);
 /* Something has changed: the request and the round look at it. */
 void hfi_ballot_look(struct hfi_ballot *ballot);
 
@@ -221,6 +226,7 @@ struct hfi_request {
     atomic_bool done;
 
     hf_kind kind;
+    const struct hfi_kind *call_kind;
     hf_owner owner;
     int64_t count, lease_ms, start_ms, deadline_ms;
     const struct hfi_verb *verb; /* of a survey */

@@ -66,6 +66,7 @@ static struct hfi_request *new_request(struct hfi_call *call) {
     request->about_server = call->kind->engine_private == NULL;
     if (!request->about_server)
         request->kind = *(const hf_kind *)call->kind->engine_private;
+    request->call_kind = call->kind;
     request->owner = strtoull(call->owner + sizeof quorum->id, NULL, 10);
     request->count = call->count;
     request->lease_ms = call->lease_ms;
@@ -351,8 +352,7 @@ static void stop_requests(struct hfi_quorum *quorum) {
     }
     struct hfi_ballot *ballot, *next;
     HASH_ITER(hh, quorum->table, ballot, next) {
-        hfi_alarm_clear(quorum->keeper, &ballot->alarm);
-        hfi_alarm_clear(quorum->keeper, &ballot->round_alarm);
+        hfi_ballot_clear_alarms(ballot);
         hfi_rounds_end(ballot, HF_ECLOSED);
     }
 }
@@ -392,9 +392,9 @@ static void free_engine(struct hfi_engine *engine) {
         hfi_task_retire(quorum->task);
         hfi_task_unref(quorum->task);
     }
+    free_ballots(quorum);
     for (size_t i = 0; i < quorum->len; i++)
         hfi_member_free(quorum->members[i]);
-    free_ballots(quorum);
     pthread_mutex_destroy(&quorum->inbox_mtx);
     hfi_free(quorum->mem, quorum);
 }
