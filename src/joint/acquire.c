@@ -22,8 +22,9 @@
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
-#define LOOK_MS 250  /* how often to see if the server at which we wait is still there */
-#define SIGN_MS 5000 /* it looks at least so often, and so shows that it is not stuck */
+#define STAY_MS 10000 /* how long to wait at one server before another is looked at */
+#define LOOK_MS 250   /* how often to see if the server at which we wait is still there */
+#define SIGN_MS 5000  /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
@@ -198,25 +199,46 @@ static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
     return ballot->order[0];
 }
 
-/* Everything is given back, since whoever has the first server keeps what it has; we wait there. */
-static void wait_for_first(struct hfi_request *request) {
+/* We wait there, and after a while at the next that is another's: what is released at one server only
+ * is found, too. */
+static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    size_t i = first_in_order(ballot, true);
-    int64_t wait_ms = HF_FOREVER;
-    if (request->deadline_ms != HFI_NEVER) {
-        wait_ms = request->deadline_ms - hfi_now_ms();
-        wait_ms = wait_ms > 0 ? wait_ms : 1;
-    }
-    request->contended = true;
-    hfi_ballot_give_back(ballot);
+    int64_t wait_ms = random_us(request->quorum, STAY_MS, STAY_MS * 5 / 4);
+    int64_t left_ms = request->deadline_ms - hfi_now_ms();
+    if (left_ms < wait_ms)
+        wait_ms = left_ms > 0 ? left_ms : 1;
     request->acquire.phase = HFI_PHASE_WAITING;
     request->acquire.waits_at = i;
     ballot->wanted = true;
-    if (!hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms, request->lease_ms)) {
+    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms, request->lease_ms))
+        look_after_us(request, LOOK_MS * 1000);
+    else
         fail(request, HF_ENOMEM);
-        return;
+}
+
+/* Everything is given back, since whoever has the first server keeps what it has. */
+static void wait_for_first(struct hfi_request *request) {
+    size_t i = first_in_order(request->ballot, true);
+    const struct hfi_errand *errand = request->ballot->seats[i].errand;
+    request->contended = true;
+    hfi_ballot_give_back(request->ballot);
+    if (errand == NULL)
+        wait_at(request, i);
+    else
+        pause_us(request, PATIENCE_US); /* it has been asked meanwhile */
+}
+
+/* The one after `i` that was another's when it was asked last. */
+static size_t next_busy(const struct hfi_ballot *ballot, size_t i) {
+    size_t len = ballot->quorum->len, at = 0;
+    while (ballot->order[at] != i)
+        at++;
+    for (size_t k = 1; k < len; k++) {
+        size_t next = ballot->order[(at + k) % len];
+        if (ballot->seats[next].code == HF_EBUSY && ballot->seats[next].errand == NULL)
+            return next;
     }
-    look_after_us(request, LOOK_MS * 1000);
+    return i;
 }
 
 /* The first server is ours. */
@@ -328,6 +350,10 @@ static void look_at_answers(struct hfi_request *request) {
 static void look_at_wait(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
     const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
+    if (seat->errand == NULL && seat->answer == HFI_BUSY) {
+        wait_at(request, next_busy(ballot, request->acquire.waits_at));
+        return;
+    }
     if (seat->errand == NULL) {
         ask_all(
             request); /* it is ours, or it went down, or a majority has to be found without it */

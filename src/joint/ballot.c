@@ -148,7 +148,7 @@ static void note_held(struct hfi_ballot *ballot, const struct hfi_errand *errand
 
 static void asked(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
     struct hfi_seat *seat = &ballot->seats[errand->index];
-    seat->code = errand->code;
+    seat->code = errand->code == HF_ETIMEDOUT ? HF_EBUSY : errand->code;
     seat->known = errand->code == HF_EBUSY;
     if (errand->code == HF_OK && !keeps(ballot, errand->index)) {
         seat->answer = HFI_UNASKED;
