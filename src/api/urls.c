@@ -20,6 +20,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->connect_timeout_ms = url->connect_timeout_ms;
     if (url->watchdog_ms >= 0)
         options->watchdog_ms = url->watchdog_ms;
+    if (url->max_hold_ms >= 0)
+        options->max_hold_ms = url->max_hold_ms;
     if (url->ping_ms >= 0)
         options->ping_ms = url->ping_ms;
     if (url->fair_wait_ms >= 0)
@@ -78,8 +80,8 @@ static bool differ(int64_t a_ms, int64_t b_ms) {
 static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
     return differ(a->cmd_timeout_ms, b->cmd_timeout_ms) ||
            differ(a->connect_timeout_ms, b->connect_timeout_ms) ||
-           differ(a->watchdog_ms, b->watchdog_ms) || differ(a->ping_ms, b->ping_ms) ||
-           differ(a->fair_wait_ms, b->fair_wait_ms) ||
+           differ(a->watchdog_ms, b->watchdog_ms) || differ(a->max_hold_ms, b->max_hold_ms) ||
+           differ(a->ping_ms, b->ping_ms) || differ(a->fair_wait_ms, b->fair_wait_ms) ||
            differ(a->restart_guard_ms, b->restart_guard_ms);
 }
 

@@ -420,7 +420,7 @@ void hfi_acquire_begin(struct hfi_request *request) {
         return;
     }
     struct hfi_ballot *ballot =
-        hfi_ballot_get(quorum, request->kind, request->name, request->name_len, request->owner);
+        hfi_ballot_get(quorum, request->name, request->name_len, request->owner);
     if (ballot == NULL) {
         hfi_request_finish(request, HF_ENOMEM);
         return;
@@ -428,8 +428,7 @@ void hfi_acquire_begin(struct hfi_request *request) {
     hfi_ballot_ref(ballot);
     request->ballot = ballot;
     ballot->request = request;
-    ballot->kind = request->kind;
-    ballot->held_as = request->call_kind;
+    ballot->held_as = request->kind;
     hfi_votes_begin(&ballot->votes);
     hfi_members_order(quorum, ballot->name, ballot->name_len, ballot->order);
     for (size_t i = 0; i < quorum->len; i++)

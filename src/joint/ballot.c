@@ -63,8 +63,8 @@ static bool insert(struct hfi_quorum *quorum, struct hfi_ballot *ballot) {
     return ballot->hh.tbl != NULL;
 }
 
-struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, hf_kind kind, const char *name,
-                                  size_t name_len, hf_owner owner) {
+struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, size_t name_len,
+                                  hf_owner owner) {
     struct hfi_ballot *ballot = hfi_ballot_find(quorum, name, name_len, owner);
     if (ballot != NULL)
         return ballot;
@@ -74,7 +74,6 @@ struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, hf_kind kind, const
         return NULL;
     ballot->refs = 1;
     ballot->quorum = quorum;
-    ballot->kind = kind;
     ballot->owner = owner;
     ballot->votes.len = quorum->len;
     ballot->votes.guard_ms = quorum->guard_ms;
@@ -198,7 +197,6 @@ static void seat_done(struct hfi_errand *errand) {
 bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kind, int64_t wait_ms,
                    int64_t lease_ms) {
     const struct hfi_errand_args args = {.kind = kind,
-                                         .lock_kind = ballot->kind,
                                          .name = ballot->name,
                                          .name_len = ballot->name_len,
                                          .owner = ballot->owner,

@@ -35,9 +35,8 @@ static bool start(struct hfi_errand *errand, const struct hfi_errand_args *args)
     struct hfi_core *core = &errand->member->core;
     const struct hfi_engine_ops *ops = core->engine->ops;
     struct hfi_op_args op_args = {.verb = verb_of(args),
-                                  .kind = args->about_server
-                                              ? ops->server(core->engine)
-                                              : ops->kind(core->engine, args->lock_kind),
+                                  .kind = args->about_server ? ops->server(core->engine)
+                                                             : ops->kind(core->engine, HF_PLAIN, 0),
                                   .name = args->name,
                                   .name_len = args->name_len,
                                   .owner = args->owner,
@@ -94,7 +93,6 @@ static bool sent_again(struct hfi_errand *errand) {
     struct hfi_ballot *ballot = errand->ballot;
     struct hf_op *op = errand->op;
     const struct hfi_errand_args args = {.kind = errand->kind,
-                                         .lock_kind = ballot->kind,
                                          .name = ballot->name,
                                          .name_len = ballot->name_len,
                                          .owner = ballot->owner,

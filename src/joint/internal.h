@@ -108,8 +108,7 @@ struct hfi_errand {
 struct hfi_errand_args {
     enum hfi_errand_kind kind;
     const struct hfi_verb *verb; /* of HFI_ERRAND_ASK */
-    hf_kind lock_kind;
-    bool about_server; /* ping: there is no lock */
+    bool about_server;           /* ping: there is no lock */
     const char *name;
     size_t name_len;
     hf_owner owner;
@@ -160,7 +159,6 @@ struct hfi_ballot {
     UT_hash_handle hh;
     int refs; /* the table's, its request's, one for each errand */
     struct hfi_quorum *quorum;
-    hf_kind kind;
     hf_owner owner;
     bool wanted;   /* what servers grant is kept; else it is given back */
     int64_t count; /* of the hold, as far as the core has told */
@@ -182,8 +180,8 @@ struct hfi_ballot {
 
 struct hfi_ballot *hfi_ballot_find(struct hfi_quorum *quorum, const char *name, size_t name_len,
                                    hf_owner owner);
-struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, hf_kind kind, const char *name,
-                                  size_t name_len, hf_owner owner);
+struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, size_t name_len,
+                                  hf_owner owner);
 void hfi_ballot_ref(struct hfi_ballot *ballot);
 void hfi_ballot_unref(struct hfi_ballot *ballot);
 /* Removes it from the table if nothing needs it any more. */
@@ -225,13 +223,11 @@ struct hfi_request {
     atomic_int stop_err;
     atomic_bool done;
 
-    hf_kind kind;
-    const struct hfi_kind *call_kind;
+    const struct hfi_kind *kind;
     hf_owner owner;
     int64_t count, lease_ms, start_ms, deadline_ms;
     const struct hfi_verb *verb; /* of a survey */
     enum hfi_question question;
-    bool about_server;
 
     struct hfi_ballot *ballot; /* referenced */
     struct hfi_survey *survey;

@@ -63,10 +63,7 @@ static struct hfi_request *new_request(struct hfi_call *call) {
     request->task = call->task;
     request->signs = &call->signs;
     hfi_task_ref(call->task);
-    request->about_server = call->kind->engine_private == NULL;
-    if (!request->about_server)
-        request->kind = *(const hf_kind *)call->kind->engine_private;
-    request->call_kind = call->kind;
+    request->kind = call->kind;
     request->owner = strtoull(call->owner + sizeof quorum->id, NULL, 10);
     request->count = call->count;
     request->lease_ms = call->lease_ms;
@@ -251,25 +248,25 @@ static const struct hfi_call_ops call_ops = {
 
 /* ---- Kinds ---- */
 
-/* Even a fixed lease is looked after (keeps_fresh): servers that lost it are filled up again. */
-static const hf_kind plain_kind = HF_PLAIN, nonreentrant_kind = HF_NONREENTRANT;
+/* Even a fixed lease is looked after (keeps_fresh): servers that lost it are filled up again. Whether it
+ * nests is for the core above: at the servers it never does. */
 static const struct hfi_kind plain = {.name = "plain",
                                       .ops = &call_ops,
                                       .reentrant = true,
                                       .exclusive = true,
                                       .keeps_fresh = true,
-                                      .leaves_traces = true,
-                                      .engine_private = &plain_kind};
+                                      .leaves_traces = true};
 static const struct hfi_kind nonreentrant = {.name = "non-reentrant",
                                              .ops = &call_ops,
                                              .exclusive = true,
                                              .keeps_fresh = true,
-                                             .leaves_traces = true,
-                                             .engine_private = &nonreentrant_kind};
+                                             .leaves_traces = true};
 
-static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {
+static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    return kind == HF_PLAIN ? &plain : kind == HF_NONREENTRANT ? &nonreentrant : NULL;
+    if (kind != HF_PLAIN)
+        return NULL;
+    return flags == 0 ? &plain : flags == HF_NONREENTRANT ? &nonreentrant : NULL;
 }
 
 static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {

@@ -195,8 +195,7 @@ void hfi_survey_begin(struct hfi_request *request) {
     request->survey = survey;
     const struct hfi_errand_args args = {.kind = HFI_ERRAND_ASK,
                                          .verb = request->verb,
-                                         .lock_kind = request->kind,
-                                         .about_server = request->about_server,
+                                         .about_server = request->question == HFI_ASK_PING,
                                          .name = request->name,
                                          .name_len = request->name_len,
                                          .owner = request->owner,

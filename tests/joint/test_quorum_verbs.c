@@ -20,7 +20,7 @@ static void nesting_is_local(void **state) {
     assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
     for (int i = 0; i < FLEET; i++)
         assert_int_equal(cmd_int(f.server[i], "HGET %s %s", FLEET_NAME, f.owner), 1);
-    assert_int_equal(hf_lock_hold_count(f.lock, 0, &count), HF_OK);
+    assert_int_equal(hf_lock_hold_count(f.lock, &count), HF_OK);
     assert_int_equal(count, 3);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
@@ -54,13 +54,23 @@ static void kinds(void **state) {
     struct fleet f;
     hf_lock *lock;
     hf_sem *sem;
-    static const hf_kind refused[] = {HF_SPIN, HF_FENCED, HF_FAIR, HF_READ, HF_WRITE};
+    hf_lock_options options = HF_LOCK_INIT;
+    static const struct {
+        hf_kind kind;
+        unsigned flags;
+    } refused[] = {{HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED}, {HF_FAIR, 0},
+                   {HF_READ, 0},        {HF_WRITE, 0},         {HF_FAIR, HF_NONREENTRANT}};
     fleet_begin(&f, NULL);
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        assert_int_equal(hf_lock_new_kind(f.client, refused[i], "x", 1, &lock), HF_ENOTSUP);
-    assert_int_equal(hf_sem_new(f.client, "x", 1, &sem), HF_ENOTSUP);
-    assert_int_equal(
-        hf_lock_new_kind(f.client, HF_NONREENTRANT, FLEET_NAME, strlen(FLEET_NAME), &lock), HF_OK);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        options.kind = refused[i].kind;
+        options.flags = refused[i].flags;
+        assert_int_equal(hf_lock_new_with(f.client, "x", 1, &options, &lock), HF_ENOTSUP);
+    }
+    assert_int_equal(hf_sem_new(f.client, "x", &sem), HF_ENOTSUP);
+    options.kind = HF_PLAIN;
+    options.flags = HF_NONREENTRANT;
+    assert_int_equal(hf_lock_new_with(f.client, FLEET_NAME, strlen(FLEET_NAME), &options, &lock),
+                     HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_EDEADLK);
     assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
@@ -89,9 +99,9 @@ static void questions(void **state) {
     assert_int_equal(hf_lock_acquire_with(f.lock, &leased, NULL), HF_OK);
     assert_int_equal(hf_lock_is_locked(f.rival_lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_held_by(f.lock, 0, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(f.lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_held_by(f.rival_lock, 0, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(f.rival_lock, &yes), HF_OK);
     assert_false(yes);
     assert_int_equal(hf_lock_ttl_ms(f.lock, &ttl_ms), HF_OK);
     assert_true(ttl_ms > 20000 && ttl_ms <= 40000);
@@ -115,12 +125,12 @@ static void extend(void **state) {
     assert_int_equal(hf_lock_acquire_with(f.lock, &leased, NULL), HF_OK);
     assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
     assert_int_equal(hf_lock_extend(f.lock, 60000), HF_OK);
-    assert_true(hf_lock_remaining_ms(f.lock, 0) > 30000);
-    assert_true(hf_lock_remaining_ms(f.lock, 0) <= 60000 - 602);
+    assert_true(hf_lock_remaining_ms(f.lock) > 30000);
+    assert_true(hf_lock_remaining_ms(f.lock) <= 60000 - 602);
     for (int i = 0; i < FLEET; i++)
         cmd_ok(f.server[i], "DEL %s", FLEET_NAME);
     assert_int_equal(hf_lock_extend(f.lock, 60000), HF_ELOST);
-    assert_int_equal(hf_lock_remaining_ms(f.lock, 0), 0);
+    assert_int_equal(hf_lock_remaining_ms(f.lock), 0);
     assert_int_equal(hf_lock_release(f.lock), HF_ENOTOWNER);
     assert_true(fleet_wait_free(&f, HANG_MS));
     fleet_end(&f);
