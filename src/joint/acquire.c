@@ -333,6 +333,11 @@ static void decide(struct hfi_request *request, const struct tally *tally) {
 
 static void look_at_answers(struct hfi_request *request) {
     struct tally tally = tally_of(request->ballot);
+    int err = hfi_members_check(request->quorum, &request->error);
+    if (err != HF_OK) {
+        fail(request, err);
+        return;
+    }
     if (won(request))
         return;
     if (is_round_over(request, &tally)) {
@@ -414,11 +419,6 @@ void hfi_acquire_begin(struct hfi_request *request) {
     }
     request->stop = stop;
     request->look = look;
-    int err = hfi_members_check(quorum, &request->error);
-    if (err != HF_OK) {
-        hfi_request_finish(request, err);
-        return;
-    }
     struct hfi_ballot *ballot =
         hfi_ballot_get(quorum, request->name, request->name_len, request->owner);
     if (ballot == NULL) {

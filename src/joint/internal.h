@@ -34,6 +34,7 @@ struct hfi_member {
     struct hfi_news news; /* for its engine */
     char node[108];
     bool slow;      /* it did not answer when the others did, and has not answered since */
+    bool unguarded; /* it does not tell since when it is up, which was logged */
     int64_t rtt_us; /* of its answers, on average; 0: none yet */
 };
 

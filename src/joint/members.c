@@ -109,13 +109,33 @@ void hfi_member_free(struct hfi_member *member) {
 
 /* ---- What is known of them ---- */
 
+static bool identity_of(struct hfi_member *member, struct hfi_server *ret) {
+    struct hfi_engine *engine = member->core.engine;
+    return engine->ops->identity != NULL && engine->ops->identity(engine, ret);
+}
+
 int64_t hfi_member_up_since_ms(struct hfi_member *member) {
-    (void)member;
+    struct hfi_server server;
+    if (identity_of(member, &server))
+        return server.since_ms;
+    if (!member->unguarded && member->quorum->guard_ms > 0)
+        hfi_log(member->quorum->log, HF_LOG_WARN,
+                "%s does not tell since when it is up: if it forgets locks, nobody notices",
+                member->node);
+    member->unguarded = true;
     return INT64_MIN;
 }
 
 int hfi_members_check(struct hfi_quorum *quorum, hf_error *error) {
-    (void)quorum, (void)error;
+    struct hfi_server servers[HFI_SERVERS_MAX];
+    for (size_t i = 0; i < quorum->len; i++) {
+        if (!identity_of(quorum->members[i], &servers[i]))
+            servers[i].run_id[0] = '\0';
+        for (size_t j = 0; j < i && servers[i].run_id[0] != '\0'; j++)
+            if (strcmp(servers[i].run_id, servers[j].run_id) == 0)
+                return hfi_fail(error, HF_EINVAL, "%s and %s are the same server",
+                                quorum->members[j]->node, quorum->members[i]->node);
+    }
     return HF_OK;
 }
 
@@ -157,13 +177,16 @@ static uint64_t mixed(uint64_t hash) {
     return hash ^ (hash >> 33);
 }
 
+/* Clients may call a server by different names, but all know its run_id, once it has told. */
 void hfi_members_order(const struct hfi_quorum *quorum, const char *name, size_t name_len,
                        size_t *ret_order) {
     uint64_t hashes[HFI_SERVERS_MAX];
     for (size_t i = 0; i < quorum->len; i++) {
-        const char *node = quorum->members[i]->node;
+        struct hfi_server server;
+        bool known = identity_of(quorum->members[i], &server);
+        const char *id = known ? server.run_id : quorum->members[i]->node;
         uint64_t hash = hash_bytes(UINT64_C(14695981039346656037), name, name_len);
-        hashes[i] = mixed(hash_bytes(hash, node, strlen(node) + 1));
+        hashes[i] = mixed(hash_bytes(hash, id, strlen(id) + 1));
         size_t at = i;
         for (; at > 0 && hashes[ret_order[at - 1]] > hashes[i]; at--)
             ret_order[at] = ret_order[at - 1];

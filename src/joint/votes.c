@@ -28,7 +28,7 @@ void hfi_votes_begin(struct hfi_votes *votes) {
 }
 
 static bool is_of_age(const struct hfi_votes *votes, const struct hfi_vote *vote, int64_t at_ms) {
-    return vote->up_since_ms <= INT64_MIN + votes->guard_ms ||
+    return votes->guard_ms == 0 || vote->up_since_ms <= INT64_MIN + votes->guard_ms ||
            vote->up_since_ms + votes->guard_ms <= at_ms;
 }
 

@@ -57,8 +57,8 @@ void hfi_words_of_servers(struct hfi_request *request, int err) {
     const struct hfi_ballot *ballot = request->ballot;
     hf_error *error = &request->error;
     int64_t now_ms = hfi_now_ms();
-    if (ballot == NULL)
-        return;
+    if (ballot == NULL || error->code == err)
+        return; /* it says why already */
     hfi_fail(error, err, "%zu of %zu granted, %zu needed", hfi_votes_count(&ballot->votes, now_ms),
              ballot->votes.len, request->quorum->majority);
     for (size_t i = 0; i < ballot->votes.len; i++) {

@@ -240,6 +240,12 @@ static void close_fds(struct hfi_engine *engine) {
     redis->route->ops->close_fds(redis->route);
 }
 
+static bool identity(struct hfi_engine *engine, struct hfi_server *ret) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    const struct hfi_node *node = route->ops->node(route, NULL, 0);
+    return node != NULL && hfi_node_identity(node, ret);
+}
+
 /* ---- Manual dispatch ---- */
 
 /* Made at the first call. NULL: out of memory, or stopped. */
@@ -304,6 +310,7 @@ static const struct hfi_engine_ops engine_ops = {
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
     .tell_news_to = tell_news_to,
+    .identity = identity,
     .listen = hfi_ask_listen,
     .flush = flush,
     .poll = poll_fds,

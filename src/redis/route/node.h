@@ -35,6 +35,8 @@ void hfi_node_close_fds(struct hfi_node *node);
 /* The connection for a call of this lane. NULL: stopped, or (dispatch only) out of memory. */
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 struct hfi_conn *hfi_node_pubsub(struct hfi_node *node);
+/* As struct hfi_engine_ops has it. */
+bool hfi_node_identity(const struct hfi_node *node, struct hfi_server *ret);
 
 /* Whether connections lead to a server that is not where it was: its place was removed, or another
  * one is there now. These are closed, and the next go to what is there. *ret_control: the keeper's
