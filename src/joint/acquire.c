@@ -14,6 +14,7 @@
  * keeps what it has and the others give way, without a random pause. Nobody waits for a server that is
  * known to be slow, unless there is no majority without it.
  */
+#include "base/chance.h"
 #include "joint/internal.h"
 
 #include <string.h>
@@ -30,15 +31,8 @@
 
 static void ask_all(struct hfi_request *request);
 
-static unsigned roll(struct hfi_quorum *quorum) {
-    quorum->dice ^= quorum->dice << 13;
-    quorum->dice ^= quorum->dice >> 17;
-    quorum->dice ^= quorum->dice << 5;
-    return quorum->dice;
-}
-
-static int64_t random_us(struct hfi_quorum *quorum, int64_t from_us, int64_t to_us) {
-    return from_us + (int64_t)(roll(quorum) % (unsigned)(to_us - from_us + 1));
+static int64_t random_between(const struct hfi_request *request, int64_t from, int64_t to) {
+    return from + (int64_t)(hfi_throw_dice(request) % (uint64_t)(to - from + 1));
 }
 
 /* Looks again after so long, or when the wait is over. */
@@ -203,7 +197,7 @@ static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
  * is found, too. */
 static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    int64_t wait_ms = random_us(request->quorum, STAY_MS, STAY_MS * 5 / 4);
+    int64_t wait_ms = random_between(request, STAY_MS, STAY_MS * 5 / 4);
     int64_t left_ms = request->deadline_ms - hfi_now_ms();
     if (left_ms < wait_ms)
         wait_ms = left_ms > 0 ? left_ms : 1;
@@ -263,7 +257,8 @@ static void keep(struct hfi_request *request) {
     } else {
         unsigned lost = request->acquire.rounds_lost++;
         int64_t most_us = rtt_us << (lost < 12 ? lost + 1 : 12);
-        pause_us(request, random_us(quorum, 0, most_us < PAUSE_MAX_US ? most_us : PAUSE_MAX_US));
+        pause_us(request,
+                 random_between(request, 0, most_us < PAUSE_MAX_US ? most_us : PAUSE_MAX_US));
     }
 }
 
@@ -301,7 +296,7 @@ static void retry(struct hfi_request *request) {
         request->no_server = true;
         fail(request, HF_ENOQUORUM);
     } else
-        pause_us(request, random_us(request->quorum, 50000, 100000));
+        pause_us(request, random_between(request, 50000, 100000));
 }
 
 /* The round is over, and there is no majority of ours. */

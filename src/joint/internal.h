@@ -59,7 +59,6 @@ struct hfi_quorum {
     struct hfi_ballot *table; /* by place */
     struct hfi_link running;  /* requests that have begun */
     atomic_size_t errands;    /* under way */
-    unsigned dice;
 
     const struct hfi_news *news; /* of the core above */
 };

@@ -434,9 +434,6 @@ int hfi_quorum_new(const struct hfi_quorum_config *config, struct hfi_quorum **r
     quorum->config = *config;
     memcpy(quorum->id, config->id, sizeof quorum->id);
     quorum->guard_ms = config->restart_guard_ms;
-    quorum->dice =
-        (unsigned)hfi_now_us() ^ (unsigned)config->pid << 16 ^ (unsigned)(uintptr_t)quorum;
-    quorum->dice |= 1;
     pthread_mutex_init(&quorum->inbox_mtx, NULL);
     hfi_list_init(&quorum->inbox);
     hfi_list_init(&quorum->stops);
