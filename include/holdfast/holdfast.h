@@ -375,8 +375,8 @@ typedef struct hf_result {
     /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
     int64_t value;
     hf_error error; /* details when code is not HF_OK */
-    /* acquire, extend on a quorum: how many servers have granted it, and of how many; else 0 */
-    int64_t votes, servers;
+    int64_t votes;   /* acquire, extend on a quorum: how many servers have granted it; else 0 */
+    int64_t servers; /* and of how many */
 } hf_result;
 
 #define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)

@@ -16,10 +16,8 @@ static void completed(struct hf_op *op, const hf_result *result, void *user) {
     errand->code = result->code;
     errand->error = result->error;
     errand->value = result->value;
-    if (result->code == HF_OK) {
-        errand->info = call->info;
+    if (result->code == HF_OK)
         errand->sent_ms = call->proof.valid_until_ms - errand->lease_ms;
-    }
     hfi_list_push_back(&errand->quorum->finished, &errand->link);
     hfi_task_post(errand->quorum->task, EVENT_FINISHED);
 }
@@ -44,6 +42,7 @@ static bool start(struct hfi_errand *errand, const struct hfi_errand_args *args)
                                   .lease_ms = args->lease_ms,
                                   .lane = HFI_LANE_KEEPER,
                                   .question = args->question,
+                                  .ret_info = &errand->info,
                                   .exec = errand->quorum->keeper,
                                   .callback = completed,
                                   .user = errand};

@@ -181,7 +181,7 @@ static void woken_when_a_majority_is_free(void **state) {
     hf_lock *locks[3];
     fleet_begin(&f, NULL);
     for (int k = 0; k < 3; k++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "taken%d", k);
         for (int i = 1; i < 4; i++)
             cmd_ok(f.server[i], "HSET %s another:1 1", name);
