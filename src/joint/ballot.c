@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define AGAIN_MS 1000 /* without memory for an errand */
+
 static size_t place_len_of(size_t name_len) {
     return name_len + 1 + sizeof(hf_owner);
 }
@@ -104,7 +106,7 @@ void hfi_ballot_unref(struct hfi_ballot *ballot) {
 
 static bool is_busy(const struct hfi_ballot *ballot) {
     for (size_t i = 0; i < ballot->quorum->len; i++)
-        if (ballot->seats[i].errand != NULL)
+        if (ballot->seats[i].errand != NULL || ballot->seats[i].owed)
             return true;
     return ballot->request != NULL || !hfi_list_empty(&ballot->rounds);
 }
@@ -145,13 +147,17 @@ static void note_held(struct hfi_ballot *ballot, const struct hfi_errand *errand
     ballot->seats[errand->index].proved_round = errand->round;
 }
 
+static void give_back_seat(struct hfi_ballot *ballot, size_t i) {
+    ballot->seats[i].owed = !hfi_seat_send(ballot, i, HFI_ERRAND_RELEASE, 0, 0);
+}
+
 static void asked(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
     struct hfi_seat *seat = &ballot->seats[errand->index];
     seat->code = errand->code == HF_ETIMEDOUT ? HF_EBUSY : errand->code;
     seat->known = errand->code == HF_EBUSY;
     if (errand->code == HF_OK && !keeps(ballot, errand->index)) {
         seat->answer = HFI_UNASKED;
-        hfi_seat_send(ballot, errand->index, HFI_ERRAND_RELEASE, 0, errand->lease_ms);
+        give_back_seat(ballot, errand->index);
     } else if (errand->code == HF_OK) {
         seat->answer = HFI_GRANTED;
         note_held(ballot, errand);
@@ -194,6 +200,13 @@ static void seat_done(struct hfi_errand *errand) {
     hfi_ballot_unref(ballot);
 }
 
+/* What is owed comes first; the member's core keeps the order. False: there is still no memory. */
+static bool pay_back(struct hfi_ballot *ballot, size_t i) {
+    if (ballot->seats[i].owed && ballot->seats[i].errand == NULL)
+        give_back_seat(ballot, i);
+    return !ballot->seats[i].owed;
+}
+
 bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kind, int64_t wait_ms,
                    int64_t lease_ms) {
     const struct hfi_errand_args args = {.kind = kind,
@@ -202,7 +215,7 @@ bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kin
                                          .owner = ballot->owner,
                                          .wait_ms = wait_ms,
                                          .lease_ms = lease_ms};
-    if (ballot->quorum->stopped)
+    if (ballot->quorum->stopped || (kind != HFI_ERRAND_RELEASE && !pay_back(ballot, i)))
         return false;
     struct hfi_errand *errand = hfi_errand_begin(ballot->quorum, i, &args, seat_done);
     if (errand == NULL)
@@ -226,9 +239,8 @@ void hfi_ballot_give_back(struct hfi_ballot *ballot) {
         seat->known = seat->errand == NULL;
         if (!ballot->votes.of[i].held)
             continue;
-        /* without memory its lease ends it */
         seat->known = false;
-        hfi_seat_send(ballot, i, HFI_ERRAND_RELEASE, 0, 0);
+        give_back_seat(ballot, i);
     }
     hfi_votes_begin(&ballot->votes);
 }
@@ -266,6 +278,14 @@ static void watch_end(struct hfi_ballot *ballot) {
         hfi_alarm_set(ballot->quorum->keeper, &ballot->end_alarm, end_ms);
 }
 
+static void pay_all_back(struct hfi_ballot *ballot) {
+    bool owed = false;
+    for (size_t i = 0; i < ballot->quorum->len && !ballot->quorum->stopped; i++)
+        owed |= !pay_back(ballot, i);
+    if (owed && hfi_list_empty(&ballot->rounds))
+        hfi_alarm_set(ballot->quorum->keeper, &ballot->round_alarm, hfi_now_ms() + AGAIN_MS);
+}
+
 void hfi_ballot_look(struct hfi_ballot *ballot) {
     hfi_ballot_ref(ballot);
     if (ballot->votes.won && !ballot->quorum->stopped)
@@ -274,6 +294,7 @@ void hfi_ballot_look(struct hfi_ballot *ballot) {
         hfi_rounds_look(ballot);
     if (ballot->request != NULL)
         ballot->request->look(ballot->request);
+    pay_all_back(ballot);
     hfi_ballot_tidy(ballot);
     hfi_ballot_unref(ballot);
 }

@@ -137,6 +137,7 @@ struct hfi_seat {
     uint64_t asked_round;      /* the round of its last question */
     uint64_t proved_round;     /* the round of its last proof */
     bool gone;                 /* release: it said that it was not there */
+    bool owed;                 /* it is to be given back, and there was no memory for that */
     bool known;                /* release: it is known not to have it */
 };
 
