@@ -106,6 +106,18 @@ static void finish_if_answered(struct hfi_renewal *renewal) {
     renewal->done(renewal);
 }
 
+/* One more that fails, and it is lost. */
+static void log_thinness(struct hfi_ballot *ballot) {
+    const struct hfi_quorum *quorum = ballot->quorum;
+    size_t votes = hfi_votes_count(&ballot->votes, hfi_now_ms());
+    bool thin = votes == quorum->majority;
+    if (thin && !ballot->thin)
+        hfi_log(quorum->log, HF_LOG_WARN,
+                "'%.*s' is held by %zu of %zu servers, and no fewer will do", (int)ballot->name_len,
+                ballot->name, votes, quorum->len);
+    ballot->thin = thin;
+}
+
 static void renewal_done(struct hfi_round *round, int err) {
     struct hfi_renewal *renewal = round->renewal;
     struct hfi_renewal_item *item = &renewal->items[round->item];
@@ -114,6 +126,7 @@ static void renewal_done(struct hfi_round *round, int err) {
     if (err == HF_OK) {
         item->answer = 1;
         item->proof = hfi_ballot_proof(ballot, item->lease_ms);
+        log_thinness(ballot);
         ballot->lease_ms = item->lease_ms;
     } else if (err == HF_ELOST) {
         item->answer = 0;

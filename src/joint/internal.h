@@ -161,6 +161,7 @@ struct hfi_ballot {
     int refs; /* the table's, its request's, one for each errand */
     struct hfi_quorum *quorum;
     hf_owner owner;
+    bool thin;     /* no more than a majority has it, which was logged */
     bool wanted;   /* what servers grant is kept; else it is given back */
     int64_t count; /* of the hold, as far as the core has told */
     int64_t lease_ms;
