@@ -145,20 +145,6 @@ static void describe_self(const char *id, char *text, size_t size) {
             *c = '_';
 }
 
-/* One that is set but empty was meant to say something: another server is not what was meant. */
-static int url_from_environment(const char **ret_url, hf_error *error) {
-    const char *variable = "HOLDFAST_URL", *url = secure_getenv(variable);
-    if (url == NULL)
-        url = secure_getenv(variable = "REDIS_URL");
-    if (url == NULL)
-        return hfi_fail(error, HF_EINVAL,
-                        "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set");
-    if (url[0] == '\0')
-        return hfi_fail(error, HF_EINVAL, "no url was given, and %s is set, but empty", variable);
-    *ret_url = url;
-    return HF_OK;
-}
-
 static int check_options(const hf_options *given, hf_options *options, hf_error *error) {
     *options = (hf_options)HF_OPTIONS_INIT;
     int err = hfi_sized_read(&hfi_sized_options, given, options, error);
@@ -386,7 +372,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
     hfi_error_clear(&error);
     if (ret_client == NULL)
         return hfi_remember(hfi_fail(&error, HF_EINVAL, "no place for the client"), &error);
-    int err = url == NULL ? url_from_environment(&url, &error) : HF_OK;
+    int err = url == NULL ? hfi_url_from_environment(&url, &error) : HF_OK;
     if (err == HF_OK)
         err = check_options(given, &options, &error);
     if (err != HF_OK)

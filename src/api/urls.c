@@ -10,7 +10,22 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* One that is set but empty was meant to say something: another server is not what was meant. */
+int hfi_url_from_environment(const char **ret_url, hf_error *error) {
+    const char *variable = "HOLDFAST_URL", *url = secure_getenv(variable);
+    if (url == NULL)
+        url = secure_getenv(variable = "REDIS_URL");
+    if (url == NULL)
+        return hfi_fail(error, HF_EINVAL,
+                        "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set");
+    if (url[0] == '\0')
+        return hfi_fail(error, HF_EINVAL, "no url was given, and %s is set, but empty", variable);
+    *ret_url = url;
+    return HF_OK;
+}
 
 /* What a url says holds for the client. */
 static void apply_url_options(const struct hfi_url *url, hf_options *options) {

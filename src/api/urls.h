@@ -11,6 +11,9 @@ struct hfi_urls {
     struct hfi_url of[HFI_URLS_MAX];
 };
 
+/* For whoever gives none: HOLDFAST_URL, or REDIS_URL. HF_EINVAL. */
+int hfi_url_from_environment(const char **ret_url, hf_error *error);
+
 /* Takes the text apart, adds to `options` what it says and to the urls what they leave to the options.
  * On failure `ret` is empty. `options` then points into the urls. */
 int hfi_urls_parse(const struct hfi_mem *mem, const char *text, hf_options *options,
