@@ -147,6 +147,11 @@ static void note_held(struct hfi_ballot *ballot, const struct hfi_errand *errand
     ballot->seats[errand->index].proved_round = errand->round;
 }
 
+static bool is_asking(const struct hfi_ballot *ballot) {
+    return ballot->wanted && ballot->request != NULL &&
+           ballot->request->acquire.phase == HFI_PHASE_ASKING;
+}
+
 static void give_back_seat(struct hfi_ballot *ballot, size_t i) {
     ballot->seats[i].owed = !hfi_seat_send(ballot, i, HFI_ERRAND_RELEASE, 0, 0);
 }
@@ -166,6 +171,9 @@ static void asked(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
     } else {
         seat->answer = errand->code == HF_ECANCELED ? HFI_UNASKED : HFI_FAILED;
     }
+    /* a question of the last wait was in the way of one of this */
+    if (errand->code == HF_ECANCELED && is_asking(ballot))
+        hfi_seat_send(ballot, errand->index, HFI_ERRAND_ACQUIRE, 0, ballot->request->lease_ms);
 }
 
 static void renewed(struct hfi_ballot *ballot, const struct hfi_errand *errand) {

@@ -70,13 +70,22 @@ static int64_t largest_value(const struct hfi_survey *survey) {
     return value;
 }
 
-/* Servers store 1, however often it is nested. */
+/* Servers store 1, however often it is nested. Those that have not answered may have it if we hold it,
+ * as far as we know. */
 static int64_t own_count(const struct hfi_survey *survey) {
     const struct hfi_request *request = survey->request;
     const struct hfi_ballot *ballot =
         hfi_ballot_find(survey->quorum, request->name, request->name_len, request->owner);
-    int64_t value = majority_value(survey);
-    return ballot != NULL && value > 0 && ballot->count > value ? ballot->count : value;
+    bool ours = ballot != NULL && ballot->votes.won;
+    size_t held = 0;
+    int64_t count = ours ? ballot->count : 0;
+    for (size_t i = 0; i < survey->quorum->len; i++) {
+        bool says_so = survey->of[i].answered && survey->of[i].value > 0;
+        held += says_so || (ours && !survey->of[i].answered);
+        if (says_so && survey->of[i].value > count)
+            count = survey->of[i].value;
+    }
+    return held >= survey->quorum->majority ? count : 0;
 }
 
 /* That of a server that says what a majority says. */

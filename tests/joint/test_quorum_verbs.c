@@ -179,6 +179,28 @@ static void cancelled(void **state) {
     fleet_end(&f);
 }
 
+/* What the last wait has left under way does not stand in the way of the next. */
+static void again_at_once(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_options options = fleet_options();
+    fleet_begin(&f, &options);
+    for (int i = 0; i < 3; i++)
+        proxy_delay(f.proxy[i], FLEET_ACQUIRE, 700);
+    for (int i = 0; i < 3; i++) {
+        int err = hf_lock_acquire_for(f.lock, 100);
+        assert_true(err == HF_ENOQUORUM || (i > 0 && err == HF_OK)); /* late answers count */
+        if (err == HF_OK)
+            assert_int_equal(hf_lock_release(f.lock), HF_OK);
+        assert_int_equal(hf_lock_try(f.lock), HF_OK);
+        assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    }
+    for (int i = 0; i < 3; i++)
+        proxy_heal(f.proxy[i]);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
 static void done(hf_op *op, const hf_result *result, void *user) {
     (void)op;
     atomic_store((atomic_int *)user, result->code == HF_OK ? 1 : result->code);
@@ -303,6 +325,7 @@ int main(void) {
         cmocka_unit_test(extend),
         cmocka_unit_test(broken),
         cmocka_unit_test(cancelled),
+        cmocka_unit_test(again_at_once),
         cmocka_unit_test(asynchronous),
         cmocka_unit_test(manual_dispatch),
         cmocka_unit_test(closed),
