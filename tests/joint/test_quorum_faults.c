@@ -75,7 +75,9 @@ static void restarted_empty_is_refilled(void **state) {
     struct fleet_events events = {0};
     begin_held(&f, &events);
     server_restart(f.server[0]);
-    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+    bool refilled = fleet_wait_held(&f, f.owner, FLEET, HANG_MS);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    assert_true(refilled);
     sleep_ms(7000); /* two renewals: what is refilled makes up for what breaks after that */
     cmd_ok(f.server[1], "DEL %s", FLEET_NAME);
     cmd_ok(f.server[2], "DEL %s", FLEET_NAME);
