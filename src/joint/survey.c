@@ -48,7 +48,7 @@ static void finish(struct hfi_survey *survey, int err) {
 /* Of the answers, in ascending order, the one that a majority reaches: so many are free, or were
  * broken, or have that much of a lease left at most. */
 static int64_t majority_value(const struct hfi_survey *survey) {
-    int64_t values[HFI_SERVERS_MAX];
+    int64_t values[HFI_SERVERS_MAX] = {0};
     size_t len = 0;
     for (size_t i = 0; i < survey->quorum->len; i++) {
         size_t at = len;

@@ -10,6 +10,7 @@ for i in 0 1 2; do
     servers+=("$!")
 done
 end_servers() {
+    # shellcheck disable=SC2031 # each test has its own
     [ "$BASHPID" = "$main" ] || return
     kill -KILL "${servers[@]}" 2>/dev/null
     clean_up

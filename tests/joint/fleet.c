@@ -127,8 +127,11 @@ bool fleet_wait_free(struct fleet *fleet, int64_t limit_ms) {
 }
 
 void fleet_occupy(struct fleet *fleet, int server) {
-    cmd_ok(fleet->server[server], "HSET %s %s 1", FLEET_NAME, "another:1");
-    cmd_ok(fleet->server[server], "PEXPIRE %s 60000", FLEET_NAME);
+    /* in one step: a late command of the client's own must not find itself beside it */
+    cmd_ok(fleet->server[server], "EVAL %s 1 %s another:1",
+           "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1) "
+           "return redis.call('pexpire', KEYS[1], 60000)",
+           FLEET_NAME);
 }
 
 void fleet_vacate(struct fleet *fleet, int server) {
