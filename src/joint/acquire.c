@@ -19,7 +19,8 @@
 
 #include <string.h>
 
-#define PATIENCE_US 2000 /* at least so long for those that answer after a majority has */
+#define PATIENCE_US 2000    /* at least so long for those that answer after a majority has */
+#define PROVE_AGAIN_MS 1000 /* a hold that lasts so long is worth it */
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
@@ -82,6 +83,9 @@ static bool won(struct hfi_request *request) {
     ballot->lease_ms = request->lease_ms;
     request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
     request->proof = hfi_ballot_proof(ballot, request->lease_ms);
+    /* until it is proved again, those that join now do not make up for one of these */
+    if (request->proof.renew_at_ms > now_ms + PROVE_AGAIN_MS)
+        request->proof.renew_at_ms = now_ms + PROVE_AGAIN_MS;
     leave(request);
     hfi_alarm_set(ballot->quorum->keeper, &ballot->end_alarm, deadline_ms);
     hfi_request_finish(request, HF_OK);

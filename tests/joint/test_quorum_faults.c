@@ -67,6 +67,7 @@ static void begin_held(struct fleet *f, struct fleet_events *events) {
     assert_int_equal(hf_lock_on_lost(f->lock, fleet_on_event, events), HF_OK);
     assert_int_equal(hf_lock_acquire(f->lock), HF_OK);
     assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
+    sleep_ms(4000); /* it has been proved again by all of them */
 }
 
 static void restarted_empty_is_refilled(void **state) {
