@@ -385,9 +385,10 @@ typedef struct hf_result {
  * `wait_ms`. Nests.
  * Blocks:  for the wait, plus one exchange.
  * Errors:  HF_EBUSY the one attempt found another holder; HF_ETIMEDOUT the wait ran out, and another
- *          holder had been found (if the server has said nothing at all, it is HF_EUNREACH). In
- *          any case nothing is held: whatever may still be under way is undone in the background.
- *          HF_ELOST a nested
+ *          holder had been found, or what this owner gave up just before was not undone yet, or the
+ *          answer came when the lease was over (if the server has said nothing at all, it is
+ *          HF_EUNREACH). In any case nothing is held: whatever may still be under way is undone in
+ *          the background. HF_ELOST a nested
  *          acquire found the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a
  *          callback, or the owner would wait for itself: it already holds an HF_NONREENTRANT lock,
  *          or it reads and wants to write; and those of every exchange. After any error but

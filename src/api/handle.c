@@ -63,8 +63,8 @@ static int make(hf_client *client, const struct hfi_handle_type *type, const voi
     handle->type = type;
     handle->kind = kind;
     handle->spin = (struct hfi_backoff){.first_ms = options.spin_first_ms,
-                                     .max_ms = options.spin_max_ms,
-                                     .factor = options.spin_factor};
+                                        .max_ms = options.spin_max_ms,
+                                        .factor = options.spin_factor};
     *ret_handle = handle;
     return HF_OK;
 }
