@@ -136,6 +136,8 @@ static void acquired(struct hf_op *op) {
     struct hfi_self *watch = hold->self;
     op->result.count = hold->count;
     op->result.token = call->token;
+    op->result.votes = call->votes;
+    op->result.servers = call->servers;
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     pthread_mutex_unlock(&op->shard->mtx);
 

@@ -161,6 +161,7 @@ struct hfi_call {
     int64_t token;          /* of a grant */
     struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
+    int64_t votes, servers; /* of a grant or extension by a quorum: so many of so many */
     bool queued;            /* acquire: unsettled, because the owner may still be in line there */
     /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
      * as long as anybody is to wait for it */
@@ -265,6 +266,12 @@ struct hfi_news {
     void *arg;
 };
 
+/* Which server it is that answers, and since when. */
+struct hfi_server {
+    char run_id[48];  /* another after each start; "": it does not tell */
+    int64_t since_ms; /* it has been up since then at the latest, on our clock */
+};
+
 /* What an engine does for a client as a whole. */
 struct hfi_engine_ops {
     /* The table of a kind with such flags, or NULL: this engine does not offer it. */
@@ -302,6 +309,11 @@ struct hfi_engine_ops {
 
     /* Sets whom to tell of holds what nobody asked about. `news` lives as long as the engine. */
     void (*tell_news_to)(struct hfi_engine *engine, const struct hfi_news *news);
+    /* The server of the last connection that was made, as far as it says. A server that has started
+     * again has new connections only. False: nothing is known of it. May be missing. On the keeper's
+     * thread. */
+    bool (*identity)(struct hfi_engine *engine, struct hfi_server *ret);
+
     /* Whether anything is held for so long that its breaking is worth listening for, if that costs
      * something. On the keeper's thread. May be missing; an engine that cannot listen hears
      * nothing. */

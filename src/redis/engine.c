@@ -268,6 +268,12 @@ static void close_fds(struct hfi_engine *engine) {
     redis->route->ops->close_fds(redis->route);
 }
 
+static bool identity(struct hfi_engine *engine, struct hfi_server *ret) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    const struct hfi_node *node = route->ops->node(route, NULL, 0);
+    return node != NULL && hfi_node_identity(node, ret);
+}
+
 /* ---- Manual dispatch ---- */
 
 /* Connections are made at the first call; there is none without memory, or after stop. */
@@ -368,6 +374,7 @@ static const struct hfi_engine_ops engine_ops = {
     .settle_until_ms = settle_until_ms,
     .node_of = node_of,
     .tell_news_to = tell_news_to,
+    .identity = identity,
     .listen = hfi_rumours_listen,
     .flush = flush,
     .poll = poll_fds,
