@@ -9,15 +9,13 @@
 -- The count is set, never incremented: running twice equals running once. A hold that has lost one
 -- of its values is gone, and what is left of it is given up.
 -- luacheck: read globals now too_late look all_ours held_until drop fields_from raise_ttl
--- luacheck: read globals integer ends_of count_of
+-- luacheck: read globals integer ends_of count_of is_lease BAD_LEASE
 if too_late then return {-3, 0, now} end
 
 local group, owner, lease_ms = KEYS[1], ARGV[2], tonumber(ARGV[3])
 local count = tonumber(ARGV[4])
 local wanted = count + 1
-if lease_ms < 1 then
-  return redis.error_reply('ERR the lease must be at least 1 ms')
-end
+if not is_lease(lease_ms) then return BAD_LEASE end
 local values, size = look(group, owner, fields_from(7))
 if not values then return size end
 
@@ -56,7 +54,9 @@ if size > 0 then
 else
   local expiry = redis.pcall('pexpire', group, integer(lease_ms))
   if type(expiry) == 'table' then
-    redis.call('del', group) -- A lock without a lease would outlive everybody.
+    -- Without it the key would outlive everybody.
+    for _, value in ipairs(values) do value.holder = owner end
+    drop(group, owner, values)
     return expiry
   end
 end

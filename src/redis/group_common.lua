@@ -12,6 +12,12 @@
 local NOT_THIS_KIND = redis.error_reply('WRONGTYPE this is no group of values')
 local NO_NUMBER = redis.error_reply('WRONGTYPE a time or a count is not a number')
 
+local BAD_LEASE = redis.error_reply('ERR the lease must be 1 ms to 10^15 ms')
+
+local function is_lease(ms)
+  return ms >= 1 and ms <= 1e15
+end
+
 local function integer(number)
   return string.format('%.0f', number)
 end

@@ -12,6 +12,7 @@
 -- releasing c + 1. A hold that has lost one of its values is over: the answer is that it is not
 -- ours, and nothing of it stays.
 -- luacheck: read globals now too_late look all_ours drop fields_from integer ends_of count_of
+-- luacheck: read globals raise_ttl is_lease BAD_LEASE
 if too_late then return {-3, 0, now} end
 
 local group, owner = KEYS[1], ARGV[2]
@@ -31,9 +32,7 @@ for _, value in ipairs(values) do
 end
 
 if remaining > 0 then
-  if lease_ms < 1 then
-    return redis.error_reply('ERR the lease must be at least 1 ms')
-  end
+  if not is_lease(lease_ms) then return BAD_LEASE end
   -- Deleting nothing comes first: a server that is out of memory lets a script finish once it has
   -- written.
   redis.call('hdel', group, '')
@@ -44,8 +43,7 @@ if remaining > 0 then
     fields[at + 3], fields[at + 4] = count_of(value.field, owner), remaining
   end
   redis.call('hset', group, unpack(fields))
-  local ttl_ms = redis.call('pttl', group)
-  if ttl_ms >= 0 and ttl_ms < lease_ms then redis.call('pexpire', group, ARGV[3]) end
+  raise_ttl(group, lease_ms)
   return {0, remaining, now}
 end
 

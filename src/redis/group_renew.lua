@@ -9,7 +9,7 @@
 -- All values of a hold are renewed, or none. A lease is raised, never shortened; a key that
 -- somebody made permanent stays so. A key of a wrong type costs the others nothing; any other error
 -- is the whole batch's.
--- luacheck: read globals now too_late look all_ours raise_ttl integer ends_of
+-- luacheck: read globals now too_late look all_ours raise_ttl integer ends_of is_lease BAD_LEASE
 if too_late then return {now} end
 
 local holds, at = {}, 2
@@ -18,9 +18,7 @@ for i = 1, #KEYS do
   local many = tonumber(ARGV[at + 2])
   for j = 1, many do hold.fields[j] = ARGV[at + 2 + j] end
   holds[i], at = hold, at + 3 + many
-  if hold.lease_ms < 1 then
-    return redis.error_reply('ERR the lease must be at least 1 ms')
-  end
+  if not is_lease(hold.lease_ms) then return BAD_LEASE end
 end
 
 local function renew(group, hold)

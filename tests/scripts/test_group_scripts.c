@@ -28,7 +28,7 @@
 #define LOOKS "time hlen hmget hget "
 
 static const struct grant grants[] = {
-    {"group_acquire", KEYS, ON_CHANNEL, LOOKS "hdel pttl hset pexpire del hkeys publish spublish"},
+    {"group_acquire", KEYS, ON_CHANNEL, LOOKS "hdel pttl hset pexpire hkeys publish spublish"},
     {"group_release", KEYS, ON_CHANNEL, LOOKS "hdel pttl hset pexpire publish spublish"},
     {"group_renew", KEYS, "", LOOKS "hdel pttl hset pexpire"},
     {"group_force", KEYS, ON_CHANNEL, LOOKS "hdel publish spublish"},
