@@ -4,6 +4,7 @@
  *   client.c    opening, closing, entering and leaving a call, statistics
  *   call.c      running an operation: synchronously, or started for a callback
  *   lock.c      the verbs of a lock
+ *   group.c     making a lock of some values of a group
  *   thing.c     what the handles of semaphores, permits and latches have in common
  *   sem.c, permits.c, latch.c   their verbs
  *   loss.c      telling handles about trouble with holds
@@ -90,6 +91,10 @@ struct hf_lock {
     size_t name_len;
     char name[];
 };
+
+/* Makes a handle of any kind. On a client that cannot be closed meanwhile. */
+int hfi_lock_make(hf_client *client, const struct hfi_kind *kind, const void *name, size_t name_len,
+                  hf_lock **ret_lock, hf_error *error);
 
 void hfi_client_ref(hf_client *client);
 void hfi_client_unref(hf_client *client);

@@ -13,6 +13,30 @@ static void tell(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const c
     on_lost->lock(HFI_CONTAINER(ear, hf_lock, ear), event, on_lost->user);
 }
 
+int hfi_lock_make(hf_client *client, const struct hfi_kind *kind, const void *name, size_t name_len,
+                  hf_lock **ret_lock, hf_error *error) {
+    struct hfi_engine *engine = client->core.engine;
+    int err = engine->ops->check_name(engine, kind, name, name_len, error);
+    if (err != HF_OK)
+        return err;
+    hf_lock *lock = hfi_zalloc(&client->mem, sizeof *lock + name_len + 1);
+    if (lock == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    lock->client = client;
+    lock->kind = kind;
+    lock->name_len = name_len;
+    memcpy(lock->name, name, name_len);
+    lock->ear = (struct hfi_ear){.client = client,
+                                 .kind = kind,
+                                 .name = lock->name,
+                                 .name_len = name_len,
+                                 .tell = tell,
+                                 .lost_fd = -1};
+    hfi_client_ref(client);
+    *ret_lock = lock;
+    return HF_OK;
+}
+
 int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
                      hf_lock **ret_lock) {
     hf_error error;
@@ -26,27 +50,10 @@ int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t n
         return hfi_remember(err, NULL);
     const struct hfi_engine_ops *ops = client->core.engine->ops;
     const struct hfi_kind *table = ops->kind(client->core.engine, kind);
-    hf_lock *lock = NULL;
     if (table == NULL)
         err = hfi_fail(&error, HF_ENOTSUP, "this kind of lock is not offered here");
     else
-        err = ops->check_name(client->core.engine, table, name, name_len, &error);
-    if (err == HF_OK && (lock = hfi_zalloc(&client->mem, sizeof *lock + name_len + 1)) == NULL)
-        err = hfi_fail(&error, HF_ENOMEM, "out of memory");
-    if (lock != NULL) {
-        lock->client = client;
-        lock->kind = table;
-        lock->name_len = name_len;
-        memcpy(lock->name, name, name_len);
-        lock->ear = (struct hfi_ear){.client = client,
-                                     .kind = table,
-                                     .name = lock->name,
-                                     .name_len = name_len,
-                                     .tell = tell,
-                                     .lost_fd = -1};
-        hfi_client_ref(client);
-        *ret_lock = lock;
-    }
+        err = hfi_lock_make(client, table, name, name_len, ret_lock, &error);
     hfi_leave(client, &entry);
     return hfi_remember(err, &error);
 }
@@ -57,7 +64,7 @@ int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock) {
 
 const char *hf_lock_name(const hf_lock *lock, size_t *ret_len) {
     if (ret_len != NULL)
-        *ret_len = lock->name_len;
+        *ret_len = hfi_kind_scope_len(lock->kind, lock->name, lock->name_len);
     return lock->name;
 }
 
@@ -262,7 +269,8 @@ static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms
     if (lock == NULL || hfi_enter(lock->client, &entry) != HF_OK)
         return false;
     struct hfi_core *core = &lock->client->core;
-    struct hfi_shard *shard = hfi_core_shard(core, lock->name, lock->name_len);
+    struct hfi_shard *shard = hfi_core_shard(
+        core, lock->name, hfi_kind_scope_len(lock->kind, lock->name, lock->name_len));
     pthread_mutex_lock(&shard->mtx);
     const struct hfi_hold *hold = hfi_hold_find_locked(
         core, shard, lock->kind, lock->name, lock->name_len, owner != 0 ? owner : hf_owner_self());

@@ -4,6 +4,7 @@
  *   core.c      the core of one client: making it, ending it, statistics
  *   hold.c      holds: one record per place on the server, whose turn it is, losing one
  *   gate.c      one remote waiter per process and name; the others queue here
+ *   scope.c     locks that are a part of something, and may have something in common
  *   op.c        operations: the task behind every verb, from start to callback
  *   line_up.c   operations that wait in line, behind another on their hold or at a gate
  *   acquire.c   the verb acquire
@@ -225,7 +226,25 @@ void hfi_hold_end_locked(struct hfi_hold *hold);
 /* Tells the listeners. No mutex may be held; it keeps the record alive by itself. */
 void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind);
 
-struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len);
+/* By the scope of a name, so that all holds of one scope are in one shard. */
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *scope, size_t scope_len);
+
+/* ---- Scopes: locks that are a part of something (scope.c) ---- */
+
+/* Under a name that others know, e.g. one that was broken. */
+bool hfi_hold_is_in_scope(const struct hfi_hold *hold, const char *scope, size_t scope_len);
+/* It is of this kind, and has something in common with the lock of this name. */
+bool hfi_hold_overlaps(const struct hfi_hold *hold, const struct hfi_kind *kind, const char *name,
+                       size_t name_len);
+
+enum hfi_entanglement {
+    HFI_APART,
+    HFI_ENDING, /* something of another hold may still be there, but not for long */
+    HFI_HELD    /* another one is held, or is being acquired */
+};
+/* Whether another hold of the operation's owner, in the same scope, has something in common with
+ * the one that it wants. If not, no other acquire of this owner's gets in its way from now on. */
+enum hfi_entanglement hfi_scope_claim_locked(struct hf_op *op);
 
 /* ---- Gates ---- */
 

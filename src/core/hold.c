@@ -11,10 +11,10 @@
 #include <assert.h>
 #include <string.h>
 
-struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len) {
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *scope, size_t scope_len) {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < name_len; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    for (size_t i = 0; i < scope_len; i++)
+        hash = (hash ^ (unsigned char)scope[i]) * 16777619u;
     return &core->shards[(hash ^ (hash >> 16)) % HFI_SHARDS];
 }
 

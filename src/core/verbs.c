@@ -7,8 +7,6 @@
  */
 #include "core/op.h"
 
-#include <string.h>
-
 /* ---- Release ---- */
 
 static void release_go(struct hf_op *op) {
@@ -161,9 +159,12 @@ static void force_go(struct hf_op *op) {
 /* A hold that began after the break was requested may have come after it; one with a command under
  * way will be told by the answer. */
 static bool was_broken_locked(const struct hf_op *op, const struct hfi_hold *hold) {
-    return hold->active == NULL && hold->since_us < op->start_us &&
-           hold->name_len == op->call.name_len &&
-           memcmp(hold->name, op->call.name, op->call.name_len) == 0;
+    const struct hfi_call *call = &op->call;
+    if (hold->active != NULL || hold->since_us >= op->start_us)
+        return false;
+    if (call->kind->overlap != NULL)
+        return hfi_hold_overlaps(hold, call->kind, call->name, call->name_len);
+    return hfi_hold_is_in_scope(hold, call->name, call->name_len);
 }
 
 /* Loses some of our own holds on the name, on both sides, since a break deletes the whole lock.

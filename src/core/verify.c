@@ -13,8 +13,6 @@
  */
 #include "core/op.h"
 
-#include <string.h>
-
 #define GAP_MS 100
 #define LOOK_MS 5000 /* how often to look whether anything is held for that long */
 
@@ -41,7 +39,7 @@ static void changed(void *arg, const char *name, size_t name_len) {
     struct hfi_hold *hold, *next;
     pthread_mutex_lock(&shard->mtx);
     HASH_ITER(hh, shard->holds, hold, next) {
-        if (hold->name_len == name_len && memcmp(hold->name, name, name_len) == 0)
+        if (hfi_hold_is_in_scope(hold, name, name_len))
             verify(hold);
     }
     pthread_mutex_unlock(&shard->mtx);

@@ -54,8 +54,23 @@ struct hfi_kind {
     /* What an acquire of unknown outcome has taken has no end by itself, but for so long it can be
      * told, and given back. 0: it has a lease. */
     int64_t known_ms;
+    /* How many of the first bytes of a lock's name are the scope: what others know it by, and share
+     * with it. NULL: the whole name. */
+    size_t (*scope_len)(const char *name, size_t name_len);
+    /* Whether two locks of one scope have something in common: then no owner may hold both. NULL:
+     * a lock has a scope of its own. Called under a shard. */
+    bool (*overlap)(const char *a, size_t a_len, const char *b, size_t b_len);
+    /* Writes the name of the lock of some values of a scope to `to`, the same in whatever order they
+     * come; returns its length. NULL for `to`: returns the room that it needs. */
+    size_t (*name_values)(const void *scope, size_t scope_len, const hf_bytes *values, size_t len,
+                          char *to);
     const void *engine_private;
 };
+
+static inline size_t hfi_kind_scope_len(const struct hfi_kind *kind, const char *name,
+                                        size_t name_len) {
+    return kind->scope_len != NULL ? kind->scope_len(name, name_len) : name_len;
+}
 
 static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
     return kind->part != NULL ? kind->part : "";
@@ -232,6 +247,9 @@ struct hfi_renewal {
 struct hfi_engine_ops {
     /* The table of a kind, or NULL: this engine does not offer it. */
     const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
+
+    /* The same for some values of a group; it has `name_values`. */
+    const struct hfi_kind *(*group)(struct hfi_engine *engine);
 
     /* The same for what is no lock. */
     const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);

@@ -191,8 +191,9 @@ static void next_batch(struct running *running) {
     struct hfi_exchange *x = &running->exchange;
     hfi_error_clear(&running->error);
     x->script = running->renewer->script;
-    x->name = running->renewal->items[running->batch[0]].name;
-    x->name_len = running->renewal->items[running->batch[0]].name_len;
+    const struct hfi_renewal_item *first = &running->renewal->items[running->batch[0]];
+    x->name = first->name;
+    x->name_len = hfi_kind_scope_len(first->kind, first->name, first->name_len);
     if (hfi_exchange_begin(x) == HFI_FINISHED)
         batch_ended(running);
 }
