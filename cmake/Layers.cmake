@@ -5,7 +5,8 @@
 # tree, that shows its own layer and those it SEES. A header that is not in the view is not found.
 #
 # Two things an include path cannot stop are checked by a small script before the layer compiles: paths
-# with "..", and foreign headers (hiredis, jansson, ...) in a layer that MAY not USE them.
+# with "..", and foreign headers (hiredis, jansson, ...) in a layer that MAY not USE them. hiredis@resp
+# means that in this layer only files called resp* may.
 
 set(HF_SOURCE_DIRS base engine net redis redis/route scheme core api)
 set(HF_VIEWS_DIR ${CMAKE_CURRENT_BINARY_DIR}/layers)

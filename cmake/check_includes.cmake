@@ -1,5 +1,5 @@
-# Run with cmake -P: DIR (whose *.c and *.h are read), MAY_USE (foreign libraries, comma separated),
-# STAMP (a file to touch when all is well; may be empty). What it stops is described in Layers.cmake.
+# Run with cmake -P: DIR (whose *.c and *.h are read), MAY_USE (foreign libraries, comma separated; with
+# @prefix those files only whose names begin so), STAMP (a file to touch when all is well; may be empty). What it stops is described in Layers.cmake.
 
 cmake_minimum_required(VERSION 3.22)
 
@@ -13,6 +13,7 @@ string(REPLACE "," ";" MAY_USE "${MAY_USE}")
 set(wrong "")
 file(GLOB files ${DIR}/*.[ch])
 foreach(file IN LISTS files)
+  get_filename_component(name ${file} NAME)
   file(STRINGS ${file} lines REGEX "^[ \t]*#[ \t]*include[ \t]*[<\"]")
   foreach(line IN LISTS lines)
     string(REGEX REPLACE "^[^<\"]*[<\"]([^>\"]*).*" "\\1" header "${line}")
@@ -20,8 +21,20 @@ foreach(file IN LISTS files)
       string(APPEND wrong "  ${file}: \"${header}\": write includes from src/, without .. and /\n")
     endif()
     foreach(library hiredis jansson uthash openssl)
-      if(header MATCHES "${header_of_${library}}" AND NOT library IN_LIST MAY_USE)
-        string(APPEND wrong "  ${file}: \"${header}\": this directory may not use ${library}\n")
+      if(NOT header MATCHES "${header_of_${library}}" OR library IN_LIST MAY_USE)
+        continue()
+      endif()
+      set(who "this directory")
+      foreach(prefix IN LISTS MAY_USE)
+        if(prefix MATCHES "^${library}@(.*)")
+          set(who "a file of this directory that is not called ${CMAKE_MATCH_1}*")
+          if(name MATCHES "^${CMAKE_MATCH_1}")
+            set(who "")
+          endif()
+        endif()
+      endforeach()
+      if(who)
+        string(APPEND wrong "  ${file}: \"${header}\": ${who} may not use ${library}\n")
       endif()
     endforeach()
   endforeach()

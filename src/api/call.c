@@ -70,7 +70,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
         hfi_op_begin(op);
         while (!op->complete)
             if (!hfi_exec_run(&exec))
-                args->kind->ops->attend(&exec);
+                args->kind->ops->attend(&op->call);
         hfi_exec_run(&exec); /* what was still in the mailbox */
         err = finish_sync(op, ret, ret_info);
         hfi_task_unref(&op->task);

@@ -64,7 +64,7 @@ int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock) {
 
 const char *hf_lock_name(const hf_lock *lock, size_t *ret_len) {
     if (ret_len != NULL)
-        *ret_len = hfi_kind_scope_len(lock->kind, lock->name, lock->name_len);
+        *ret_len = hfi_kind_stem_len(lock->kind, lock->name, lock->name_len);
     return lock->name;
 }
 
@@ -269,14 +269,14 @@ static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms
     if (lock == NULL || hfi_enter(lock->client, &entry) != HF_OK)
         return false;
     struct hfi_core *core = &lock->client->core;
-    struct hfi_shard *shard = hfi_core_shard(
-        core, lock->name, hfi_kind_scope_len(lock->kind, lock->name, lock->name_len));
+    struct hfi_shard *shard =
+        hfi_core_shard(core, lock->name, hfi_kind_stem_len(lock->kind, lock->name, lock->name_len));
     pthread_mutex_lock(&shard->mtx);
     const struct hfi_hold *hold = hfi_hold_find_locked(
         core, shard, lock->kind, lock->name, lock->name_len, owner != 0 ? owner : hf_owner_self());
     bool held = hold != NULL && hold->count > 0;
     if (held) {
-        *ret_deadline_ms = hold->deadline_ms;
+        *ret_deadline_ms = hfi_hold_deadline_ms(hold);
         *ret_token = hold->token;
     }
     pthread_mutex_unlock(&shard->mtx);

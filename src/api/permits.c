@@ -305,7 +305,7 @@ int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id) {
     const struct hfi_hold *hold = hfi_hold_of_locked(core, shard, handle->kind, handle->name,
                                                      handle->name_len, id->text, TEXT_LEN, false);
     if (hold != NULL && hold->count > 0)
-        left_ms = hfi_left_ms(hold->deadline_ms);
+        left_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
     pthread_mutex_unlock(&shard->mtx);
     hfi_leave(handle->client, &entry);
     return left_ms;

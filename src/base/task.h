@@ -33,16 +33,10 @@ struct hfi_exec {
     bool nudged;      /* hfi_exec_nudge() was called since its thread last looked */
     bool relieved;    /* hfi_exec_relieve() was called during this poll */
     unsigned polls;   /* begun so far */
-
-    /* Of src/net, for an executor of a synchronous caller; not guarded by `mtx`. */
-    void *lane;                /* the connection this thread attends while it waits, or NULL */
-    void *listens_to;          /* the one it attends when it has no lane: for messages, or NULL */
-    struct hfi_link seat_link; /* its place beside that connection's seat */
-    atomic_bool following;     /* it has such a place */
 };
 
 /* Threads to wake: gathered while the caller holds a mutex, and woken when it is free again.
- *                  Otherwise each would wake up only to wait for that mutex. */
+ * Otherwise each would wake up only to wait for that mutex. */
 #define HFI_WAKES_MAX 64
 struct hfi_wakes {
     unsigned len;

@@ -36,7 +36,8 @@ static bool waits_for_itself_locked(struct hf_op *op) {
 /* Of all operations in this process that wait for one lock, only one waits at the server. A single
  * attempt, or a nested acquire, does not wait for the others. */
 static bool must_line_up_locked(struct hf_op *op) {
-    if (op->hold->leftover) /* those in line may be waiting for what this very owner left behind */
+    if (hfi_hold_has_leftover(
+            op->hold)) /* those in line may be waiting for what this very owner left behind */
         return false;
     if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive)
         return false;
@@ -52,13 +53,13 @@ static void fail_unsettled(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool silent = op->hold->silent;
     pthread_mutex_unlock(&op->shard->mtx);
-    int64_t until_ms = hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms;
+    int64_t lease_ms = op->core->watchdog_ms;
     if (silent) {
         hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
-        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, until_ms);
+        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, lease_ms);
     } else {
         hfi_count(&op->core->counters.timed_out);
-        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, until_ms);
+        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, lease_ms);
     }
 }
 
@@ -75,15 +76,6 @@ static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
     hfi_alarm_set(op->task.exec, &op->alarm,
                   until_ms < op->deadline_ms ? until_ms : op->deadline_ms);
     return true;
-}
-
-/* The time before which nothing may be sent. A renewal of the previous possession that is still
- * under way would lengthen a fixed lease of the next one; its answer wakes us. */
-static int64_t quiet_until_locked(struct hf_op *op) {
-    struct hfi_hold *hold = op->hold;
-    bool renewal_matters = hold->count == 0 && op->lease_ms != HF_WATCHDOG;
-    hold->renewal_awaited = renewal_matters && hold->renewal_until_ms > hold->quiet_until_ms;
-    return hold->renewal_awaited ? hold->renewal_until_ms : hold->quiet_until_ms;
 }
 
 /* A loss that nobody has been told of comes first, whatever is still under way at the server. */
@@ -105,7 +97,7 @@ static bool is_entangled(struct hf_op *op) {
     if (op->call.kind->overlap == NULL)
         return false;
     pthread_mutex_lock(&op->shard->mtx);
-    enum hfi_entanglement entanglement = hfi_scope_claim_locked(op);
+    enum hfi_entanglement entanglement = hfi_overlap_claim_locked(op);
     pthread_mutex_unlock(&op->shard->mtx);
     if (entanglement == HFI_HELD)
         refuse_deadlock(op, "this owner holds some of these values together with others");
@@ -116,10 +108,10 @@ static bool is_entangled(struct hf_op *op) {
 
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    if (reports_loss(op))
+    if (reports_loss(op) || hfi_op_refuses_lease(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);
-    int64_t quiet_until_ms = quiet_until_locked(op);
+    int64_t quiet_until_ms = hfi_hold_quiet_until_locked(hold, op->lease_ms != HF_WATCHDOG);
     pthread_mutex_unlock(&op->shard->mtx);
     if (keep_quiet(op, quiet_until_ms) || is_entangled(op))
         return;
@@ -144,69 +136,24 @@ static void acquire_go(struct hf_op *op) {
     }
 }
 
-static void begin_possession_locked(struct hf_op *op) {
-    struct hfi_hold *hold = op->hold;
-    hold->generation++;
-    hold->since_us = hfi_now_us();
-    hold->lease_ms = 0;
-    hold->deadline_ms = 0;
-    hold->watchdog = hold->warned = hold->orphaned = hold->lost = false;
-    hold->verifying = hold->ran_out = false;
-    hold->verify_at_ms = 0;
-    hold->reason = NULL;
-    hold->token = 0;
-    hfi_self_unref(hold->self);
-    hold->self = op->self;
-    op->self = NULL;
-    atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
-}
-
-/* A provisional grant is renewed when a third of its time is over. Any other grant already has its
- * lease; but if it is nested and ends before the end that was promised to a provisional one, that
- * one still has to be renewed. */
-static void note_provisional_locked(struct hf_op *op) {
-    struct hfi_hold *hold = op->hold;
-    if (!op->call.provisional) {
-        if (hold->deadline_ms >= hold->promised_until_ms)
-            hold->provisional_ms = 0;
-        return;
-    }
-    int64_t now_ms = hfi_now_ms();
-    hold->provisional_ms = op->call.valid_until_ms - now_ms;
-    hold->promised_until_ms = hfi_after_ms(now_ms, op->call.lease_ms);
-    hold->renew_at_ms = now_ms + hold->provisional_ms / 3;
-}
-
 static void acquired(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     const struct hfi_call *call = &op->call;
-    struct hfi_self *watch = NULL;
+    const struct hfi_grant grant = {.kind = call->kind,
+                                    .count = call->value,
+                                    .token = call->token,
+                                    .lease_ms = call->lease_ms,
+                                    .watched = op->lease_ms == HF_WATCHDOG,
+                                    .proof = call->proof,
+                                    .self = op->self};
     pthread_mutex_lock(&op->shard->mtx);
     if (hold->count == 0)
-        begin_possession_locked(op);
-    hold->leftover = false;
-    hold->count = call->value;
-    if (call->token != 0) /* a nested acquire of a kind without tokens leaves the last one valid */
-        hold->token = call->token;
-    if (call->valid_until_ms > hold->deadline_ms)
-        hold->deadline_ms = call->valid_until_ms;
-    if (call->lease_ms > hold->lease_ms)
-        hold->lease_ms = call->lease_ms;
-    hold->watchdog |= op->lease_ms == HF_WATCHDOG;
-    hold->kept_fresh = call->kind->keeps_fresh;
-    if (op->lease_ms == HF_WATCHDOG || (hold->kept_fresh && !hold->watchdog)) {
-        int64_t sent_ms = call->valid_until_ms - call->lease_ms;
-        hold->renew_at_ms = sent_ms + op->core->watchdog_ms / 3;
-        hold->renews_exactly = false;
-    }
-    hold->held_as = call->kind;
-    note_provisional_locked(op);
-    hold->warned = false;
-    hfi_watchdog_arm_locked(hold);
-    watch = hold->self;
+        op->self = NULL; /* it is the hold's now */
+    hfi_hold_granted_locked(hold, &grant);
+    struct hfi_self *watch = hold->self;
     op->result.count = hold->count;
     op->result.token = call->token;
-    int64_t deadline_ms = hold->deadline_ms;
+    int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     pthread_mutex_unlock(&op->shard->mtx);
 
     if (watch != NULL)
@@ -223,12 +170,11 @@ static void acquired(struct hf_op *op) {
 /* The lease was over before the grant arrived, so a first acquire has got nothing. */
 static bool came_too_late(struct hf_op *op) {
     struct hfi_call *call = &op->call;
-    if (call->count > 0 || call->valid_until_ms > hfi_now_ms())
+    if (call->count > 0 || call->proof.valid_until_ms > hfi_now_ms())
         return false;
     hfi_count(&op->core->counters.timed_out);
     hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");
-    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error,
-                              hfi_now_ms() + op->core->cmd_timeout_ms);
+    hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error, 0);
     return true;
 }
 
@@ -248,17 +194,20 @@ static void acquire_after(struct hf_op *op) {
     hfi_count_failure(op, err);
     pthread_mutex_lock(&op->shard->mtx);
     if (err == HF_EBUSY && !call->kind->queues) /* another's, so nothing of ours is there */
-        op->hold->leftover = false;
+        hfi_hold_nothing_left_locked(op->hold);
     if (call->no_server)
         hfi_gate_share_failure_locked(op);
-    bool leftover = op->hold->leftover;
+    bool leftover = hfi_hold_has_leftover(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (call->unsettled || leftover)
-        hfi_op_complete_unsettled(op, err, &call->error,
-                                  hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+        hfi_op_complete_unsettled(op, err, &call->error, call->lease_ms);
     else
         hfi_op_complete(op, err, &call->error);
 }
 
-const struct hfi_verb hfi_verb_acquire = {
-    .name = "acquire", .takes_turn = true, .waits = true, .go = acquire_go, .after = acquire_after};
+const struct hfi_verb hfi_verb_acquire = {.name = "acquire",
+                                          .takes_turn = true,
+                                          .waits = true,
+                                          .acquires = true,
+                                          .go = acquire_go,
+                                          .after = acquire_after};

@@ -2,7 +2,7 @@
  * What is done to things that nobody holds: semaphores, latches, permits. An act is one exchange;
  * taking and awaiting may wait.
  *
- * Verbs like those of verbs.c, on the operation's executor, but without a hold: there is nothing to
+ * Verbs like those of locks, on the operation's executor, but without a hold: there is nothing to
  * remember afterwards, and no turn to take. If it is not known whether something was done, that is
  * reported as HF_EUNKNOWN and left at that. Only a wait that was given up while its command was
  * under way is settled in the background, by the engine, as far as its outcome can be known.
@@ -16,14 +16,6 @@ static void act_go(struct hf_op *op) {
     hfi_op_call(op, op->call.kind->ops->act);
 }
 
-/* By then whatever is left of it has ended by itself, or nobody can tell what it was; what never ends
- * is attended to for as long as the client lives. */
-int64_t hfi_settle_until_ms(const struct hf_op *op) {
-    int64_t known_ms = op->call.kind->known_ms;
-    int64_t end_ms = hfi_after_ms(hfi_now_ms(), known_ms > 0 ? known_ms : op->call.lease_ms);
-    return hfi_after_ms(end_ms, op->core->cmd_timeout_ms);
-}
-
 static void act_after(struct hf_op *op) {
     static const bool gives_back[HFI_ACTS] = {[HFI_ACT_PUT] = true, [HFI_ACT_PUT_IF_EXISTS] = true};
     struct hfi_call *call = &op->call;
@@ -31,7 +23,7 @@ static void act_after(struct hf_op *op) {
     if (call->err == HF_OK && gives_back[op->call.act] && call->value > 0)
         hfi_count(&op->core->counters.released);
     if (call->unsettled)
-        hfi_op_complete_unsettled(op, call->err, &call->error, hfi_settle_until_ms(op));
+        hfi_op_complete_unsettled(op, call->err, &call->error, call->lease_ms);
     else
         hfi_op_complete(op, call->err, &call->error);
 }
@@ -65,7 +57,7 @@ void hfi_take_failed(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     hfi_count_failure(op, call->err);
     if (call->unsettled)
-        hfi_op_complete_unsettled(op, call->err, &call->error, hfi_settle_until_ms(op));
+        hfi_op_complete_unsettled(op, call->err, &call->error, call->lease_ms);
     else
         hfi_op_complete(op, call->err, &call->error);
 }

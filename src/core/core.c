@@ -14,9 +14,10 @@ int hfi_core_init(struct hfi_core *core) {
         pthread_mutex_init(&core->shards[i].mtx, NULL);
         hfi_list_init(&core->shards[i].ops);
     }
+    hfi_listen_init(core);
     int err = hfi_watchdog_init(core);
     if (err == HF_OK)
-        hfi_verify_init(core);
+        hfi_news_init(core);
     return err;
 }
 

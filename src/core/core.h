@@ -4,7 +4,6 @@
  *   core.c      the core of one client: making it, ending it, statistics
  *   hold.c      holds: one record per place on the server, whose turn it is, losing one
  *   gate.c      one remote waiter per process and name; the others queue here
- *   scope.c     locks that are a part of something, and may have something in common
  *   op.c        operations: the task behind every verb, from start to callback
  *   line_up.c   operations that wait in line, behind another on their hold or at a gate
  *   acquire.c   the verb acquire
@@ -43,6 +42,7 @@
 #define HFI_OWNER_MAX 64 /* "uuid:number" and a NUL */
 
 struct hfi_core;
+struct hfi_hold;
 struct hfi_verb;
 
 /* Something for the dispatcher to run: a completed operation, or trouble with a hold. */
@@ -75,6 +75,9 @@ struct hfi_core_hooks {
      * the client. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
+    /* Holds in this scope were proved anew, or lost: whoever counts on them looks again. Any thread,
+     * no mutex held. NULL: nobody does. */
+    void (*changed)(void *arg, const struct hfi_scope *scope);
     void (*idle)(void *arg); /* closing: the last operation of a shard has ended */
     void *arg;
 };
@@ -105,6 +108,7 @@ struct hfi_core {
     struct hfi_counters counters;
     struct hfi_times wait, hold;
 
+    struct hfi_news news;      /* for the engine */
     struct hfi_task *watchdog; /* gathers renewals; told when threads end */
     struct hfi_link due;       /* holds to renew, on the keeper's thread */
 
@@ -120,131 +124,6 @@ struct hfi_core {
     struct hfi_alarm listen_alarm;
     bool has_old_hold; /* found while looking, on the keeper's thread */
 };
-
-/* ---- Holds ---- */
-
-enum hfi_trouble { HFI_WARNING, HFI_LOST, HFI_ORPHANED, HFI_TROUBLES };
-
-struct hfi_trouble_notice {
-    struct hfi_notice notice;
-    struct hfi_hold *hold; /* referenced while queued */
-    enum hfi_trouble kind;
-    bool queued;
-    int64_t remaining_ms;
-};
-
-struct hfi_hold {
-    UT_hash_handle hh;
-    atomic_int refs; /* the table, an armed alarm, queued notices, a renewal, operations */
-    struct hfi_core *core;
-    struct hfi_shard *shard;
-    const struct hfi_kind *kind;
-
-    /* Guarded by the shard. */
-    int64_t count;
-    uint64_t generation; /* of the possession: changes when it begins and ends */
-    int64_t deadline_ms; /* trust it no longer than this */
-    int64_t lease_ms;    /* the longest lease given so far */
-    int64_t token;
-    int64_t since_us;
-    bool watchdog; /* is renewed */
-    /* its owner is never used again, so a loss that nobody asks about is forgotten in the end */
-    bool ephemeral;
-    int64_t forget_ms; /* when */
-    bool kept_fresh;   /* its fixed lease is set again now and then, up to its end */
-    /* Granted for this long only: the first renewal gives it its lease, which then lasts until
-     * promised_until_ms. 0: it has its lease. */
-    int64_t provisional_ms, promised_until_ms;
-    bool lost; /* ended without our release; the next call reports it */
-    bool warned, renewing, orphaned;
-    /* `active` is over for its caller, but the server has not answered yet */
-    bool settling;
-    int64_t renew_at_ms;
-    bool renews_exactly;           /* then, and not a little earlier with others: it was refused */
-    int64_t renewal_until_ms;      /* a renewal was sent that may still act until then; 0: none */
-    int64_t lost_renewal_until_ms; /* the same of one that was given up */
-    /* The server is to be asked then if the hold is still there; 0: not. */
-    int64_t verify_at_ms;
-    int64_t verified_ms;  /* when it was last asked for that reason */
-    bool verifying;       /* the renewal under way is such a question */
-    bool renewal_awaited; /* by `active`, which must not begin a possession before that */
-    /* Something of a former possession, or of a wait for one, may still be there: a settlement was
-     * broken off, or the hold was given up without a release. */
-    bool leftover;
-    bool ran_out;                   /* the last possession did, at its deadline */
-    bool letting_go;                /* the keeper is to end it, or is about to */
-    int64_t let_go_at_ms;           /* and when it begins with that */
-    const struct hfi_kind *held_as; /* the kind of the handle by which it was acquired last */
-    bool silent;            /* the server did not answer (it is not that we stopped listening) */
-    int64_t quiet_until_ms; /* a copy of a former command may act until then: send nothing before */
-    const char *reason;
-    /* releases in `queue` that nobody waits for any more: for their callers they are done */
-    int64_t leaving;
-    struct hf_op *active; /* one command per hold at a time */
-    struct hfi_link queue;
-    struct hfi_self *self; /* the thread whose default owner this is, or NULL */
-
-    struct hfi_alarm alarm;   /* on the keeper */
-    struct hfi_link due_link; /* in core->due */
-    struct hfi_link let_go_link;
-    struct hfi_trouble_notice troubles[HFI_TROUBLES];
-
-    hf_owner number;
-    size_t name_len, owner_len, place_len;
-    char *name; /* all three in one allocation behind the struct */
-    char *owner;
-    char *place;
-};
-
-/* Finds or makes the record. Shard locked. NULL: out of memory. */
-struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                     const struct hfi_kind *kind, const char *name, size_t name_len,
-                                     hf_owner number);
-/* Finds it only. */
-struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                      const struct hfi_kind *kind, const char *name,
-                                      size_t name_len, hf_owner number);
-/* The same for an owner that is not a number: a permit, by its id. Makes the record only if
- * `make`. */
-struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                    const struct hfi_kind *kind, const char *name, size_t name_len,
-                                    const char *owner, size_t owner_len, bool make);
-/* Removes the record from the table if nothing needs it any more. */
-void hfi_hold_tidy_locked(struct hfi_hold *hold);
-void hfi_hold_ref(struct hfi_hold *hold);
-void hfi_hold_unref(struct hfi_hold *hold);
-
-/* The possession ends without our release. Returns true if that is news: then call
- * hfi_hold_report() unlocked. */
-bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason);
-/* Its deadline has passed, but the keeper has not noticed yet. */
-bool hfi_hold_expired_locked(const struct hfi_hold *hold);
-/* Its deadline has passed: it is lost, and what the server may still have of it is to be ended. */
-bool hfi_hold_run_out_locked(struct hfi_hold *hold);
-/* The possession ends by our release. */
-void hfi_hold_end_locked(struct hfi_hold *hold);
-/* Tells the listeners. No mutex may be held; it keeps the record alive by itself. */
-void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind);
-
-/* By the scope of a name, so that all holds of one scope are in one shard. */
-struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *scope, size_t scope_len);
-
-/* ---- Scopes: locks that are a part of something (scope.c) ---- */
-
-/* Under a name that others know, e.g. one that was broken. */
-bool hfi_hold_is_in_scope(const struct hfi_hold *hold, const char *scope, size_t scope_len);
-/* It is of this kind, and has something in common with the lock of this name. */
-bool hfi_hold_overlaps(const struct hfi_hold *hold, const struct hfi_kind *kind, const char *name,
-                       size_t name_len);
-
-enum hfi_entanglement {
-    HFI_APART,
-    HFI_ENDING, /* something of another hold may still be there, but not for long */
-    HFI_HELD    /* another one is held, or is being acquired */
-};
-/* Whether another hold of the operation's owner, in the same scope, has something in common with
- * the one that it wants. If not, no other acquire of this owner's gets in its way from now on. */
-enum hfi_entanglement hfi_scope_claim_locked(struct hf_op *op);
 
 /* ---- Gates ---- */
 
@@ -270,6 +149,9 @@ void hfi_cancel_detach(struct hf_op *op); /* one that has no switch is fine */
 
 /* ---- Watchdog ---- */
 
+/* Events of its task. */
+#define HFI_WATCHDOG_GATHER 0x01u
+
 int hfi_watchdog_init(struct hfi_core *core);
 void hfi_watchdog_stop(struct hfi_core *core);
 /* (Re)arms the hold's alarm after its times have changed. */
@@ -278,19 +160,39 @@ void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
 /* For a hold that nobody has any more: tidies it up at that time, when no renewal can act any more
  * or its loss is to be forgotten. */
 void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms);
-/* Visits every hold, shard by shard. `visit` runs under the shard's mutex. */
-void hfi_for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *hold));
+/* The hold's alarm has fired. */
+void hfi_watchdog_fired(struct hfi_alarm *alarm);
 
-/* ---- Verification (verify.c) ---- */
+/* ---- Renewals (renewals.c), on the keeper's thread ---- */
+
+/* It is due: it goes with the next batch of its node. */
+void hfi_renewals_add_locked(struct hfi_hold *hold);
+/* Sends those that are due. */
+void hfi_renewals_send(struct hfi_core *core);
+
+/* ---- News (news.c), on the keeper's thread ---- */
+
+void hfi_news_init(struct hfi_core *core);
+/* What the engine says; NULL: there is only one. */
+const void *hfi_node_of(struct hfi_core *core, const struct hfi_hold *hold);
+
+struct hfi_losing {
+    struct hfi_scope scope;
+    int64_t since_before_us; /* only those that are older; HFI_NEVER: all */
+    bool only_idle;          /* one with a command under way will be told by the answer */
+    const char *reason;
+};
+/* They end, and that is told. Any thread, no mutex held. */
+void hfi_lose_holds(struct hfi_core *core, const struct hfi_losing *losing);
+
+/* ---- Listening (listen.c) ---- */
 
 /* A hold of this age is worth listening for, since whoever breaks it wants to be noticed. */
 #define HFI_REPORT_AFTER_MS 1000
 
-void hfi_verify_init(struct hfi_core *core);
+void hfi_listen_init(struct hfi_core *core);
 /* Some hold has reached that age. On the keeper's thread. */
 void hfi_listen(struct hfi_core *core);
-/* Asks the server at once if it still has the hold, and at most ten times a second. Keeper. */
-void hfi_verify_locked(struct hfi_hold *hold);
 
 /* ---- Letting go (let_go.c), on the keeper's thread ---- */
 
@@ -314,5 +216,7 @@ void hfi_count(atomic_ullong *counter);
 /* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
  * every operation needs it. */
 size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text);
+
+#include "core/hold.h"
 
 #endif

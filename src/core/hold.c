@@ -1,241 +1,418 @@
 /*
- * Holds: one record per (place on the server, owner), whatever the handle or kind.
+ * The state of a hold: every transition there is.
  *
- * A record is in its shard's table while it is held, is being worked on or let go, has a loss to
- * report, or a renewal of it may still act. Everything that is true of the possession is guarded by
- * the shard's mutex. Other threads keep the memory alive by references: the keeper's alarm, a
- * renewal in flight, a place among those to be let go, a notice on its way to the dispatcher.
+ * Called by the verbs on their operations' executors, and by the watchdog, renewals, letting go and
+ * the engine's news on the keeper's thread; always with the shard locked. Nothing here waits, calls
+ * the engine or tells anybody but the next operation in line. hold.h has the picture.
+ *
+ * Invariants: count is more than 0 exactly while it is HELD or WARNED; a possession that ends takes
+ * its alarm with it; a renewal's answer counts only for the generation it was sent for, which its
+ * sender compares.
  */
-#include "core/core.h"
+#include "core/op.h"
 
-#include <assert.h>
-#include <string.h>
+#define ROUNDING_MS 2     /* the clocks of both sides are read in whole milliseconds */
+#define VERIFY_GAP_MS 100 /* between two questions whether a hold is still there */
 
-struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *scope, size_t scope_len) {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < scope_len; i++)
-        hash = (hash ^ (unsigned char)scope[i]) * 16777619u;
-    return &core->shards[(hash ^ (hash >> 16)) % HFI_SHARDS];
+static int64_t min_ms(int64_t a, int64_t b) {
+    return a < b ? a : b;
 }
 
-static void tell_trouble(struct hfi_notice *notice);
-
-static struct hfi_hold *new_hold(struct hfi_core *core, struct hfi_shard *shard,
-                                 const struct hfi_kind *kind, const char *name, size_t name_len,
-                                 const char *owner, size_t owner_len, const char *place,
-                                 size_t place_len) {
-    struct hfi_hold *hold =
-        hfi_zalloc(core->mem, sizeof *hold + name_len + 1 + owner_len + 1 + place_len);
-    if (hold == NULL)
-        return NULL;
-    atomic_init(&hold->refs, 1);
-    hold->core = core;
-    hold->shard = shard;
-    hold->kind = kind;
-    hfi_list_init(&hold->queue);
-    hold->name = (char *)(hold + 1);
-    hold->owner = hold->name + name_len + 1;
-    hold->place = hold->owner + owner_len + 1;
-    memcpy(hold->name, name, name_len);
-    memcpy(hold->owner, owner, owner_len);
-    memcpy(hold->place, place, place_len);
-    hold->name_len = name_len;
-    hold->owner_len = owner_len;
-    hold->place_len = place_len;
-    for (int i = 0; i < HFI_TROUBLES; i++) {
-        hold->troubles[i].hold = hold;
-        hold->troubles[i].kind = (enum hfi_trouble)i;
-        hold->troubles[i].notice.run = tell_trouble;
-    }
-    return hold;
+static int64_t max_ms(int64_t a, int64_t b) {
+    return a > b ? a : b;
 }
 
-void hfi_hold_ref(struct hfi_hold *hold) {
-    atomic_fetch_add_explicit(&hold->refs, 1, memory_order_relaxed);
-}
-
-void hfi_hold_unref(struct hfi_hold *hold) {
-    if (hold == NULL || atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    hfi_self_unref(hold->self);
-    hfi_free(hold->core->mem, hold);
-}
-
-/* Finding a hold must not need memory, or a release, of all things, could fail for lack of it. So
- * each shard has a buffer as long as the longest place of any hold made so far. NULL: the place is
- * longer; then there is no such hold, unless this was to make it and memory has run out. */
-static char *long_place_locked(const struct hfi_mem *mem, struct hfi_shard *shard, size_t len,
-                               bool make) {
-    if (len <= shard->long_place_room)
-        return shard->long_place;
-    char *place = make ? hfi_alloc(mem, len) : NULL;
-    if (place == NULL)
-        return NULL;
-    hfi_free(mem, shard->long_place);
-    shard->long_place = place;
-    shard->long_place_room = len;
-    return place;
-}
-
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static struct hfi_hold *find_hold(struct hfi_shard *shard, const char *place, size_t place_len) {
-    struct hfi_hold *hold = NULL;
-    HASH_FIND(hh, shard->holds, place, place_len, hold);
-    return hold;
-}
-
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert_hold(const struct hfi_mem *mem, struct hfi_shard *shard, struct hfi_hold *hold) {
-    HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
-    return hold->hh.tbl != NULL;
-}
-
-struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                    const struct hfi_kind *kind, const char *name, size_t name_len,
-                                    const char *owner, size_t owner_len, bool make) {
-    const struct hfi_mem *mem = core->mem;
-    char small[256], *place = small;
-    size_t place_len =
-        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
-    if (place_len > sizeof small) {
-        place = long_place_locked(mem, shard, place_len, make);
-        if (place == NULL)
-            return NULL;
-        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, place, place_len);
-    }
-    struct hfi_hold *hold = find_hold(shard, place, place_len);
-    if (hold != NULL || !make)
-        return hold;
-    hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
-    if (hold != NULL && !insert_hold(mem, shard, hold)) {
-        hfi_free(mem, hold);
-        hold = NULL;
-    }
-    return hold;
-}
-
-struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                     const struct hfi_kind *kind, const char *name, size_t name_len,
-                                     hf_owner number) {
-    char owner[HFI_OWNER_MAX];
-    size_t owner_len = hfi_owner_text(core, number, owner);
-    struct hfi_hold *hold =
-        hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, true);
-    if (hold != NULL)
-        hold->number = number;
-    return hold;
-}
-
-struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                      const struct hfi_kind *kind, const char *name,
-                                      size_t name_len, hf_owner number) {
-    char owner[HFI_OWNER_MAX];
-    size_t owner_len = hfi_owner_text(core, number, owner);
-    return hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, false);
-}
-
-void hfi_hold_tidy_locked(struct hfi_hold *hold) {
-    const struct hfi_mem *mem = hold->core->mem;
-    (void)mem;
-    if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
-        hold->letting_go || hold->hh.tbl == NULL)
-        return;
-    int64_t later_ms = hold->renewal_until_ms;
-    if (hold->lost && !hold->orphaned) {
-        if (!hold->ephemeral)
-            return;
-        if (hold->forget_ms > later_ms)
-            later_ms = hold->forget_ms;
-    }
-    if (hfi_now_ms() < later_ms) {
-        if (!hold->renewing)
-            hfi_watchdog_look_later_locked(hold, later_ms);
-        return;
-    }
-    hfi_watchdog_disarm_locked(hold);
-    HASH_DEL(hold->shard->holds, hold);
-    hold->hh.tbl = NULL;
-    hfi_hold_unref(hold);
+static int64_t period_ms(const struct hfi_hold *hold) {
+    return hold->core->watchdog_ms / 3;
 }
 
 bool hfi_hold_expired_locked(const struct hfi_hold *hold) {
-    return hold->count > 0 && hfi_now_ms() >= hold->deadline_ms;
+    return hold->count > 0 && hfi_now_ms() >= hfi_hold_deadline_ms(hold);
 }
 
-void hfi_hold_end_locked(struct hfi_hold *hold) {
+/* Half the lease for one that should have been renewed by now, a quarter for a fixed one, or of
+ * what is proved of it so far. */
+int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
+    int64_t deadline_ms = hfi_hold_deadline_ms(hold);
+    if (hold->part_ms > 0)
+        return deadline_ms - hold->part_ms / 4;
+    return deadline_ms -
+           (hfi_hold_is_watched(hold) ? hold->core->watchdog_ms / 2 : hold->lease_ms / 4);
+}
+
+/* ---- Possession ---- */
+
+static void begin_possession(struct hfi_hold *hold, struct hfi_self *self) {
+    hold->generation++;
+    hold->since_us = hfi_now_us();
+    hold->lease_ms = hold->token = 0;
+    hold->promised_until_ms = hold->proved_until_ms = hold->part_ms = 0;
+    hold->ended = HFI_NOT_ENDED;
+    hold->orphaned = false;
+    hold->reason = NULL;
+    hold->verify_at_ms = 0;
+    if (hold->renewing == HFI_ASKING)
+        hold->renewing = HFI_SENT; /* it was about the last one */
+    hfi_self_unref(hold->self);
+    hold->self = self;
+    atomic_fetch_add_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
+}
+
+static bool is_in_part(const struct hfi_proof *proof) {
+    return proof->valid_until_ms < proof->promised_until_ms;
+}
+
+static void plan_renewal(struct hfi_hold *hold, const struct hfi_proof *proof) {
+    hold->renew_at_ms = proof->renew_at_ms;
+    hold->renews_exactly = is_in_part(proof);
+}
+
+/* How far the proof reaches, and for how much of the lease. */
+static void note_proof(struct hfi_hold *hold, const struct hfi_proof *proof) {
+    hold->proved_until_ms = max_ms(hold->proved_until_ms, proof->valid_until_ms);
+    if (is_in_part(proof))
+        hold->part_ms = proof->valid_until_ms - hfi_now_ms();
+    else if (!hfi_hold_lacks_proof(hold) || hfi_hold_is_watched(hold))
+        hold->part_ms = 0;
+}
+
+/* A nested grant with a lease of its own does not put off the renewal that the others need. */
+void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *grant) {
+    const struct hfi_proof *proof = &grant->proof;
+    if (hold->count == 0)
+        begin_possession(hold, grant->self);
+    hold->possession = HFI_HOLD_HELD;
+    hold->count = grant->count;
+    hold->held_as = grant->kind;
+    if (grant->token != 0) /* a nested acquire of a kind without tokens leaves the last one valid */
+        hold->token = grant->token;
+    hold->lease_ms = max_ms(hold->lease_ms, grant->lease_ms);
+    if (grant->watched || is_in_part(proof) || !hfi_hold_lacks_proof(hold))
+        plan_renewal(hold, proof);
+    hold->promised_until_ms =
+        grant->watched ? HFI_NEVER : max_ms(hold->promised_until_ms, proof->promised_until_ms);
+    note_proof(hold, proof);
+    hfi_hold_nothing_left_locked(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
+static void forget_warning(struct hfi_hold *hold) {
+    if (hold->possession == HFI_HOLD_WARNED)
+        hold->possession = HFI_HOLD_HELD;
+}
+
+void hfi_hold_extended_locked(struct hfi_hold *hold, int64_t lease_ms,
+                              const struct hfi_proof *proof) {
+    hold->lease_ms = max_ms(hold->lease_ms, lease_ms);
     if (hold->count == 0)
         return;
+    int64_t deadline_ms = hfi_hold_deadline_ms(hold);
+    hold->promised_until_ms = max_ms(hold->promised_until_ms, proof->promised_until_ms);
+    note_proof(hold, proof);
+    if (hfi_hold_deadline_ms(hold) > deadline_ms) {
+        forget_warning(hold);
+        hfi_watchdog_arm_locked(hold);
+    }
+}
+
+void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
+                               const struct hfi_proof *proof) {
+    hold->generation++; /* a renewal that is under way no longer counts */
+    hold->lease_ms = lease_ms;
+    hold->promised_until_ms = proof->promised_until_ms;
+    hold->proved_until_ms = 0;
+    note_proof(hold, proof);
+    plan_renewal(hold, proof);
+    forget_warning(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
+void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms) {
+    if (until_ms >= hfi_hold_deadline_ms(hold))
+        return;
+    hold->generation++; /* as above */
+    hold->proved_until_ms = until_ms;
+    if (!hfi_hold_is_watched(hold))
+        hold->promised_until_ms = until_ms;
+    hold->renew_at_ms = hfi_now_ms();
+    forget_warning(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
+void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof) {
+    if (hold->count == 0 || !hfi_hold_lacks_proof(hold))
+        return;
+    note_proof(hold, proof);
+    if (hold->renew_at_ms != HFI_NEVER)
+        plan_renewal(hold, proof);
+    forget_warning(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
+static void end_possession(struct hfi_hold *hold, enum hfi_possession possession,
+                           enum hfi_ending ending) {
+    hold->possession = possession;
+    hold->ended = ending;
     hold->count = 0;
     hold->generation++;
-    hold->watchdog = hold->kept_fresh = hold->warned = false;
-    hold->provisional_ms = hold->verify_at_ms = 0;
+    hold->verify_at_ms = 0;
     hfi_watchdog_disarm_locked(hold);
     atomic_fetch_sub_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
     hfi_times_add(&hold->core->hold, hfi_now_us() - hold->since_us);
 }
 
-bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
+void hfi_hold_end_locked(struct hfi_hold *hold) {
+    if (hold->count > 0)
+        end_possession(hold, HFI_HOLD_FREE, HFI_ENDED_BY_RELEASE);
+}
+
+void hfi_hold_released_locked(struct hfi_hold *hold, int64_t count) {
+    if (count > 0) {
+        hold->count = count;
+        return;
+    }
+    hfi_hold_end_locked(hold);
+    hfi_hold_loss_told_locked(hold); /* it was there to be released */
+}
+
+static bool lose(struct hfi_hold *hold, const char *reason, enum hfi_ending ending) {
     if (hold->count == 0)
         return false;
-    hfi_hold_end_locked(hold);
-    hold->lost = true;
+    end_possession(hold, HFI_HOLD_LOST, ending);
     hold->forget_ms = hfi_now_ms() + hold->lease_ms;
     hold->reason = reason;
     hfi_count(&hold->core->counters.losses);
     return true;
 }
 
+bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
+    return lose(hold, reason, HFI_ENDED_BY_LOSS);
+}
+
 bool hfi_hold_run_out_locked(struct hfi_hold *hold) {
-    bool news = hfi_hold_lose_locked(hold, "the lease ran out");
+    bool news = lose(hold, "the lease ran out", HFI_RAN_OUT);
     if (news)
-        hold->leftover = hold->ran_out = true;
+        hfi_hold_leave_behind_locked(hold);
     return news;
 }
 
-static const struct {
-    hf_event_kind event;
-    const char *reason;
-} troubles[HFI_TROUBLES] = {
-    [HFI_WARNING] = {HF_EVENT_WARNING, "the lease is running out and has not been renewed"},
-    [HFI_LOST] = {HF_EVENT_LOST, "the hold ended before it was released"},
-    [HFI_ORPHANED] = {HF_EVENT_ORPHANED, "the thread that holds the lock has ended"},
-};
-
-/* On the dispatcher. */
-static void tell_trouble(struct hfi_notice *notice) {
-    struct hfi_trouble_notice *trouble = HFI_CONTAINER(notice, struct hfi_trouble_notice, notice);
-    struct hfi_hold *hold = trouble->hold;
-    hf_event event = {.kind = troubles[trouble->kind].event};
-    pthread_mutex_lock(&hold->shard->mtx);
-    event.owner = hold->number;
-    trouble->queued = false;
-    event.remaining_ms = trouble->remaining_ms;
-    event.reason = trouble->kind == HFI_LOST && hold->reason != NULL
-                       ? hold->reason
-                       : troubles[trouble->kind].reason;
-    pthread_mutex_unlock(&hold->shard->mtx);
-    hold->core->hooks.tell(hold->core->hooks.arg, hold->kind, hold->name, hold->name_len,
-                           hold->owner, &event);
-    hfi_hold_unref(hold);
+bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news) {
+    *ret_news = hfi_hold_expired_locked(hold) && hfi_hold_run_out_locked(hold);
+    bool lost = hold->possession == HFI_HOLD_LOST;
+    hfi_hold_loss_told_locked(hold);
+    return lost;
 }
 
-void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
-    struct hfi_core *core = hold->core;
-    struct hfi_trouble_notice *trouble = &hold->troubles[kind];
-    hfi_log(core->log, HF_LOG_WARN, "'%.*s', owner %s: %s", (int)hold->name_len, hold->name,
-            hold->owner, troubles[kind].reason);
-    if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
-                             troubles[kind].event))
-        return;
-    pthread_mutex_lock(&hold->shard->mtx);
-    bool dispatch = !trouble->queued;
-    if (dispatch) {
-        trouble->queued = true;
-        trouble->remaining_ms = hold->count > 0 ? hfi_left_ms(hold->deadline_ms) : 0;
-        hfi_hold_ref(hold);
+void hfi_hold_loss_told_locked(struct hfi_hold *hold) {
+    if (hold->possession == HFI_HOLD_LOST)
+        hold->possession = HFI_HOLD_FREE;
+}
+
+bool hfi_hold_warn_locked(struct hfi_hold *hold, int64_t now_ms) {
+    if (hold->possession != HFI_HOLD_HELD || now_ms < hfi_hold_warn_at_ms(hold))
+        return false;
+    hold->possession = HFI_HOLD_WARNED;
+    return true;
+}
+
+void hfi_hold_unwatch_locked(struct hfi_hold *hold) {
+    if (hfi_hold_is_watched(hold))
+        hold->promised_until_ms = hold->proved_until_ms;
+}
+
+void hfi_hold_stop_renewing_locked(struct hfi_hold *hold) {
+    hold->promised_until_ms = hfi_hold_deadline_ms(hold);
+    hold->renew_at_ms = HFI_NEVER;
+    hold->part_ms = 0;
+}
+
+bool hfi_hold_orphan_locked(struct hfi_hold *hold) {
+    if (hold->self == NULL || !atomic_load(&hold->self->ended) || hold->orphaned)
+        return false;
+    hold->orphaned = true;
+    hfi_hold_unwatch_locked(hold);
+    return true;
+}
+
+/* ---- Renewal ---- */
+
+void hfi_hold_verify_locked(struct hfi_hold *hold) {
+    hold->verify_at_ms = max_ms(hold->verified_ms + VERIFY_GAP_MS, hfi_now_ms());
+}
+
+void hfi_hold_renew_at_locked(struct hfi_hold *hold, int64_t at_ms) {
+    hold->renew_at_ms = at_ms;
+}
+
+void hfi_hold_renewal_due_locked(struct hfi_hold *hold) {
+    hold->renewing = HFI_DUE;
+}
+
+/* What to renew it with. One that is only kept fresh never gets more than it was promised, and one
+ * that is only asked about nothing at all. */
+static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
+    if (!hfi_hold_is_renewed(hold))
+        return hold->count > 0 && hold->verify_at_ms != 0;
+    int64_t lease_ms =
+        hfi_hold_is_watched(hold) ? hold->core->watchdog_ms : hold->promised_until_ms - now_ms;
+    int64_t left_ms = hold->held_as->keeps_fresh ? hfi_hold_deadline_ms(hold) - now_ms : 0;
+    return max_ms(lease_ms, left_ms);
+}
+
+int64_t hfi_hold_renewal_sent_locked(struct hfi_hold *hold, int64_t deadline_ms) {
+    int64_t now_ms = hfi_now_ms(), lease_ms = renewal_lease_ms(hold, now_ms);
+    if (lease_ms <= 0) {
+        hold->renewing = HFI_RESTING;
+        return 0;
     }
-    pthread_mutex_unlock(&hold->shard->mtx);
-    if (dispatch)
-        core->hooks.dispatch(core->hooks.arg, &trouble->notice);
+    hold->renewal_until_ms = max_ms(hold->renewal_until_ms, deadline_ms + ROUNDING_MS);
+    hold->renewing = hold->verify_at_ms != 0 ? HFI_ASKING : HFI_SENT;
+    if (hold->renewing == HFI_ASKING)
+        hold->verified_ms = now_ms;
+    hold->verify_at_ms = 0;
+    return lease_ms;
+}
+
+void hfi_hold_renewal_ended_locked(struct hfi_hold *hold, bool answered, int64_t now_ms) {
+    hold->renewing = HFI_RESTING;
+    if (!answered)
+        hold->lost_renewal_until_ms = hold->renewal_until_ms;
+    else if (hold->lost_renewal_until_ms > now_ms)
+        hold->renewal_until_ms = hold->lost_renewal_until_ms;
+    else
+        hold->renewal_until_ms = 0;
+    if (hold->renewal_until_ms == 0 && hold->renewal_awaited && hold->active != NULL)
+        hfi_task_post(&hold->active->task, HFI_OP_TURN);
+}
+
+/* What was asked for is all there is to get, unless the proof is for a part of it only. */
+void hfi_hold_renewed_locked(struct hfi_hold *hold, const struct hfi_proof *proof) {
+    if (!hfi_hold_is_renewed(hold))
+        return; /* it was only asked about */
+    if (hfi_hold_lacks_proof(hold)) {
+        note_proof(hold, proof);
+        if (!hfi_hold_is_watched(hold))
+            hold->promised_until_ms = min_ms(
+                hold->promised_until_ms, max_ms(hold->proved_until_ms, proof->promised_until_ms));
+        if (!is_in_part(proof))
+            hold->part_ms = 0;
+        forget_warning(hold);
+    }
+    plan_renewal(hold, proof);
+    hfi_count(&hold->core->counters.renewals);
+}
+
+/* The time between two attempts is a part of what is left, so that there are always some to
+ * come. */
+void hfi_hold_renew_again_locked(struct hfi_hold *hold, int64_t now_ms) {
+    int64_t pause_ms = min_ms(period_ms(hold) / 8, 1000);
+    pause_ms = min_ms(pause_ms, (hfi_hold_deadline_ms(hold) - now_ms) / 8);
+    int64_t at_ms = now_ms + max_ms(pause_ms, 10);
+    if (hold->renew_at_ms != HFI_NEVER)
+        hold->renew_at_ms = at_ms;
+    hold->renews_exactly = true;
+    if (hold->renewing == HFI_ASKING)
+        hold->verify_at_ms = at_ms;
+    hfi_count(&hold->core->counters.renew_failures);
+}
+
+void hfi_hold_missed_locked(struct hfi_hold *hold, int64_t now_ms) {
+    if (hold->renew_at_ms != HFI_NEVER)
+        hold->renew_at_ms = now_ms + period_ms(hold) / 8;
+    if (hold->renewing == HFI_ASKING)
+        hfi_hold_verify_locked(hold);
+}
+
+/* ---- What the wire may still do ---- */
+
+void hfi_hold_leave_behind_locked(struct hfi_hold *hold) {
+    hold->wire = hfi_hold_is_settling(hold) ? HFI_WIRE_SETTLING_AND_MORE : HFI_WIRE_LEFTOVER;
+}
+
+void hfi_hold_nothing_left_locked(struct hfi_hold *hold) {
+    hold->wire = hfi_hold_is_settling(hold) ? HFI_WIRE_SETTLING : HFI_WIRE_QUIET;
+}
+
+static void settled(struct hfi_hold *hold) {
+    hold->wire = hfi_hold_has_leftover(hold) ? HFI_WIRE_LEFTOVER : HFI_WIRE_QUIET;
+}
+
+void hfi_hold_settle_locked(struct hfi_hold *hold, bool silent) {
+    if (!hfi_hold_has_leftover(hold))
+        hold->silent = silent;
+    hold->wire = HFI_WIRE_SETTLING; /* this settlement sees to what is left, too */
+}
+
+void hfi_hold_await_answer_locked(struct hfi_hold *hold) {
+    hold->silent = true;
+}
+
+void hfi_hold_hand_on_locked(struct hfi_hold *hold, int64_t quiet_until_ms) {
+    hfi_hold_leave_behind_locked(hold);
+    hold->quiet_until_ms = quiet_until_ms;
+}
+
+/* A renewal of the previous possession that is still under way would lengthen a fixed lease of the
+ * next one; its answer wakes whoever waits for it. */
+int64_t hfi_hold_quiet_until_locked(struct hfi_hold *hold, bool fixed_lease) {
+    hold->renewal_awaited =
+        hold->count == 0 && fixed_lease && hold->renewal_until_ms > hold->quiet_until_ms;
+    return hold->renewal_awaited ? hold->renewal_until_ms : hold->quiet_until_ms;
+}
+
+void hfi_hold_let_go_at_locked(struct hfi_hold *hold, int64_t at_ms) {
+    hold->letting_go = true;
+    hold->let_go_at_ms = at_ms;
+}
+
+void hfi_hold_let_go_ended_locked(struct hfi_hold *hold) {
+    hold->letting_go = false;
+}
+
+/* ---- Turns ---- */
+
+/* While nobody has the hold, and its last possession is being undone at the server, all but an
+ * acquire can be answered from what we know, and so can an acquire that is to hear of a loss. */
+static bool needs_no_turn(const struct hfi_hold *hold, const struct hf_op *op) {
+    return hfi_hold_is_settling(hold) && hold->count == 0 && hfi_list_empty(&hold->queue) &&
+           (!op->verb->acquires || hold->possession == HFI_HOLD_LOST);
+}
+
+bool hfi_hold_line_up_locked(struct hfi_hold *hold, struct hf_op *op) {
+    if (hold->active == NULL) {
+        hold->active = op;
+        if (op->verb->lets_go) /* from now on an acquire asks it to yield */
+            hold->wire =
+                hfi_hold_has_leftover(hold) ? HFI_WIRE_SETTLING_AND_MORE : HFI_WIRE_SETTLING;
+        return true;
+    }
+    if (needs_no_turn(hold, op))
+        return true;
+    hfi_list_push_back(&hold->queue, &op->hold_link);
+    if (hfi_hold_is_settling(hold) && hold->count == 0 && op->verb->acquires)
+        hfi_task_post(&hold->active->task, HFI_OP_YIELD);
+    return false;
+}
+
+bool hfi_hold_leave_turn_locked(struct hfi_hold *hold, struct hf_op *op) {
+    hfi_list_remove(&op->hold_link);
+    if (hold->active != op)
+        return false;
+    settled(hold);
+    struct hfi_link *next = hfi_list_pop_front(&hold->queue);
+    hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
+    if (hold->active != NULL)
+        hfi_task_post(&hold->active->task, HFI_OP_TURN);
+    return hold->active == NULL;
+}
+
+void hfi_hold_leave_locked(struct hfi_hold *hold) {
+    if (++hold->leaving < hold->count)
+        return;
+    hfi_hold_stop_renewing_locked(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
+void hfi_hold_left_locked(struct hfi_hold *hold) {
+    hold->leaving--;
 }

@@ -20,7 +20,9 @@
 
 #include <string.h>
 
-#define MOMENT_MS 500  /* a lease that nobody lengthens ends by itself, and as a lease */
+#define MOMENT_MS                                                                                  \
+    500                /* a lease that nobody lengthens ends by itself, and as a lease, unless the
+                          server knows of none */
 #define RUNNING_MAX 64 /* at a time */
 #define AGAIN_MS 1000  /* without memory for an operation */
 
@@ -41,10 +43,9 @@ void hfi_let_go_stop(struct hfi_core *core) {
 }
 
 void hfi_let_go_locked(struct hfi_hold *hold) {
-    if (!hold->leftover || hold->letting_go || hold->active != NULL)
+    if (!hfi_hold_has_leftover(hold) || hold->letting_go || hold->active != NULL)
         return; /* whoever is at work on it sees to it */
-    hold->letting_go = true;
-    hold->let_go_at_ms = hfi_now_ms() + MOMENT_MS;
+    hfi_hold_let_go_at_locked(hold, hfi_now_ms() + (hold->kind->ends_with_session ? 0 : MOMENT_MS));
     hfi_hold_ref(hold);
     hfi_list_push_back(&hold->core->let_go.holds, &hold->let_go_link);
 }
@@ -57,7 +58,7 @@ void hfi_let_go_rest_locked(struct hfi_hold *hold) {
 
 static void stop_letting_go(struct hfi_hold *hold) {
     pthread_mutex_lock(&hold->shard->mtx);
-    hold->letting_go = false;
+    hfi_hold_let_go_ended_locked(hold);
     hfi_hold_tidy_locked(hold);
     pthread_mutex_unlock(&hold->shard->mtx);
 }
@@ -65,7 +66,7 @@ static void stop_letting_go(struct hfi_hold *hold) {
 /* Nobody has come to work on it meanwhile. *ret_kind: how it was held. */
 static bool is_wanted(struct hfi_hold *hold, const struct hfi_kind **ret_kind) {
     pthread_mutex_lock(&hold->shard->mtx);
-    bool wanted = hold->leftover && hold->count == 0 && hold->active == NULL;
+    bool wanted = hfi_hold_has_leftover(hold) && hold->count == 0 && hold->active == NULL;
     *ret_kind = hold->held_as;
     pthread_mutex_unlock(&hold->shard->mtx);
     return wanted;
@@ -73,24 +74,24 @@ static bool is_wanted(struct hfi_hold *hold, const struct hfi_kind **ret_kind) {
 
 /* ---- Locks ---- */
 
-/* How long there may be something to end: a renewal that was not answered may have lengthened the
- * lease. What others keep alive for longer is theirs to end. */
-static int64_t until_ms(const struct hf_op *op) {
-    return hfi_after_ms(hfi_now_ms(), op->core->watchdog_ms + op->core->cmd_timeout_ms);
+/* A renewal that was not answered may have lengthened the lease. What others keep alive for longer
+ * is theirs to end. */
+static void settle_release(struct hf_op *op) {
+    op->call.settle_release = op->brief = true;
+    hfi_op_complete_unsettled(op, HF_OK, NULL, op->core->watchdog_ms);
 }
 
 static void let_go_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     pthread_mutex_lock(&op->shard->mtx);
     /* whoever is next takes over what is left */
-    bool wanted = hold->leftover && hold->count == 0 && hfi_list_empty(&hold->queue);
+    bool wanted = hfi_hold_has_leftover(hold) && hold->count == 0 && hfi_list_empty(&hold->queue);
     if (wanted)
-        hold->silent = true; /* whoever waits for its turn from now on waits for an answer */
+        hfi_hold_await_answer_locked(hold);
     pthread_mutex_unlock(&op->shard->mtx);
     op->call.count = 1;
-    op->call.settle_release = op->brief = true;
     if (wanted)
-        hfi_op_complete_unsettled(op, HF_OK, NULL, until_ms(op));
+        settle_release(op);
     else
         hfi_op_complete(op, HF_OK, NULL);
 }
@@ -107,22 +108,20 @@ static void let_go_finished(struct hf_op *op) {
     next_please(op->core);
 }
 
-const struct hfi_verb hfi_verb_let_go = {
-    .name = "let go", .takes_turn = true, .go = let_go_go, .finished = let_go_finished};
+const struct hfi_verb hfi_verb_let_go = {.name = "let go",
+                                         .takes_turn = true,
+                                         .lets_go = true,
+                                         .go = let_go_go,
+                                         .finished = let_go_finished};
 
 /* ---- Permits ---- */
-
-static void permits_go(struct hf_op *op) {
-    op->call.settle_release = op->brief = true;
-    hfi_op_complete_unsettled(op, HF_OK, NULL, until_ms(op));
-}
 
 static void permits_finished(struct hf_op *op) {
     next_please(op->core);
 }
 
 const struct hfi_verb hfi_verb_permits_let_go = {
-    .name = "let go of a permit", .go = permits_go, .finished = permits_finished};
+    .name = "let go of a permit", .go = settle_release, .finished = permits_finished};
 
 static unsigned char digit(char hex) {
     return (unsigned char)(hex <= '9' ? hex - '0' : hex - 'a' + 10);
@@ -144,7 +143,7 @@ static struct hf_op *new_op(struct hfi_hold *hold, const struct hfi_kind *kind) 
                                .owner = hold->number,
                                .lane = HFI_LANE_KEEPER,
                                .exec = hold->core->keeper};
-    if (hold->ephemeral) {
+    if (hfi_hold_is_permit(hold)) {
         read_id(hold, id);
         args.verb = &hfi_verb_permits_let_go;
         args.ids = id;
@@ -158,7 +157,7 @@ static bool begin(struct hfi_hold *hold, const struct hfi_kind *kind) {
     struct hf_op *op = new_op(hold, kind);
     if (op == NULL)
         return false;
-    if (hold->ephemeral)
+    if (hfi_hold_is_permit(hold))
         stop_letting_go(hold); /* it has no turn to keep others from */
     hold->core->let_go.running++;
     hfi_op_begin(op);
@@ -179,6 +178,13 @@ static struct hfi_hold *next_hold(struct hfi_core *core) {
     return hold;
 }
 
+static void put_off(struct hfi_hold *hold) {
+    pthread_mutex_lock(&hold->shard->mtx);
+    hfi_hold_let_go_at_locked(hold, hfi_now_ms() + AGAIN_MS);
+    pthread_mutex_unlock(&hold->shard->mtx);
+    hfi_list_push_back(&hold->core->let_go.holds, &hold->let_go_link);
+}
+
 void hfi_let_go_begin(struct hfi_core *core) {
     struct hfi_hold *hold;
     while ((hold = next_hold(core)) != NULL) {
@@ -186,8 +192,7 @@ void hfi_let_go_begin(struct hfi_core *core) {
         if (!is_wanted(hold, &kind)) {
             stop_letting_go(hold);
         } else if (!begin(hold, kind)) {
-            hold->let_go_at_ms = hfi_now_ms() + AGAIN_MS;
-            hfi_list_push_back(&core->let_go.holds, &hold->let_go_link);
+            put_off(hold);
             continue;
         }
         hfi_hold_unref(hold); /* the list's */

@@ -37,11 +37,7 @@ static void leave_to_keeper(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
     pthread_mutex_lock(&op->shard->mtx);
-    if (++op->hold->leaving >= op->hold->count) {
-        op->hold->watchdog = op->hold->kept_fresh = false;
-        op->hold->provisional_ms = 0;
-        hfi_watchdog_arm_locked(op->hold);
-    }
+    hfi_hold_leave_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     hfi_fail(&error, HF_EUNKNOWN, "this owner's command before it has not been answered yet");
     op->call.lane = HFI_LANE_KEEPER;
@@ -57,7 +53,7 @@ static int held_up_locked(const struct hf_op *op, int64_t *ret_since_ms) {
     *ret_since_ms = 0;
     bool queued = op->state == HFI_OP_QUEUED;
     const struct hf_op *front = queued ? op->hold->active : hfi_gate_front_locked(op);
-    if (queued && op->hold->settling && op->hold->silent)
+    if (queued && hfi_hold_is_settling(op->hold) && op->hold->silent)
         return HF_EUNREACH;
     if (front == NULL || front == op)
         return HF_OK;
@@ -96,7 +92,7 @@ void hfi_op_waited(struct hf_op *op) {
         op->verb->go(op); /* it was only to keep quiet for a while */
         return;
     }
-    if (op->verb == &hfi_verb_release) {
+    if (op->verb->releases) {
         leave_to_keeper(op);
         return;
     }

@@ -7,16 +7,13 @@
  * is on the stack when an operation completes.
  *
  * Completing publishes the result and then, if a command may still run at the server, turns the
- * same object into the one that settles it, on the keeper, keeping the hold's turn meanwhile:
- * nothing has to be allocated for that, and the next operation on the hold cannot overtake it.
+ * same object into the one that settles it (settle.c).
  */
 #include "core/op.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-#define BRIEF_MS 250 /* a server that can be reached answers sooner */
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);
@@ -128,8 +125,8 @@ static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
 }
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
-    struct hfi_shard *shard = hfi_core_shard(
-        core, args->name, hfi_kind_scope_len(args->kind, args->name, args->name_len));
+    struct hfi_shard *shard =
+        hfi_core_shard(core, args->name, hfi_kind_stem_len(args->kind, args->name, args->name_len));
     struct hf_op *op =
         allocate(core, shard, args->kind, args->name_len + args->ids_len * HFI_ID_LEN);
     if (op == NULL)
@@ -143,6 +140,7 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->lease_ms = args->lease_ms;
     op->yes_or_no = args->yes_or_no;
     op->callback = args->callback;
+    op->told = args->told;
     op->user = args->user;
     op->alarm.fire = alarm_fired;
     op->notice.run = run_callback;
@@ -171,6 +169,19 @@ static void run_callback(struct hfi_notice *notice) {
     hfi_task_unref(&op->task);
 }
 
+/* To whoever waits on another thread, and to the dispatcher. */
+static void tell_completion(struct hf_op *op) {
+    bool dispatch = op->callback != NULL;
+    if (dispatch)
+        hfi_task_ref(&op->task);
+    pthread_mutex_lock(&op->mtx);
+    op->complete = true;
+    pthread_cond_broadcast(&op->cond);
+    pthread_mutex_unlock(&op->mtx);
+    if (dispatch)
+        op->core->hooks.dispatch(op->core->hooks.arg, &op->notice);
+}
+
 void hfi_op_publish(struct hf_op *op, int err, const hf_error *error) {
     if (op->complete)
         return; /* its caller did not wait for this */
@@ -185,46 +196,30 @@ void hfi_op_publish(struct hf_op *op, int err, const hf_error *error) {
     if (err != HF_OK && op->result.error.text[0] == '\0')
         snprintf(op->result.error.text, sizeof op->result.error.text, "%s", hf_strerror(err));
 
-    if (op->lane == HFI_LANE_CALLER) {
+    if (op->lane == HFI_LANE_CALLER)
         op->complete = true; /* this is the only thread that looks */
-        return;
-    }
-    bool dispatch = op->callback != NULL;
-    if (dispatch)
-        hfi_task_ref(&op->task);
-    pthread_mutex_lock(&op->mtx);
-    op->complete = true;
-    pthread_cond_broadcast(&op->cond);
-    pthread_mutex_unlock(&op->mtx);
-    if (dispatch)
-        op->core->hooks.dispatch(op->core->hooks.arg, &op->notice);
+    else
+        tell_completion(op);
+    if (op->told != NULL)
+        op->told(op->user, &op->result);
 }
 
-/* Gives the turn to the next operation on this hold. */
-static void leave_turn_locked(struct hf_op *op) {
+void hfi_op_leave_turn_locked(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     if (hold == NULL)
         return;
-    hfi_list_remove(&op->hold_link);
-    if (hold->active == op) {
-        hold->settling = false;
-        struct hfi_link *next = hfi_list_pop_front(&hold->queue);
-        hold->active = next != NULL ? HFI_CONTAINER(next, struct hf_op, hold_link) : NULL;
-        if (hold->active != NULL)
-            hfi_task_post(&hold->active->task, HFI_OP_TURN);
-        else if (op->state == HFI_OP_SETTLING && !atomic_load(&op->core->closing))
-            hfi_let_go_rest_locked(hold);
-    }
+    if (hfi_hold_leave_turn_locked(hold, op) && op->state == HFI_OP_SETTLING &&
+        !atomic_load(&op->core->closing))
+        hfi_let_go_rest_locked(hold);
     hfi_hold_tidy_locked(hold);
 }
 
-/* Nothing more will happen: takes the op off all lists, and drops the list's reference. */
-static void finish(struct hf_op *op) {
+void hfi_op_finish(struct hf_op *op) {
     hfi_cancel_detach(op);
     hfi_alarm_clear(op->task.exec, &op->alarm);
     pthread_mutex_lock(&op->shard->mtx);
     hfi_gate_leave_locked(op->shard, op);
-    leave_turn_locked(op);
+    hfi_op_leave_turn_locked(op);
     bool listed = hfi_linked(&op->shard_link);
     hfi_list_remove(&op->shard_link);
     bool last = hfi_list_empty(&op->shard->ops);
@@ -240,72 +235,18 @@ static void finish(struct hf_op *op) {
         hfi_task_unref(&op->task);
 }
 
-/* After a settlement was broken off, whoever has the turn has to finish it, unless somebody else is
- * next. */
-static bool must_settle_leftover(struct hf_op *op, int err) {
-    if (op->hold == NULL || err == HF_ECLOSED)
-        return false;
-    pthread_mutex_lock(&op->shard->mtx);
-    bool must = op->hold->leftover && op->hold->active == op && hfi_list_empty(&op->hold->queue);
-    op->brief = must && op->hold->ran_out;
-    pthread_mutex_unlock(&op->shard->mtx);
-    return must;
+void hfi_op_end(struct hf_op *op, int err, const hf_error *error) {
+    hfi_task_ref(&op->task);
+    hfi_op_finish(op);
+    hfi_op_publish(op, err, error);
+    hfi_task_unref(&op->task);
 }
 
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
-    if (must_settle_leftover(op, err)) {
-        hfi_op_complete_unsettled(op, err, error,
-                                  hfi_now_ms() + op->core->watchdog_ms + op->core->cmd_timeout_ms);
-        return;
-    }
-    hfi_task_ref(&op->task);
-    finish(op);
-    hfi_op_publish(op, err, error);
-    hfi_task_unref(&op->task);
-}
-
-/* The hold is busy until it is known what became of the command. */
-static void settle_hold_locked(struct hf_op *op, int err) {
-    struct hfi_hold *hold = op->hold;
-    if (hold == NULL)
-        return;
-    if (hold->count == 0 && op->call.count > 0) {
-        /* the possession has ended meanwhile, so nothing of it is to stay */
-        op->call.count = 1;
-        op->call.settle_release = true;
-    }
-    hold->settling = true;
-    if (!hold->leftover)
-        /* if it only has to leave the line, its command was answered */
-        hold->silent = err != HF_ECANCELED && !(op->call.queued && op->call.ghost_until_ms == 0);
-    hold->leftover = false; /* this settlement sees to it */
-    if (op->call.ghost_until_ms < hold->quiet_until_ms)
-        op->call.ghost_until_ms = hold->quiet_until_ms;
-}
-
-void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms) {
-    if (atomic_load(&op->core->abandoning)) {
-        op->call.kind->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
-        hfi_task_ref(&op->task);
-        finish(op);
-        hfi_op_publish(op, err, error);
-        hfi_task_unref(&op->task);
-        return;
-    }
-    hfi_cancel_detach(op);
-    hfi_alarm_clear(op->task.exec, &op->alarm);
-    pthread_mutex_lock(&op->shard->mtx);
-    hfi_gate_leave_locked(op->shard, op);
-    settle_hold_locked(op, err);
-    pthread_mutex_unlock(&op->shard->mtx);
-    op->state = HFI_OP_SETTLING;
-    op->call.deadline_ms = until_ms;
-    op->call.lane = HFI_LANE_KEEPER;
-    hfi_task_ref(&op->task);
-    hfi_op_publish(op, err, error);
-    hfi_task_move(&op->task, op->core->keeper); /* from here on it is the keeper's */
-    hfi_task_post(&op->task, HFI_OP_SETTLE);
-    hfi_task_unref(&op->task);
+    if (hfi_op_must_settle_leftover(op, err))
+        hfi_op_complete_unsettled(op, err, error, op->core->watchdog_ms);
+    else
+        hfi_op_end(op, err, error);
 }
 
 /* ---- Talking to the engine ---- */
@@ -317,66 +258,41 @@ static void call_is_done(struct hfi_call *call) {
     op->call_done = true;
 }
 
-static void settle(struct hf_op *op);
-
-/* A settlement was broken off for the next operation in line, which takes over what is left. False:
- * there is none any more. */
-static bool hand_on(struct hf_op *op) {
-    pthread_mutex_lock(&op->shard->mtx);
-    bool anybody = !hfi_list_empty(&op->hold->queue);
-    if (anybody) {
-        op->hold->leftover = true;
-        op->hold->quiet_until_ms = op->call.ghost_until_ms;
-        leave_turn_locked(op);
-    }
-    pthread_mutex_unlock(&op->shard->mtx);
-    return anybody;
-}
-
-static void look_if_done(struct hf_op *op) {
+void hfi_op_look_if_done(struct hf_op *op) {
     if (!op->call_done)
         return;
     op->call_done = false;
-    if (op->state != HFI_OP_SETTLING) {
-        op->verb->after(op);
-        return;
-    }
-    if (op->call.err == HF_ECANCELED && op->hold != NULL && !hand_on(op))
-        settle(op); /* whoever wanted the turn has given up meanwhile */
+    if (op->state == HFI_OP_SETTLING)
+        hfi_op_settled(op);
     else
-        finish(op);
+        op->verb->after(op);
+}
+
+static void refuse(struct hf_op *op, const char *words) {
+    hfi_fail(&op->call.error, HF_ENOTSUP, "%s: %s", op->verb->name, words);
+    hfi_op_complete(op, HF_ENOTSUP, &op->call.error);
+}
+
+bool hfi_op_refuses_lease(struct hf_op *op) {
+    if (!op->call.kind->leaseless || op->lease_ms == HF_WATCHDOG)
+        return false;
+    refuse(op, "this kind has no leases, it is held until released");
+    return true;
 }
 
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
-    op->state = HFI_OP_CALLING;
     struct hfi_call *call = &op->call;
+    if (engine_op == NULL) {
+        refuse(op, "this kind does not offer it");
+        return;
+    }
+    op->state = HFI_OP_CALLING;
     memset(call->state, 0, call->kind->ops->call_size);
     engine_op(call);
-    look_if_done(op);
+    hfi_op_look_if_done(op);
 }
 
 /* ---- Life ---- */
-
-/* While nobody has the hold, and its last possession is being undone at the server, all but an
- * acquire can be answered from what we know, and so can an acquire that is to hear of a loss. */
-static bool needs_no_turn_locked(const struct hf_op *op) {
-    const struct hfi_hold *hold = op->hold;
-    return hold->settling && hold->count == 0 && hfi_list_empty(&hold->queue) &&
-           (op->verb != &hfi_verb_acquire || hold->lost);
-}
-
-static void line_up_locked(struct hf_op *op, bool *ret_turn) {
-    struct hfi_hold *hold = op->hold;
-    *ret_turn = hold->active == NULL || needs_no_turn_locked(op);
-    if (hold->active == NULL)
-        hold->active = op;
-    else if (!*ret_turn)
-        hfi_list_push_back(&hold->queue, &op->hold_link);
-    if (hold->active == op && op->verb == &hfi_verb_let_go)
-        hold->settling = true; /* from now on an acquire asks it to yield */
-    else if (!*ret_turn && hold->settling && hold->count == 0 && op->verb == &hfi_verb_acquire)
-        hfi_task_post(&hold->active->task, HFI_OP_YIELD);
-}
 
 /* Puts the op on the lists, and gets its hold's turn if it can. */
 static int enlist(struct hf_op *op, bool *ret_turn) {
@@ -390,7 +306,7 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
             err = HF_ENOMEM;
         } else {
             hfi_hold_ref(op->hold);
-            line_up_locked(op, ret_turn);
+            *ret_turn = hfi_hold_line_up_locked(op->hold, op);
         }
     }
     if (err == HF_OK) {
@@ -419,21 +335,6 @@ void hfi_op_begin(struct hf_op *op) {
         hfi_op_wait_in_line(op, HFI_OP_QUEUED);
 }
 
-/* The client closes. A settlement that the server refuses will not be taken in the moment that is
- * left; one that is not answered yet may be. */
-static bool is_hopeless(const struct hf_op *op) {
-    const struct hfi_signs *signs = &op->call.signs;
-    return atomic_load(&op->core->abandoning) ||
-           (atomic_load(&op->core->closing) && atomic_load(&signs->held_up_since_ms) != 0 &&
-            atomic_load(&signs->held_up) == HF_EREFUSED);
-}
-
-/* The client is being closed, and the server has not answered in a while. */
-static bool is_too_long(const struct hf_op *op) {
-    return op->brief && atomic_load(&op->core->closing) &&
-           hfi_now_ms() >= op->call.start_ms + BRIEF_MS;
-}
-
 /* The caller, or close, wants it to end. */
 static void stop(struct hf_op *op, int err) {
     if (err == HF_ECANCELED && !op->cancellable)
@@ -445,28 +346,13 @@ static void stop(struct hf_op *op, int err) {
             hfi_count(&op->core->counters.cancelled);
         hfi_op_complete(op, err, NULL);
     } else if (op->state == HFI_OP_CALLING ||
-               (op->state == HFI_OP_SETTLING && (is_hopeless(op) || is_too_long(op)))) {
+               (op->state == HFI_OP_SETTLING &&
+                (hfi_op_is_hopeless(op) || hfi_op_is_too_long(op)))) {
         op->call.kind->ops->cancel(&op->call, err);
-        look_if_done(op);
+        hfi_op_look_if_done(op);
     } else if (op->state == HFI_OP_SETTLING && op->brief && err == HF_ECLOSED) {
-        hfi_alarm_set(op->task.exec, &op->alarm, op->call.start_ms + BRIEF_MS);
+        hfi_alarm_set(op->task.exec, &op->alarm, op->call.start_ms + HFI_BRIEF_MS);
     }
-}
-
-static void settle(struct hf_op *op) {
-    op->call.kind->ops->settle(&op->call);
-    look_if_done(op);
-}
-
-/* The next operation acquires again, and so takes over what this one was to undo. */
-static void yield_turn(struct hf_op *op) {
-    pthread_mutex_lock(&op->shard->mtx);
-    bool anybody = !hfi_list_empty(&op->hold->queue);
-    pthread_mutex_unlock(&op->shard->mtx);
-    if (!anybody)
-        return; /* it has given up meanwhile */
-    op->call.kind->ops->cancel(&op->call, HF_ECANCELED);
-    look_if_done(op);
 }
 
 /* A completed operation that has something to settle moves to the keeper: then this thread must let
@@ -483,9 +369,9 @@ static void run(struct hfi_task *task, unsigned events) {
         hfi_op_begin(op);
     }
     if ((events & HFI_OP_SETTLE) && is_still_on(task, here) && op->state == HFI_OP_SETTLING)
-        settle(op);
+        hfi_op_settle(op);
     if ((events & HFI_OP_YIELD) && is_still_on(task, here) && op->state == HFI_OP_SETTLING)
-        yield_turn(op);
+        hfi_op_yield_turn(op);
     /* If it is told to end at the same moment as its turn comes, it ends: what it would send now
      * would have to be undone. */
     if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here) &&
@@ -502,14 +388,14 @@ static void run(struct hfi_task *task, unsigned events) {
     if ((events & HFI_ENGINE_EVENTS) && is_still_on(task, here) &&
         (op->state == HFI_OP_CALLING || op->state == HFI_OP_SETTLING)) {
         op->call.kind->ops->step(&op->call, events & HFI_ENGINE_EVENTS);
-        look_if_done(op);
+        hfi_op_look_if_done(op);
     }
-    if (is_still_on(task, here) && op->state == HFI_OP_SETTLING && is_hopeless(op))
+    if (is_still_on(task, here) && op->state == HFI_OP_SETTLING && hfi_op_is_hopeless(op))
         stop(op, HF_ECLOSED);
     if ((events & (HFI_OP_CLOSE | HFI_OP_CANCEL)) && is_still_on(task, here))
         stop(op, events & HFI_OP_CLOSE ? HF_ECLOSED : HF_ECANCELED);
     if ((events & HFI_OP_TIMEOUT) && is_still_on(task, here)) {
-        if (op->state == HFI_OP_SETTLING && is_too_long(op))
+        if (op->state == HFI_OP_SETTLING && hfi_op_is_too_long(op))
             stop(op, HF_ECLOSED);
         else if (op->state == HFI_OP_QUEUED || op->state == HFI_OP_GATED)
             hfi_op_waited(op);

@@ -43,7 +43,7 @@ struct hf_op {
     bool overtime;        /* its wait is over, but not the command in front of it that says why */
     bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
                      Guarded by the shard */
-    bool claims;  /* an acquire of part of a scope: see scope.c. Guarded by the shard */
+    bool claims;  /* an acquire of what may overlap: see overlap.c. Guarded by the shard */
     /* what it settles is not worth waiting for when the client is closed, unless the server answers
      * at once */
     bool brief;
@@ -82,6 +82,7 @@ struct hf_op {
     hf_result result;
     struct hfi_notice notice;
     hf_callback callback;
+    void (*told)(void *user, const hf_result *result);
     void *user;
     bool handle_given; /* the caller has the op */
 };
@@ -91,6 +92,9 @@ struct hfi_verb {
     const char *name;
     bool takes_turn; /* one at a time per hold */
     bool waits;      /* for up to wait_ms, and can be cancelled */
+    bool acquires;   /* begins a possession, and takes over what the last one left behind */
+    bool releases;   /* its caller is done with the hold, whatever comes of it */
+    bool lets_go;    /* the core's own: ends what was left behind, and yields to who acquires */
     /* The hold is ours to work on (or the verb needs none): call the engine, or complete. */
     void (*go)(struct hf_op *op);
     /* The engine has finished. Must complete the op. */
@@ -127,6 +131,9 @@ struct hfi_op_args {
     struct hfi_self *self;
     struct hf_cancel *cancel;
     hf_callback callback;
+    /* In place of a callback: called on the operation's executor when it completes. It may still
+     * have something to settle then. */
+    void (*told)(void *user, const hf_result *result);
     void *user;
 };
 
@@ -134,12 +141,37 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args);
 void hfi_op_begin(struct hf_op *op); /* on its executor's thread */
 
 /* For verbs. */
+/* True: it was to have a lease, and its kind has none. Then the op is complete. */
+bool hfi_op_refuses_lease(struct hf_op *op);
 void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call));
-/* After either of these the op must not be touched any more. */
+/* After any of these the op must not be touched any more. */
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error);
-void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t until_ms);
+/* What its command has done, or may still do, is settled: for as long as something with this lease
+ * may be at the server, or until then. */
+void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t lease_ms);
+void hfi_op_complete_unsettled_until(struct hf_op *op, int err, const hf_error *error,
+                                     int64_t until_ms);
 /* Its caller has the result; the op may go on for its own sake. */
 void hfi_op_publish(struct hf_op *op, int err, const hf_error *error);
+
+/* Between op.c and settle.c. */
+#define HFI_BRIEF_MS 250 /* a server that can be reached answers sooner */
+void hfi_op_end(struct hf_op *op, int err, const hf_error *error); /* completes; all is settled */
+/* Nothing more will happen: takes the op off all lists, and drops the list's reference. */
+void hfi_op_finish(struct hf_op *op);
+/* Gives the turn to the next operation on its hold, if it has one. */
+void hfi_op_leave_turn_locked(struct hf_op *op);
+void hfi_op_look_if_done(struct hf_op *op); /* the engine has returned */
+/* After a settlement was broken off, whoever has the turn has to finish it, unless somebody else is
+ * next. */
+bool hfi_op_must_settle_leftover(struct hf_op *op, int err);
+void hfi_op_settle(struct hf_op *op);  /* begins */
+void hfi_op_settled(struct hf_op *op); /* the engine has finished with it */
+/* The next operation acquires again, and so takes over what this one was to undo. */
+void hfi_op_yield_turn(struct hf_op *op);
+/* The client closes, and the settlement is not worth waiting for. */
+bool hfi_op_is_hopeless(const struct hf_op *op);
+bool hfi_op_is_too_long(const struct hf_op *op);
 
 /* line_up.c: */
 void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
@@ -147,11 +179,7 @@ void hfi_op_wait_in_line(struct hf_op *op, enum hfi_op_state state);
 void hfi_op_waited(struct hf_op *op);
 void hfi_op_wait_is_over(struct hf_op *op);
 
-/* loss.c */
-/* The first call on a hold after its loss takes the loss, and reports it. *ret_news: the loss was
- * found only now, because the deadline has passed, so hfi_hold_report() is due when the shard is
- * unlocked. */
-bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news);
+/* op_lost.c */
 /* Completes with the loss that was taken. */
 void hfi_op_fail_lost(struct hf_op *op);
 /* The server says that the hold is gone: ends it, and completes with HF_ELOST. */
@@ -162,7 +190,6 @@ void hfi_op_found_lost(struct hf_op *op, const char *reason);
 bool hfi_op_ended_meanwhile(struct hf_op *op);
 
 /* actions.c: the steps of its verbs, for others like them. */
-int64_t hfi_settle_until_ms(const struct hf_op *op);
 void hfi_count_failure(struct hf_op *op, int err);
 void hfi_take_failed(struct hf_op *op); /* counts, and completes with what the engine said */
 void hfi_count_taken(struct hf_op *op); /* one more that was acquired */

@@ -39,6 +39,8 @@ static struct hfi_hold *find_locked(struct hf_op *op, size_t i) {
 /* ---- Acquire ---- */
 
 static void acquire_go(struct hf_op *op) {
+    if (op->lease_ms != HF_NO_LEASE && hfi_op_refuses_lease(op))
+        return;
     op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
     op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
     hfi_op_call(op, op->call.kind->ops->acquire);
@@ -52,18 +54,12 @@ static bool begin_hold_locked(struct hf_op *op, size_t i) {
                                                op->call.name_len, text, TEXT_LEN, true);
     if (hold == NULL)
         return false;
-    hold->generation++;
-    hold->since_us = hfi_now_us();
-    hold->count = 1;
-    hold->ephemeral = true;
-    hold->held_as = call->kind;
-    hold->renews_exactly = false;
-    hold->lease_ms = call->lease_ms;
-    hold->deadline_ms = call->valid_until_ms;
-    hold->watchdog = op->lease_ms == HF_WATCHDOG;
-    hold->renew_at_ms = call->valid_until_ms - call->lease_ms + op->core->watchdog_ms / 3;
-    atomic_fetch_add_explicit(&op->core->counters.holds, 1, memory_order_relaxed);
-    hfi_watchdog_arm_locked(hold);
+    const struct hfi_grant grant = {.kind = call->kind,
+                                    .count = 1,
+                                    .lease_ms = call->lease_ms,
+                                    .watched = op->lease_ms == HF_WATCHDOG,
+                                    .proof = call->proof};
+    hfi_hold_granted_locked(hold, &grant);
     return true;
 }
 
@@ -86,13 +82,13 @@ static bool begin_holds(struct hf_op *op) {
 static void undo(struct hf_op *op, int err, const char *why) {
     struct hfi_call *call = &op->call;
     hfi_fail(&call->error, err, "%s", why);
-    hfi_op_complete_unsettled(op, err, &call->error, hfi_settle_until_ms(op));
+    hfi_op_complete_unsettled(op, err, &call->error, call->lease_ms);
 }
 
 static void acquired(struct hf_op *op) {
     const struct hfi_call *call = &op->call;
     int64_t now_ms = hfi_now_ms();
-    if (call->valid_until_ms <= now_ms) {
+    if (call->proof.valid_until_ms <= now_ms) {
         hfi_count(&op->core->counters.timed_out);
         undo(op, HF_ETIMEDOUT, "the lease was over before the server's answer came");
         return;
@@ -106,7 +102,7 @@ static void acquired(struct hf_op *op) {
     hfi_count_taken(op);
     op->result.count = op->result.value = (int64_t)call->ids_len;
     if (op->lease_ms != HF_NO_LEASE)
-        op->result.remaining_ms = hfi_left_ms(call->valid_until_ms);
+        op->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
 
@@ -131,14 +127,14 @@ static void end_hold(struct hf_op *op, size_t i) {
         hfi_hold_ref(hold);
         if (hfi_hold_expired_locked(hold))
             news = hfi_hold_run_out_locked(hold);
-        op->permits.lost |= hold->lost;
+        op->permits.lost |= hold->possession == HFI_HOLD_LOST;
         if (hold->count > 0) {
             op->permits.held = true;
-            if (hold->deadline_ms < op->permits.end_ms)
-                op->permits.end_ms = hold->deadline_ms;
+            if (hfi_hold_deadline_ms(hold) < op->permits.end_ms)
+                op->permits.end_ms = hfi_hold_deadline_ms(hold);
         }
         hfi_hold_end_locked(hold);
-        hold->lost = false; /* this very call reports it */
+        hfi_hold_loss_told_locked(hold); /* this very call reports it */
         hfi_hold_tidy_locked(hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);
@@ -192,7 +188,7 @@ static void release_after(struct hf_op *op) {
         call->settle_release = true;
         /* out of memory means: nothing has begun */
         int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
-        hfi_op_complete_unsettled(op, err, &call->error, op->permits.end_ms);
+        hfi_op_complete_unsettled_until(op, err, &call->error, op->permits.end_ms);
     } else {
         hfi_op_complete(op, call->err, &call->error);
     }
@@ -203,33 +199,12 @@ const struct hfi_verb hfi_verb_permits_release = {
 
 /* ---- Extend ---- */
 
-/* It has a new lease now, perhaps a shorter one, so a renewal that is under way no longer
- * counts. */
-static void set_lease_locked(struct hfi_hold *hold, int64_t lease_ms, int64_t until_ms) {
-    hold->generation++;
-    hold->lease_ms = lease_ms;
-    hold->deadline_ms = until_ms;
-    hold->warned = false;
-    hfi_watchdog_arm_locked(hold);
-}
-
 static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
     const struct hfi_call *call = &op->call;
-    if (call->lease_ms == HF_NO_LEASE) {
+    if (call->lease_ms == HF_NO_LEASE)
         hfi_hold_end_locked(hold);
-        return;
-    }
-    hold->watchdog = false;
-    set_lease_locked(hold, call->lease_ms, call->valid_until_ms);
-}
-
-/* If the extension was done, the lease may be over this early. */
-static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
-    int64_t until_ms = hfi_after_ms(op->call.start_ms, op->call.lease_ms);
-    if (until_ms >= hold->deadline_ms)
-        return;
-    hold->renew_at_ms = hfi_now_ms();
-    set_lease_locked(hold, hold->lease_ms, until_ms);
+    else
+        hfi_hold_set_lease_locked(hold, call->lease_ms, &call->proof);
 }
 
 /* The end of the permit was reported while its extension was under way, so the extension came too
@@ -237,7 +212,7 @@ static void perhaps_extended_locked(struct hf_op *op, struct hfi_hold *hold) {
 static void undo_extension(struct hf_op *op) {
     hfi_fail(&op->call.error, HF_ENOTOWNER, "the lease ran out before the server answered");
     op->call.settle_release = true;
-    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, hfi_settle_until_ms(op));
+    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, op->call.lease_ms);
 }
 
 static void extend_after(struct hf_op *op) {
@@ -247,13 +222,13 @@ static void extend_after(struct hf_op *op) {
     struct hfi_hold *hold = find_locked(op, 0);
     if (hold != NULL) {
         hfi_hold_ref(hold);
-        ended = hold->lost && call->err == HF_OK;
+        ended = hold->possession == HFI_HOLD_LOST && call->err == HF_OK;
         if (hold->count > 0 && call->err == HF_OK)
             extended_locked(op, hold);
         else if (hold->count > 0 && call->err == HF_ENOTOWNER)
             news = hfi_hold_lose_locked(hold, "the permit was gone when it was extended");
         else if (hold->count > 0 && (call->err == HF_EUNKNOWN || call->err == HF_EPROTO))
-            perhaps_extended_locked(op, hold);
+            hfi_hold_may_end_locked(hold, hfi_after_ms(call->start_ms, call->lease_ms));
         hfi_hold_tidy_locked(hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);
@@ -265,7 +240,7 @@ static void extend_after(struct hf_op *op) {
         return;
     }
     if (call->err == HF_OK && call->lease_ms != HF_NO_LEASE)
-        op->result.remaining_ms = hfi_left_ms(call->valid_until_ms);
+        op->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
     op->result.value = call->value;
     hfi_op_complete(op, call->err, &call->error);
 }
@@ -279,7 +254,7 @@ static void extend_go(struct hf_op *op) {
         hfi_hold_ref(hold);
         if (hfi_hold_expired_locked(hold))
             news = hfi_hold_run_out_locked(hold);
-        lost = hold->lost;
+        lost = hold->possession == HFI_HOLD_LOST;
         hfi_hold_tidy_locked(hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);
@@ -293,7 +268,7 @@ static void extend_go(struct hf_op *op) {
     hfi_fail(&op->call.error, HF_ENOTOWNER, "the permit was lost before it was to be extended");
     if (news) { /* else the keeper has noticed it before, and sees to it */
         op->call.settle_release = true;
-        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, hfi_settle_until_ms(op));
+        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, op->call.lease_ms);
     } else {
         hfi_op_complete(op, HF_ENOTOWNER, &op->call.error);
     }

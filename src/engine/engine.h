@@ -42,6 +42,10 @@ struct hfi_kind {
     bool exclusive; /* one holder at a time: one remote waiter per process is enough */
     bool token;     /* grants carry a fencing token */
     bool queues;    /* waiters stand in line at the server; giving up has to be told */
+    bool leaseless; /* no fixed lease: it is held until released, or lost */
+    /* The server keeps a hold for as long as the client's session, and a lease is ours to end:
+     * nothing ends by itself while we live. */
+    bool ends_with_session;
     /* Others can shorten what is left of a hold of this kind, so even a fixed lease is set again
      * now and then, up to its end. */
     bool keeps_fresh;
@@ -51,25 +55,22 @@ struct hfi_kind {
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
-    /* What an acquire of unknown outcome has taken has no end by itself, but for so long it can be
-     * told, and given back. 0: it has a lease. */
-    int64_t known_ms;
-    /* How many of the first bytes of a lock's name are the scope: what others know it by, and share
+    /* How many of the first bytes of a lock's name are its stem: what others know it by, and share
      * with it. NULL: the whole name. */
-    size_t (*scope_len)(const char *name, size_t name_len);
-    /* Whether two locks of one scope have something in common: then no owner may hold both. NULL:
-     * a lock has a scope of its own. Called under a shard. */
+    size_t (*stem_len)(const char *name, size_t name_len);
+    /* Whether two locks of one stem have something in common: then no owner may hold both. NULL: a
+     * lock has a stem of its own. Called under a shard. */
     bool (*overlap)(const char *a, size_t a_len, const char *b, size_t b_len);
-    /* Writes the name of the lock of some values of a scope to `to`, the same in whatever order they
-     * come; returns its length. NULL for `to`: returns the room that it needs. */
-    size_t (*name_values)(const void *scope, size_t scope_len, const hf_bytes *values, size_t len,
+    /* Writes the name of the lock of some values to `to`, the same in whatever order they come;
+     * returns its length. NULL for `to`: returns the room that it needs. */
+    size_t (*name_values)(const void *stem, size_t stem_len, const hf_bytes *values, size_t len,
                           char *to);
     const void *engine_private;
 };
 
-static inline size_t hfi_kind_scope_len(const struct hfi_kind *kind, const char *name,
-                                        size_t name_len) {
-    return kind->scope_len != NULL ? kind->scope_len(name, name_len) : name_len;
+static inline size_t hfi_kind_stem_len(const struct hfi_kind *kind, const char *name,
+                                       size_t name_len) {
+    return kind->stem_len != NULL ? kind->stem_len(name, name_len) : name_len;
 }
 
 static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
@@ -112,6 +113,15 @@ struct hfi_signs {
     /* the server has not answered its command, or has refused it, since then; 0: all is well */
     _Atomic int64_t held_up_since_ms;
     atomic_int held_up; /* HF_EUNREACH or HF_EREFUSED */
+};
+
+/* What the engine knows of a hold that it has granted, extended or renewed. */
+struct hfi_proof {
+    int64_t valid_until_ms; /* it is ours no longer than this, on our clock, unless proved again */
+    int64_t renew_at_ms;    /* when to have it proved again, if it is to last longer */
+    /* The end of the lease that was asked for. Later than valid_until_ms: the proof is for a part of
+     * it, and by a renewal there is more to get. */
+    int64_t promised_until_ms;
 };
 
 /* One operation of an engine in progress: a part of the core's operation. */
@@ -159,12 +169,9 @@ struct hfi_call {
     hf_error error;
     int64_t value;          /* new count; the answer to a question; 1 if something was broken */
     int64_t token;          /* of a grant */
-    int64_t valid_until_ms; /* of a grant or extension: no longer than this, on our clock */
+    struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
-    /* acquire: it is ours only until valid_until_ms, and has to be renewed by then to get its
-     * lease */
-    bool provisional;
-    bool queued; /* acquire: unsettled, because the owner may still be in line there */
+    bool queued;            /* acquire: unsettled, because the owner may still be in line there */
     /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
      * as long as anybody is to wait for it */
     bool no_server;
@@ -208,9 +215,10 @@ struct hfi_call_ops {
      * call's executor. */
     void (*cancel)(struct hfi_call *call, int err);
 
-    /* What a synchronous caller does while it waits: returns when its executor has something to
-     * run, and perhaps drives the call's connection until then. The call may have ended. */
-    void (*attend)(struct hfi_exec *caller);
+    /* What a synchronous caller does while it waits: returns when the executor of the call's task,
+     * which is its own, has something to run, and perhaps drives a connection until then. The call
+     * may have ended, or not begun. */
+    void (*attend)(struct hfi_call *call);
 };
 
 /* One hold in a renewal. */
@@ -224,15 +232,14 @@ struct hfi_renewal_item {
     /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for
      * this one */
     int answer;
-    int64_t valid_until_ms; /* out: if held, no longer than this, on our clock */
-    /* out: if held, when the command that was answered was sent. The next is planned from there:
-     * what the answer took is gone from the lease. */
-    int64_t sent_ms;
+    struct hfi_proof proof; /* out, if held */
 };
 
-/* A renewal of up to HFI_RENEWAL_MAX holds, on the keeper's thread. */
+/* A renewal of up to HFI_RENEWAL_MAX holds of one node, on the keeper's thread. Several may be under
+ * way at once. */
 #define HFI_RENEWAL_MAX 100
 struct hfi_renewal {
+    const void *node;
     int64_t deadline_ms; /* give up by then */
     size_t len;
     struct hfi_renewal_item items[HFI_RENEWAL_MAX];
@@ -241,6 +248,31 @@ struct hfi_renewal {
     hf_error error;   /* out: if there was no answer for some */
     void (*done)(struct hfi_renewal *renewal); /* on the keeper's thread, exactly once */
     void *engine_private;
+};
+
+/* Which holds are meant: those for which all that is given here is true. */
+struct hfi_scope {
+    const void *node; /* kept there; NULL: anywhere */
+    const char *name; /* a stem; with `kind` a lock's name: it, or what overlaps it. NULL: any */
+    size_t name_len;
+    const char *owner; /* NULL: anybody's; else with `name` and `kind` */
+    size_t owner_len;
+    const struct hfi_kind *kind;
+};
+
+/* What an engine has to say of holds without having been asked. The core gives this to the engine,
+ * which calls it on the keeper's thread, under no mutex. */
+struct hfi_news {
+    /* There is a connection again: whatever is renewed is renewed now. */
+    void (*reconnected)(void *arg, const struct hfi_scope *scope);
+    /* They may be gone, says whomever. It is a hint: the core has them verified by renewals. Some
+     * ten times a second at most for any scope. */
+    void (*doubted)(void *arg, const struct hfi_scope *scope);
+    /* They are there: this proof counts as if a renewal had brought it. */
+    void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
+    /* They are gone, for certain. `reason` is a constant text. */
+    void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);
+    void *arg;
 };
 
 /* What an engine does for a client as a whole. */
@@ -267,19 +299,24 @@ struct hfi_engine_ops {
     size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap);
 
+    /* How long there may be something to settle: by then whatever has this lease has ended by
+     * itself, or nobody can tell what it was. HFI_NEVER: it never ends. */
+    int64_t (*settle_until_ms)(struct hfi_engine *engine, const struct hfi_kind *kind,
+                               int64_t lease_ms);
+
     /* on the keeper's thread */
     void (*renew)(struct hfi_engine *engine, struct hfi_renewal *renewal);
 
-    /* Sets whom to call when a connection has been made again, so that everything is renewed at
-     * once. Runs on the keeper's thread. */
-    void (*on_reconnect)(struct hfi_engine *engine, void (*tell)(void *arg), void *arg);
+    /* Where a name is kept: another pointer for each server, session or the like that can fail
+     * alone. What is due at one node never waits for another. May be missing, or NULL: there is
+     * only one. Called under a shard, so it calls nobody back. */
+    const void *(*node_of)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                           size_t name_len);
 
-    /* Sets whom to call when there is word that holds may be gone: those under `name`, or any
-     * (NULL). It is a hint, from whomever: the core verifies them by renewals. Runs on the keeper's
-     * thread, some ten times a second at most for any name. */
-    void (*on_change)(struct hfi_engine *engine,
-                      void (*changed)(void *arg, const char *name, size_t name_len), void *arg);
-    /* Whether to listen for such word. On the keeper's thread. An engine that cannot hears
+    /* Sets whom to tell of holds what nobody asked about. `news` lives as long as the engine. */
+    void (*tell_news_to)(struct hfi_engine *engine, const struct hfi_news *news);
+    /* Whether anything is held for so long that its breaking is worth listening for, if that costs
+     * something. On the keeper's thread. May be missing; an engine that cannot listen hears
      * nothing. */
     void (*listen)(struct hfi_engine *engine, bool on);
 

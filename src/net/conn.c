@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -81,13 +82,13 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     hfi_list_init(&conn->fifo);
     hfi_list_init(&conn->wants);
     conn->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (conn->kick_fd < 0) {
-        pthread_mutex_destroy(&conn->mtx);
-        hfi_free(target->mem, conn);
-        return NULL;
-    }
-    hfi_keeper_add(target->keeper, conn);
-    return conn;
+    if (conn->kick_fd >= 0 && hfi_keeper_add(target->keeper, conn))
+        return conn;
+    if (conn->kick_fd >= 0)
+        close(conn->kick_fd);
+    pthread_mutex_destroy(&conn->mtx);
+    hfi_free(target->mem, conn);
+    return NULL;
 }
 
 void hfi_conn_free(struct hfi_conn *conn) {
@@ -103,10 +104,8 @@ void hfi_conn_free(struct hfi_conn *conn) {
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->adopt);
     hfi_alarm_clear(hfi_keeper_exec(conn->target->keeper), &conn->relief);
     hfi_keeper_remove(conn->target->keeper, conn);
-    if (conn->reader != NULL) {
-        hfi_free(mem, conn->reader->privdata);
-        redisReaderFree(conn->reader);
-    }
+    if (conn->reader != NULL)
+        conn->target->protocol->reader_free(conn->reader);
     close(conn->kick_fd);
     hfi_free(mem, conn->out.bytes);
     hfi_free(mem, conn->writing.bytes);
@@ -122,24 +121,28 @@ void hfi_conn_close_fds(struct hfi_conn *conn) {
     close(conn->kick_fd);
 }
 
+const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn) {
+    return conn->target;
+}
+
 /* ---- Requests ---- */
 
 void hfi_req_unref(struct hfi_req *req) {
     if (req == NULL || atomic_fetch_sub_explicit(&req->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (req->reply != NULL)
-        freeReplyObject(req->reply);
+        req->protocol->message_free(req->reply);
     hfi_free(req->mem, req);
 }
 
 /* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
 static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
     struct hfi_task *task = req->task;
-    if (req->attended) {
+    if (req->place != NULL) {
         conn->attendants--;
-        hfi_seat_excuse_locked(task->exec); /* an attended task stays on its caller's executor */
+        hfi_seat_excuse_locked(req->place);
     }
-    req->attended = false;
+    req->place = NULL;
     atomic_store(&req->complete, true);
     req->task = NULL;
     if (task != NULL) {
@@ -150,9 +153,9 @@ static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct h
 
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
 static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
-    if (!req->attended)
+    if (req->place == NULL)
         return;
-    req->attended = false;
+    req->place = NULL;
     conn->attendants--;
     if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
         hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
@@ -186,13 +189,12 @@ static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task,
         return NULL;
     atomic_init(&req->refs, 2); /* the FIFO's and the caller's */
     req->mem = conn->target->mem;
+    req->protocol = conn->target->protocol;
     req->conn = conn;
     req->task = task;
     req->event = event;
-    if (task != NULL) {
+    if (task != NULL)
         hfi_task_ref(task);
-        req->attended = conn->seat == HFI_SEAT_CALLERS;
-    }
     return req;
 }
 
@@ -254,7 +256,8 @@ static void flush_unless_gathering(struct hfi_conn *conn) {
 }
 
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_req **ret_req) {
+                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req) {
+    assert(place == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
     struct hfi_req *req = new_request(conn, task, event);
     if (req == NULL)
         return HF_ENOMEM;
@@ -268,13 +271,14 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
         hfi_list_push_back(&conn->fifo, &req->link);
         conn->in_flight++;
-        if (req->attended) {
+        if (place != NULL) {
             conn->attendants++;
-            task->exec->lane = conn; /* this is its executor's thread: it will attend */
+            req->place = place;
+            place->asked = conn;
         }
         *ret_req = req;
         flush_unless_gathering(conn);
-        if (!req->attended && conn->driver == NULL && conn->attendants == 0)
+        if (place == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
     }
     pthread_mutex_unlock(&conn->mtx);
@@ -302,7 +306,7 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
 /* ---- What the holder of the seat does ---- */
 
 /* Completes the requests that these replies answer. Returns how many there were. */
-static size_t complete_requests(struct hfi_conn *conn, redisReply **replies, size_t len) {
+static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t len) {
     struct hfi_wakes wakes = {.len = 0};
     struct hfi_link *link;
     size_t i;
@@ -319,23 +323,45 @@ static size_t complete_requests(struct hfi_conn *conn, redisReply **replies, siz
     return i;
 }
 
-int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf_error *error) {
+static bool is_push(const struct hfi_conn *conn, const void *message) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    return conn->push != NULL && (protocol->is_push == NULL || protocol->is_push(message));
+}
+
+/* Hands messages on in the order in which they came. Returns how many were taken: all, unless there
+ * is a reply that nobody asked for. */
+static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
+    size_t done = 0;
+    while (done < len) {
+        size_t replies = 0;
+        while (done + replies < len && !is_push(conn, messages[done + replies]))
+            replies++;
+        size_t used = replies > 0 ? complete_requests(conn, messages + done, replies) : 0;
+        done += used;
+        if (used < replies)
+            break;
+        if (done < len) {
+            conn->push(conn->arg, messages[done]);
+            conn->target->protocol->message_free(messages[done++]);
+        }
+    }
+    return done;
+}
+
+int hfi_conn_deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
     int err = HF_OK;
-    size_t used = 0;
-    if (conn->state == CONN_HANDSHAKE) {
+    size_t done = 0;
+    if (conn->state == CONN_GREETING) {
         assert(len == 1);
-        err = hfi_conn_handshake_reply(conn, replies[0], error);
+        err = hfi_conn_greeted(conn, messages[0], error);
     } else {
         atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
-        for (size_t i = 0; conn->push != NULL && i < len; i++)
-            conn->push(conn->arg, replies[i]);
-        if (conn->push == NULL)
-            used = complete_requests(conn, replies, len);
-        if (conn->push == NULL && used < len)
+        done = hand_on(conn, messages, len);
+        if (done < len)
             err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
     }
-    for (size_t i = used; i < len; i++)
-        freeReplyObject(replies[i]);
+    for (size_t i = done; i < len; i++)
+        conn->target->protocol->message_free(messages[i]);
     return err;
 }
 

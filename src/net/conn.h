@@ -1,5 +1,6 @@
 /*
- * One connection to a server, driven by whoever waits on it.
+ * One connection to a server, driven by whoever waits on it. What it speaks is a table of its
+ * target: protocol.h.
  *
  * A request is submitted by appending its bytes; replies come in order, and complete requests by
  * posting to their task. Reading is the work of the one who sits in the driver's seat:
@@ -9,7 +10,7 @@
  *                      for those who listen but do not attend (hfi_conn_listen)
  *   HFI_SEAT_KEEPER    always the keeper
  *   HFI_SEAT_DISPATCH  the thread in hf_dispatch()
- * Connecting, the handshake, and connecting again are always the keeper's work, and happen only
+ * Connecting, the greeting, and connecting again are always the keeper's work, and happen only
  * while somebody has asked for it (hfi_conn_want).
  */
 #ifndef HFI_NET_CONN_H
@@ -20,17 +21,17 @@
 #include "base/task.h"
 #include "net/identity.h"
 #include "net/lookup.h"
+#include "net/protocol.h"
 #include "net/tls.h"
-
-#include <hiredis/hiredis.h>
 
 struct hfi_conn;
 struct hfi_keeper;
+struct hfi_place;
 
 enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
 
-/* Where a connection leads, and how it introduces itself. Shared by all connections of a node;
- * outlives them. */
+/* Where a connection leads, what it speaks, and how it introduces itself. Shared by all connections
+ * of a node; outlives them. */
 struct hfi_target {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
@@ -42,19 +43,18 @@ struct hfi_target {
     struct hfi_addr address;
     const struct hfi_tls_context *tls; /* NULL: in clear */
     const char *node;                  /* for messages: "host:port" or a path; never a password */
-    const char *user, *password;
-    int db;
-    const char *client_name; /* CLIENT SETNAME */
-    int64_t cmd_timeout_ms;  /* connect and handshake together */
+    const struct hfi_protocol *protocol;
+    void *login;            /* what the protocol's greeting has to know of us */
+    int64_t cmd_timeout_ms; /* connect and greeting together */
     int64_t ping_ms;
     atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
-    atomic_bool memory_known;       /* whether it may evict, or that it does not say */
 };
 
-/* What a pub/sub connection calls for every message, on the thread of whoever reads. */
-typedef void (*hfi_push_fn)(void *arg, const redisReply *reply);
+/* What a connection calls for every message that nobody has asked for, on the thread of whoever
+ * reads. */
+typedef void (*hfi_push_fn)(void *arg, const void *message);
 /* Called on the keeper's thread when a connection is ready (up) or has been lost (down). */
 typedef void (*hfi_state_fn)(void *arg, bool up);
 
@@ -64,6 +64,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
 void hfi_conn_free(struct hfi_conn *conn);
 /* In a forked child: closes descriptors, touches nothing else. */
 void hfi_conn_close_fds(struct hfi_conn *conn);
+const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn);
 
 /* ---- Requests ---- */
 
@@ -71,18 +72,19 @@ struct hfi_req {
     atomic_int refs;
     struct hfi_link link; /* in the connection's FIFO */
     const struct hfi_mem *mem;
+    const struct hfi_protocol *protocol;
     struct hfi_conn *conn;
     /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
     struct hfi_task *task;
     unsigned event;
-    bool attended;   /* a synchronous caller looks after it */
-    int64_t sent_ms; /* when it was submitted: leases count from here */
+    struct hfi_place *place; /* of the synchronous caller that looks after it; NULL: nobody does */
+    int64_t sent_ms;         /* when it was submitted: leases count from here */
 
     /* Set when the event is posted: */
     atomic_bool complete;
     /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
     int err;
-    redisReply *reply; /* owned by the request */
+    void *reply; /* a message of the protocol, owned by the request */
     hf_error error;
 };
 
@@ -98,9 +100,10 @@ unsigned hfi_conn_load(struct hfi_conn *conn);
 
 /* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is
  * abandoned first; the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was
- * sent. Takes no ownership of bytes. */
+ * sent. Takes no ownership of bytes. With a `place`, for HFI_SEAT_CALLERS: this is the thread of the
+ * task's executor, and will attend until the reply is here. NULL: somebody else reads it. */
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_req **ret_req);
+                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req);
 
 /* Checks whether the other side has closed an idle connection, so that the next submit does not
  * lose its command in it. For commands that must not be sent twice; a submit checks by itself only
@@ -153,14 +156,26 @@ void hfi_conn_keep_up(struct hfi_conn *conn, bool up);
 
 /* ---- Driving (synchronous callers) ---- */
 
-/* Waits until `exec` has work, driving the connection that exec->lane names if its seat is empty.
- * Without a lane it drives the one it listens to, or only sleeps. */
-void hfi_conn_attend(struct hfi_exec *exec);
+/* The place of a synchronous caller among those who drive: a part of whatever it waits with, all
+ * zero at first. It is used by that caller's thread alone, but for the last three, which the
+ * connection's mutex guards while it attends. */
+struct hfi_place {
+    struct hfi_conn *asked;      /* has its request: attended first. Its owner clears it */
+    struct hfi_conn *listens_to; /* attended when it has asked nothing: for messages */
+    struct hfi_exec *exec;       /* of that thread */
+    struct hfi_link link;        /* among the followers, beside the seat */
+    atomic_bool following;       /* it is there; cleared before it is told that its reply came */
+};
 
-/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on: `caller` attends to it when it
- * has no lane (on its own thread); NULL is one who does not, so the keeper reads. */
-void hfi_conn_listen(struct hfi_conn *conn, struct hfi_exec *caller);
-void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_exec *caller);
+/* Waits until `exec`, this thread's, has work: in the driver's seat of the connection that its
+ * place names, or beside it if that is taken. A place that names none only sleeps. */
+void hfi_conn_attend(struct hfi_place *place, struct hfi_exec *exec);
+
+/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on: the owner of the place attends to
+ * it when it has asked nothing elsewhere (on its own thread); NULL is one who does not attend, so
+ * the keeper reads. */
+void hfi_conn_listen(struct hfi_conn *conn, struct hfi_place *place);
+void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_place *place);
 /* Somebody hears what is read here, and neither reads nor waits for it. If whoever reads is stuck, it
  * is relieved for its sake, too. */
 void hfi_conn_overhear(struct hfi_conn *conn, bool on);

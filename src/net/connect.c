@@ -2,8 +2,8 @@
  * Getting connected, and noticing when a connection is dead.
  *
  * Everything here runs on the keeper's thread, but for hfi_conn_want() and its like, which any
- * thread calls. A connection is made only while somebody wants it. Lookup, connect, TLS and Redis'
- * own handshake (handshake.c) together may take `cmd_timeout_ms`. After a failure the next attempt
+ * thread calls. A connection is made only while somebody wants it. Lookup, connect, TLS and the
+ * protocol's greeting together may take `cmd_timeout_ms`. After a failure the next attempt
  * waits: 20 ms at first, doubling up to a second, with jitter so that a fleet does not come back in
  * step. An idle connection is pinged every `ping_ms`; one that is still silent `cmd_timeout_ms`
  * later is closed.
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -44,10 +45,17 @@ static void tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *er
     }
 }
 
+static void end_greeting(struct hfi_conn *conn) {
+    if (conn->greeting != NULL)
+        conn->target->protocol->greeting_free(conn->greeting);
+    conn->greeting = NULL;
+}
+
 /* Being down and saying why is one step, so that nobody can find it down without a reason. */
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error) {
     hfi_lookup_drop(conn->lookup);
     conn->lookup = NULL;
+    end_greeting(conn);
     conn->retry_at_ms = hfi_now_ms() + backoff_ms(conn->failures++);
     if (err != HF_ECLOSED) {
         /* Else only the deadline of the attempt that has failed would wake us. */
@@ -73,9 +81,17 @@ static void fail_errno(struct hfi_conn *conn, int err, int sys_errno, const char
     hfi_conn_connect_failed(conn, err, &error);
 }
 
-/* ---- Redis' handshake ---- */
+/* ---- The greeting ---- */
+
+bool hfi_conn_say(struct hfi_conn *conn, const char *bytes, size_t len) {
+    pthread_mutex_lock(&conn->mtx);
+    bool ok = hfi_buffer_append(conn->target->mem, &conn->out, bytes, len);
+    pthread_mutex_unlock(&conn->mtx);
+    return ok;
+}
 
 static void now_ready(struct hfi_conn *conn) {
+    end_greeting(conn);
     atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
     pthread_mutex_lock(&conn->mtx);
     conn->state = CONN_READY;
@@ -99,24 +115,34 @@ static void now_ready(struct hfi_conn *conn) {
         conn->on_state(conn->arg, true);
 }
 
-static void shake_hands(struct hfi_conn *conn) {
+static bool new_reader(struct hfi_conn *conn) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    if (conn->reader != NULL)
+        protocol->reader_free(conn->reader);
+    conn->reader = protocol->reader_new(conn->target->mem);
+    return conn->reader != NULL;
+}
+
+static void greet(struct hfi_conn *conn) {
     hf_error error;
     hfi_error_clear(&error);
-    if (!hfi_conn_new_reader(conn)) {
-        hfi_fail(&error, HF_ENOMEM, "out of memory");
-        hfi_conn_connect_failed(conn, HF_ENOMEM, &error);
-        return;
-    }
     pthread_mutex_lock(&conn->mtx);
-    conn->state = CONN_HANDSHAKE;
-    bool said = hfi_conn_say_hello_locked(conn);
-    if (said)
-        hfi_conn_flush_locked(conn);
+    conn->state = CONN_GREETING;
     pthread_mutex_unlock(&conn->mtx);
-    if (!said) {
-        hfi_fail(&error, HF_ENOMEM, "out of memory");
-        hfi_conn_connect_failed(conn, HF_ENOMEM, &error);
-    }
+    conn->greeted = false;
+    int err = new_reader(conn) ? HF_OK : hfi_fail(&error, HF_ENOMEM, "out of memory");
+    if (err == HF_OK)
+        err = conn->target->protocol->greet(conn, &conn->greeting, &error);
+    if (err == HF_OK)
+        hfi_conn_flush(conn);
+    else
+        hfi_conn_connect_failed(conn, err, &error);
+}
+
+int hfi_conn_greeted(struct hfi_conn *conn, const void *message, hf_error *error) {
+    if (conn->greeted)
+        return hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
+    return conn->target->protocol->greeted(conn->greeting, message, &conn->greeted, error);
 }
 
 /* ---- TLS ---- */
@@ -134,17 +160,17 @@ static void go_on_with_tls(struct hfi_conn *conn) {
     if (err != HF_OK)
         hfi_conn_connect_failed(conn, err, &error);
     else if (done)
-        shake_hands(conn);
+        greet(conn);
 }
 
 static void connected(struct hfi_conn *conn) {
+    atomic_store(&conn->last_rx_ms, 0);
     if (conn->target->tls == NULL) {
-        shake_hands(conn);
+        greet(conn);
         return;
     }
     pthread_mutex_lock(&conn->mtx);
     conn->tls = hfi_tls_new(conn->target->tls);
-    conn->tls_answered = false;
     bool made = conn->tls != NULL;
     if (made)
         conn->state = CONN_TLS;
@@ -155,9 +181,8 @@ static void connected(struct hfi_conn *conn) {
         fail_errno(conn, HF_ENOMEM, ENOMEM, "no memory for TLS");
 }
 
-static void flush_blocked(struct hfi_conn *conn) {
-    if (!atomic_load(&conn->blocked))
-        return;
+/* The socket may take more again, and there may be more to say. */
+static void flush_again(struct hfi_conn *conn) {
     atomic_store(&conn->blocked, false);
     hfi_conn_flush(conn);
 }
@@ -170,7 +195,7 @@ static void progress_tls(struct hfi_conn *conn) {
         hfi_conn_connect_failed(conn, err, &error);
         return;
     }
-    flush_blocked(conn);
+    flush_again(conn);
     go_on_with_tls(conn);
 }
 
@@ -219,17 +244,16 @@ static void try_next_address(struct hfi_conn *conn, int sys_errno) {
  * ever talked to us, or a socket of this machine, does not. */
 static bool may_want_tls(const struct hfi_conn *conn) {
     const struct hfi_addr *addr = &conn->addrs[conn->addrs_next - 1];
-    return conn->tls == NULL && addr->sa.ss_family != AF_UNIX && conn->handshake_step == 0 &&
-           conn->reply_bytes == 0 && atomic_load(&conn->target->last_answer_ms) == 0;
+    return conn->target->protocol->may_want_tls != NULL && conn->tls == NULL &&
+           addr->sa.ss_family != AF_UNIX && atomic_load(&conn->last_rx_ms) == 0 &&
+           atomic_load(&conn->target->last_answer_ms) == 0;
 }
 
 /* The connection has ended during the greeting: says why, as far as that is known. */
 static void explain_end(const struct hfi_conn *conn, hf_error *error) {
-    if (conn->refusal.code != HF_OK)
-        *error = conn->refusal;
-    else if (may_want_tls(conn))
-        hfi_fail(error, HF_EUNREACH,
-                 "the server ended the connection without a word; does it want TLS (rediss://)?");
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    if (!protocol->explain_end(conn->greeting, error) && may_want_tls(conn))
+        hfi_fail(error, HF_EUNREACH, "%s", protocol->may_want_tls);
 }
 
 void hfi_conn_progress(struct hfi_conn *conn) {
@@ -247,7 +271,7 @@ void hfi_conn_progress(struct hfi_conn *conn) {
         try_next_address(conn, failure);
     } else if (conn->state == CONN_TLS) {
         progress_tls(conn);
-    } else if (conn->state == CONN_HANDSHAKE) {
+    } else if (conn->state == CONN_GREETING) {
         hf_error error;
         hfi_error_clear(&error);
         int err = hfi_conn_read(conn, &error);
@@ -255,10 +279,10 @@ void hfi_conn_progress(struct hfi_conn *conn) {
             explain_end(conn, &error);
         if (err != HF_OK)
             hfi_conn_connect_failed(conn, err, &error);
-        else if (conn->handshake_step == conn->handshake_len)
+        else if (conn->greeted)
             now_ready(conn); /* only now: others may take the seat at once */
-        else if (conn->state == CONN_HANDSHAKE)
-            flush_blocked(conn);
+        else
+            flush_again(conn);
     }
 }
 
@@ -310,7 +334,7 @@ static void look_at_lookup(struct hfi_conn *conn) {
  * it. */
 const char *hfi_conn_hint(struct hfi_conn *conn) {
     pthread_mutex_lock(&conn->mtx);
-    bool shaking_hands = conn->state == CONN_TLS, answered = conn->tls_answered;
+    bool shaking_hands = conn->state == CONN_TLS, answered = atomic_load(&conn->last_rx_ms) != 0;
     pthread_mutex_unlock(&conn->mtx);
     if (!shaking_hands)
         return NULL;
@@ -319,6 +343,16 @@ const char *hfi_conn_hint(struct hfi_conn *conn) {
 }
 
 /* ---- Tending ---- */
+
+static int ping(struct hfi_conn *conn) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    struct hfi_req *req = NULL;
+    if (conn->push != NULL && protocol->is_push == NULL)
+        return hfi_conn_send(conn, protocol->ping, protocol->ping_len);
+    int err = hfi_conn_submit(conn, protocol->ping, protocol->ping_len, NULL, 0, NULL, &req);
+    hfi_req_unref(req);
+    return err;
+}
 
 /* Pings a connection that has been silent, and gives up on one that stays so. */
 static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
@@ -338,12 +372,7 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
         /* there may be nobody to read the answer; the next command will find out */
         next_ms = now_ms + target->ping_ms;
     } else if (now_ms >= next_ms) {
-        static const char ping[] = "*1\r\n$4\r\nPING\r\n";
-        struct hfi_req *req = NULL;
-        int err = conn->push != NULL ? hfi_conn_send(conn, ping, sizeof ping - 1)
-                                     : hfi_conn_submit(conn, ping, sizeof ping - 1, NULL, 0, &req);
-        hfi_req_unref(req);
-        conn->ping_sent_ms = err == HF_OK ? now_ms : 0;
+        conn->ping_sent_ms = ping(conn) == HF_OK ? now_ms : 0;
         next_ms = now_ms + target->cmd_timeout_ms;
     }
     hfi_alarm_set(hfi_keeper_exec(target->keeper), &conn->alarm, next_ms);
@@ -373,11 +402,11 @@ static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {
 /* A greeting could not be sent. Nobody would answer it, so it must not wait for its deadline. */
 static void give_up_greeting(struct hfi_conn *conn) {
     hfi_conn_progress(conn); /* what the server has said before may tell why */
-    if (conn->state == CONN_TLS || conn->state == CONN_HANDSHAKE) {
+    if (conn->state == CONN_TLS || conn->state == CONN_GREETING) {
         hf_error error;
         hfi_error_clear(&error);
         hfi_fail(&error, HF_EUNREACH, "the greeting could not be sent");
-        if (conn->state == CONN_HANDSHAKE)
+        if (conn->state == CONN_GREETING)
             explain_end(conn, &error);
         hfi_conn_connect_failed(conn, HF_EUNREACH, &error);
     }
@@ -401,10 +430,10 @@ void hfi_conn_tend(struct hfi_conn *conn) {
     }
     if (state == CONN_RESOLVING)
         look_at_lookup(conn);
-    if ((state == CONN_TLS || state == CONN_HANDSHAKE) && atomic_load(&conn->broken))
+    if ((state == CONN_TLS || state == CONN_GREETING) && atomic_load(&conn->broken))
         give_up_greeting(conn);
     if ((conn->state == CONN_RESOLVING || conn->state == CONN_CONNECTING ||
-         conn->state == CONN_TLS || conn->state == CONN_HANDSHAKE) &&
+         conn->state == CONN_TLS || conn->state == CONN_GREETING) &&
         now_ms >= conn->connect_deadline_ms) {
         const char *hint = hfi_conn_hint(conn);
         fail_errno(conn, HF_EUNREACH, ETIMEDOUT, hint != NULL ? hint : "cannot connect");

@@ -5,10 +5,11 @@
  *   seat.c       who reads: callers taking, offering and leaving the seat
  *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: lookup, connect, TLS, back-off, pings (the keeper's thread)
- *   handshake.c  what is said first on a new connection, and the answers
- *   io.c         bytes: the output buffer, reading, the capped RESP reader
- *   tls.c        between the two buffers and the socket, for rediss://
+ *   io.c         bytes: the output buffer, reading
+ *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
+ *
+ * What is spoken is behind protocol.h: resp.c and resp_greet.c do not include this.
  *
  * Lock order: connection, then task, then executor.
  */
@@ -25,8 +26,8 @@ enum conn_state {
     CONN_DOWN,
     CONN_RESOLVING,
     CONN_CONNECTING,
-    CONN_TLS, /* its handshake; CONN_HANDSHAKE is Redis' own */
-    CONN_HANDSHAKE,
+    CONN_TLS, /* its handshake */
+    CONN_GREETING,
     CONN_READY,
     CONN_CLOSED
 };
@@ -58,13 +59,13 @@ struct hfi_conn {
     bool lost;                     /* was ready and no longer is: the keeper has yet to say so */
 
     /* The seat. */
-    int kick_fd;             /* what a caller in the seat polls beside the socket */
-    struct hfi_exec *driver; /* NULL: empty */
-    struct hfi_link followers;
-    unsigned attendants;    /* requests in flight that a caller looks after */
-    unsigned wards;         /* listeners who cannot read for themselves */
-    unsigned overhearers;   /* who hear what is read, and wait for nothing */
-    struct hfi_alarm adopt; /* the keeper looks if anybody still comes to listen */
+    int kick_fd;               /* what a caller in the seat polls beside the socket */
+    struct hfi_exec *driver;   /* NULL: empty */
+    struct hfi_link followers; /* places of callers who wait beside it */
+    unsigned attendants;       /* requests in flight that a caller looks after */
+    unsigned wards;            /* listeners who cannot read for themselves */
+    unsigned overhearers;      /* who hear what is read, and wait for nothing */
+    struct hfi_alarm adopt;    /* the keeper looks if anybody still comes to listen */
     bool adopt_is_set;
     bool left_lately;        /* somebody has left the seat since it last looked */
     struct hfi_alarm relief; /* the keeper looks if a caller in the seat is stuck */
@@ -83,14 +84,13 @@ struct hfi_conn {
     size_t write_pos;
     struct writer *writer; /* who is in send(); NULL: nobody */
     struct hfi_tls *tls;   /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
-    bool tls_answered;     /* something has come since its handshake began */
     atomic_bool blocked;   /* the socket takes no more: poll for POLLOUT */
 
     /* Owned by the holder of the seat. */
-    redisReader *reader;
-    size_t reply_bytes; /* fed since the last whole reply */
+    void *reader; /* the protocol's; NULL before the first greeting */
 
-    _Atomic int64_t last_rx_ms, last_submit_ms;
+    _Atomic int64_t last_rx_ms; /* 0: nothing has come on this connection yet */
+    _Atomic int64_t last_submit_ms;
     _Atomic int64_t clock_ahead_ms; /* the server's clock less ours, at least */
 
     /* Getting connected: wants under the mutex, the rest the keeper's. */
@@ -101,14 +101,14 @@ struct hfi_conn {
     struct hfi_addr addrs[HFI_LOOKUP_MAX_ADDRS];
     size_t addrs_len, addrs_next;
     int64_t connect_deadline_ms, retry_at_ms;
-    unsigned failures, handshake_step, handshake_len;
+    unsigned failures;
     int64_t ready_since_ms;
     unsigned short_lives; /* connections in a row that were lost soon after they were made */
     bool was_ready;
     int64_t ping_sent_ms; /* 0: no ping is out */
     struct hfi_alarm alarm;
-    int handshake[6]; /* what the replies still to come answer */
-    hf_error refusal; /* the last answer, if it was a refusal: why, if it ends now */
+    void *greeting; /* the protocol's; NULL: none is under way */
+    bool greeted;   /* the other side has answered all of it */
 };
 
 /* io.c */
@@ -116,7 +116,6 @@ bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const c
                        size_t len);
 void hfi_conn_flush_locked(struct hfi_conn *conn);
 void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
-bool hfi_conn_new_reader(struct hfi_conn *conn);
 /* Reads once. HF_OK: go on. Otherwise the connection is no longer usable, and `error` says why. */
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
 /* The same during the TLS handshake, which it feeds. */
@@ -126,8 +125,8 @@ int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error);
 bool hfi_conn_is_tls_talk(struct hfi_conn *conn);
 
 /* conn.c */
-/* Hands on what the server has sent; owns the replies. */
-int hfi_conn_deliver(struct hfi_conn *conn, redisReply **replies, size_t len, hf_error *error);
+/* Hands on what the server has sent; owns the messages. */
+int hfi_conn_deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error);
 /* holder of the seat; unlocked */
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
 void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
@@ -136,7 +135,7 @@ void hfi_conn_break_locked(struct hfi_conn *conn);
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */
-void hfi_seat_excuse_locked(struct hfi_exec *exec);
+void hfi_seat_excuse_locked(struct hfi_place *place);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 /* the keeper takes a seat that nobody else would */
 bool hfi_seat_adopt_locked(struct hfi_conn *conn);
@@ -155,10 +154,7 @@ void hfi_conn_tend(struct hfi_conn *conn);
 void hfi_conn_progress(struct hfi_conn *conn);
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error);
 
-/* handshake.c: the keeper's thread */
-/* Appends the whole handshake to the output. False: out of memory. */
-bool hfi_conn_say_hello_locked(struct hfi_conn *conn);
-/* Checks the next reply. It is over when handshake_step has reached handshake_len. */
-int hfi_conn_handshake_reply(struct hfi_conn *conn, const redisReply *reply, hf_error *error);
+/* the next message of the greeting; it is over when `greeted` is set */
+int hfi_conn_greeted(struct hfi_conn *conn, const void *message, hf_error *error);
 
 #endif

@@ -5,9 +5,8 @@
  * from `writing`. Whoever finds a writer at work leaves its bytes to it. So commands of many
  * threads share a send(), and nobody waits for the socket with the mutex held.
  *
- * Input: only the holder of the seat reads. Replies are parsed by hiredis' reader, whose appetite
- * is bounded here: a server cannot make us hold more than MAX_REPLY_BYTES for one reply, nor
- * allocate for elements it has not sent.
+ * Input: only the holder of the seat reads. What came is fed to the protocol's reader, which makes
+ * messages of it.
  *
  * TLS: `out` is in clear and is encrypted into `writing` when a writer takes it; what was received
  * is decrypted before it is fed to the reader. Both happen under the mutex, sending and receiving
@@ -22,10 +21,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_REPLY_BYTES ((size_t)4 << 20)
-#define MAX_REPLY_ELEMENTS 65536
-#define MAX_REPLY_DEPTH 7 /* hiredis 1.x has no limit, but frees a reply by recursion */
-#define MAX_LINE_BYTES 65536
 #define MAX_TLS_ANSWERS 262144 /* TLS by itself says little, unless nobody reads it */
 #define MAX_TALK 4             /* chunks; nobody has more than that to say on an idle connection */
 #define READ_CHUNK 16384
@@ -108,9 +103,8 @@ void hfi_conn_flush_locked(struct hfi_conn *conn) {
     if (conn->writer != NULL)
         return; /* that thread will write ours too */
     conn->writer = &self;
-    while (
-        (conn->state == CONN_READY || conn->state == CONN_HANDSHAKE || conn->state == CONN_TLS) &&
-        !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
+    while ((conn->state == CONN_READY || conn->state == CONN_GREETING || conn->state == CONN_TLS) &&
+           !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
         int fd = conn->fd;
         char *bytes = conn->writing.bytes;
         size_t pos = conn->write_pos, len = conn->writing.len, sent;
@@ -142,99 +136,24 @@ void hfi_conn_flush(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-/* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as it
- * nests them. */
-#if HIREDIS_MAJOR >= 1
-typedef size_t element_count;
-#else
-typedef int element_count;
-#endif
-
-struct capped_reader {
-    redisReplyObjectFunctions functions; /* hiredis' own, but for the array */
-    void *(*create_array)(const redisReadTask *task, element_count elements);
-    bool refused; /* it was too big for us: hiredis reports that as out of memory */
-};
-
-static void *create_capped_array(const redisReadTask *task, element_count elements) {
-    const redisReadTask *root = task;
-    int depth = 1;
-    for (; root->parent != NULL; root = root->parent)
-        depth++;
-    struct capped_reader *capped = root->privdata;
-    capped->refused = elements > MAX_REPLY_ELEMENTS || depth > MAX_REPLY_DEPTH;
-    if (capped->refused)
-        return NULL;
-    return capped->create_array(task, elements);
-}
-
-bool hfi_conn_new_reader(struct hfi_conn *conn) {
-    if (conn->reader != NULL) {
-        hfi_free(conn->target->mem, conn->reader->privdata);
-        redisReaderFree(conn->reader);
-    }
-    conn->reply_bytes = 0;
-    conn->reader = redisReaderCreate();
-    if (conn->reader == NULL)
-        return false;
-    struct capped_reader *capped = hfi_zalloc(conn->target->mem, sizeof *capped);
-    if (capped == NULL) {
-        redisReaderFree(conn->reader);
-        conn->reader = NULL;
-        return false;
-    }
-    capped->functions = *conn->reader->fn;
-    capped->create_array = capped->functions.createArray;
-    capped->functions.createArray = create_capped_array;
-    conn->reader->fn = &capped->functions;
-    conn->reader->privdata = capped;
-    return true;
-}
-
-/* A line without an end is searched again from its start whenever more arrives: not for
- * megabytes. */
-static bool is_endless_line(const redisReader *reader) {
-    return reader->len - reader->pos > MAX_LINE_BYTES &&
-           memchr(reader->buf + reader->pos, '\n', MAX_LINE_BYTES) == NULL;
-}
-
-/* What the server sent cannot be read: the fault is the server's, or our memory's. */
-static int fail_unread(struct hfi_conn *conn, hf_error *error) {
-    const struct capped_reader *capped = conn->reader->privdata;
-    if (capped->refused)
-        return hfi_fail(error, HF_EPROTO, "a reply has too many elements, or too many levels");
-    if (conn->reader->err == REDIS_ERR_OOM)
-        return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
-    return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", conn->reader->errstr);
-}
-
-/* Takes whole replies out of the reader and hands them on, many at a time: what came in one packet
- * wakes its waiters together. During the handshake a reply can change what the next one means, so
+/* Takes whole messages out of the reader and hands them on, many at a time: what came in one packet
+ * wakes its waiters together. During the greeting a message can change what the next one means, so
  * they go one by one. */
-static int deliver_replies(struct hfi_conn *conn, hf_error *error) {
-    redisReply *replies[DELIVER_MAX];
-    size_t len, max = conn->state == CONN_HANDSHAKE ? 1 : DELIVER_MAX;
+static int deliver_messages(struct hfi_conn *conn, hf_error *error) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    void *messages[DELIVER_MAX];
+    size_t len, max = conn->state == CONN_GREETING ? 1 : DELIVER_MAX;
     do {
-        int status = REDIS_OK;
+        int err = HF_OK;
         for (len = 0; len < max; len++) {
-            void *reply = NULL;
-            status = redisReaderGetReply(conn->reader, &reply);
-            if (status != REDIS_OK || reply == NULL)
+            err = protocol->next(conn->reader, &messages[len], error);
+            if (err != HF_OK || messages[len] == NULL)
                 break;
-            replies[len] = reply;
-            conn->reply_bytes = 0;
         }
-        int err = len > 0 ? hfi_conn_deliver(conn, replies, len, error) : HF_OK;
-        if (err != HF_OK)
-            return err;
-        if (status != REDIS_OK)
-            return fail_unread(conn, error);
+        int delivered = len > 0 ? hfi_conn_deliver(conn, messages, len, error) : HF_OK;
+        if (delivered != HF_OK || err != HF_OK)
+            return delivered != HF_OK ? delivered : err;
     } while (len == max);
-    if (conn->reply_bytes > MAX_LINE_BYTES && is_endless_line(conn->reader))
-        return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes",
-                        MAX_LINE_BYTES);
-    if (conn->reply_bytes > MAX_REPLY_BYTES)
-        return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes", MAX_REPLY_BYTES);
     return HF_OK;
 }
 
@@ -258,10 +177,7 @@ static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_
 }
 
 static int feed_reader(struct hfi_conn *conn, const char *bytes, size_t len, hf_error *error) {
-    conn->reply_bytes += len;
-    if (redisReaderFeed(conn->reader, bytes, len) != REDIS_OK)
-        return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
-    return HF_OK;
+    return conn->target->protocol->feed(conn->reader, bytes, len, error);
 }
 
 /* Decrypts what was received (into the same place) and feeds it to the reader. What came before an
@@ -276,7 +192,7 @@ static int read_encrypted(struct hfi_conn *conn, char *chunk, size_t size, size_
     if (!hfi_tls_feed(conn->tls, chunk, len))
         err = hfi_fail(error, HF_ENOMEM, "no memory for a reply");
     while (err == HF_OK && end_err == HF_OK) {
-        end_err = hfi_tls_read(conn->tls, conn->state == CONN_HANDSHAKE, chunk, size, &len, &end);
+        end_err = hfi_tls_read(conn->tls, conn->state == CONN_GREETING, chunk, size, &len, &end);
         if (end_err == HF_OK && len == 0)
             break;
         if (end_err == HF_OK) {
@@ -292,7 +208,7 @@ static int read_encrypted(struct hfi_conn *conn, char *chunk, size_t size, size_
         err = hfi_fail(error, HF_EPROTO, "the server asks for new keys but does not read");
     pthread_mutex_unlock(&conn->mtx);
     if (err == HF_OK && any)
-        err = deliver_replies(conn, error);
+        err = deliver_messages(conn, error);
     if (err == HF_OK && end_err != HF_OK) {
         *error = end;
         err = end_err;
@@ -308,10 +224,11 @@ int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
         return err;
     if (conn->tls != NULL)
         return read_encrypted(conn, chunk, sizeof chunk, len, error);
-    if (conn->state == CONN_HANDSHAKE && chunk[0] == TLS_ALERT)
-        return hfi_fail(error, HF_EPROTO, "the server speaks TLS; write rediss:// or valkeys://");
+    const char *speaks_tls = conn->target->protocol->speaks_tls;
+    if (conn->state == CONN_GREETING && chunk[0] == TLS_ALERT && speaks_tls != NULL)
+        return hfi_fail(error, HF_EPROTO, "%s", speaks_tls);
     err = feed_reader(conn, chunk, len, error);
-    return err == HF_OK ? deliver_replies(conn, error) : err;
+    return err == HF_OK ? deliver_messages(conn, error) : err;
 }
 
 int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error) {
@@ -321,7 +238,6 @@ int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error) {
     if (err != HF_OK || len == 0)
         return err;
     pthread_mutex_lock(&conn->mtx);
-    conn->tls_answered = true;
     if (!hfi_tls_feed(conn->tls, chunk, len))
         err = hfi_fail(error, HF_ENOMEM, "no memory for TLS");
     pthread_mutex_unlock(&conn->mtx);

@@ -5,6 +5,7 @@
  * Timers are on CLOCK_BOOTTIME through a timerfd, because poll()'s own timeout stops while the
  * machine sleeps and leases do not. The list of connections is guarded by `mtx`; connections are
  * freed only on this thread or after it has ended, so a turn of the loop can use them without it.
+ * Whoever adds one makes room for it on the keeper's table, too, so a turn never lacks memory.
  */
 #include "net/impl.h"
 
@@ -13,26 +14,69 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define MAX_CONNS 64
+#define FIRST_ROOM 8
+
+/* What a turn of the loop works with: `room` entries each, but for `fds`, which has two more. */
+struct table {
+    size_t room;
+    struct hfi_conn **conns;  /* all */
+    struct hfi_conn **polled; /* those of them that the keeper drives now */
+    struct pollfd *fds;       /* for the kicks, for the timer, and for each of these */
+};
 
 struct hfi_keeper {
     const struct hfi_mem *mem;
     struct hfi_exec exec;
     int kick_fd, timer_fd;
     int64_t timer_at_ms;
+    struct table *table; /* the keeper's thread's */
 
     pthread_mutex_t mtx; /* guards below */
-    struct hfi_conn *conns[MAX_CONNS];
-    size_t conns_len;
+    struct hfi_conn **conns;
+    size_t conns_len, conns_room;
+    struct table *larger; /* to be used from the next turn on; NULL: the old one does */
     bool started, stopping;
     void (*last)(void *arg);
     void *last_arg;
     pthread_t thread;
 };
+
+static struct table *new_table(const struct hfi_mem *mem, size_t room) {
+    struct table *table = hfi_alloc(mem, sizeof *table + 2 * room * sizeof(struct hfi_conn *) +
+                                             (room + 2) * sizeof(struct pollfd));
+    if (table == NULL)
+        return NULL;
+    table->room = room;
+    table->conns = (struct hfi_conn **)(table + 1);
+    table->polled = table->conns + room;
+    table->fds = (struct pollfd *)(table->polled + room);
+    return table;
+}
+
+/* False: out of memory, and nothing has changed. */
+static bool make_room_locked(struct hfi_keeper *keeper) {
+    if (keeper->conns_len < keeper->conns_room)
+        return true;
+    size_t room = keeper->conns_room == 0 ? FIRST_ROOM : 2 * keeper->conns_room;
+    struct table *larger = new_table(keeper->mem, room);
+    struct hfi_conn **conns =
+        larger != NULL ? hfi_realloc(keeper->mem, keeper->conns, room * sizeof(struct hfi_conn *))
+                       : NULL;
+    if (conns == NULL) {
+        hfi_free(keeper->mem, larger);
+        return false;
+    }
+    keeper->conns = conns;
+    keeper->conns_room = room;
+    hfi_free(keeper->mem, keeper->larger); /* of which no turn has known */
+    keeper->larger = larger;
+    return true;
+}
 
 int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error *error) {
     struct hfi_keeper *keeper = hfi_zalloc(mem, sizeof *keeper);
@@ -42,12 +86,17 @@ int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error 
     keeper->timer_at_ms = HFI_NEVER;
     hfi_exec_init(&keeper->exec);
     pthread_mutex_init(&keeper->mtx, NULL);
+    make_room_locked(keeper); /* nobody else knows it yet */
     keeper->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     keeper->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     if (keeper->kick_fd < 0 || keeper->timer_fd < 0) {
         int sys_errno = errno;
         hfi_keeper_free(keeper);
         return hfi_fail_errno(error, HF_ESYS, sys_errno, "no descriptors for a client");
+    }
+    if (keeper->larger == NULL) {
+        hfi_keeper_free(keeper);
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
     }
     *ret = keeper;
     return HF_OK;
@@ -59,6 +108,9 @@ void hfi_keeper_free(struct hfi_keeper *keeper) {
     hfi_keeper_close_fds(keeper);
     hfi_exec_destroy(&keeper->exec);
     pthread_mutex_destroy(&keeper->mtx);
+    hfi_free(keeper->mem, keeper->conns);
+    hfi_free(keeper->mem, keeper->larger);
+    hfi_free(keeper->mem, keeper->table);
     hfi_free(keeper->mem, keeper);
 }
 
@@ -77,11 +129,13 @@ bool hfi_keeper_is_self(struct hfi_keeper *keeper) {
     return keeper->started && pthread_equal(keeper->thread, pthread_self());
 }
 
-void hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn) {
+bool hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     pthread_mutex_lock(&keeper->mtx);
-    if (keeper->conns_len < MAX_CONNS)
+    bool added = make_room_locked(keeper);
+    if (added)
         keeper->conns[keeper->conns_len++] = conn;
     pthread_mutex_unlock(&keeper->mtx);
+    return added;
 }
 
 void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
@@ -94,11 +148,17 @@ void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     pthread_mutex_unlock(&keeper->mtx);
 }
 
-static size_t copy_conns(struct hfi_keeper *keeper, struct hfi_conn **conns) {
+/* Puts all connections on the table, of which there may be more than in the last turn. */
+static size_t lay_table(struct hfi_keeper *keeper) {
     pthread_mutex_lock(&keeper->mtx);
+    if (keeper->larger != NULL) {
+        hfi_free(keeper->mem, keeper->table);
+        keeper->table = keeper->larger;
+        keeper->larger = NULL;
+    }
     size_t len = keeper->conns_len;
-    for (size_t i = 0; i < len; i++)
-        conns[i] = keeper->conns[i];
+    if (len > 0)
+        memcpy(keeper->table->conns, keeper->conns, len * sizeof(struct hfi_conn *));
     pthread_mutex_unlock(&keeper->mtx);
     return len;
 }
@@ -107,7 +167,7 @@ static size_t copy_conns(struct hfi_keeper *keeper, struct hfi_conn **conns) {
 static bool is_ours(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     pthread_mutex_lock(&conn->mtx);
     bool ours = conn->state == CONN_CONNECTING || conn->state == CONN_TLS ||
-                conn->state == CONN_HANDSHAKE ||
+                conn->state == CONN_GREETING ||
                 (conn->state == CONN_READY && conn->driver == &keeper->exec);
     if (ours && conn->state == CONN_READY && hfi_seat_yield_locked(conn))
         ours = false;
@@ -128,36 +188,45 @@ static void arm_timer(struct hfi_keeper *keeper, int64_t at_ms) {
     keeper->timer_at_ms = at_ms;
 }
 
-static void turn(struct hfi_keeper *keeper) {
-    struct hfi_conn *conns[MAX_CONNS], *polled[MAX_CONNS];
-    struct pollfd fds[MAX_CONNS + 2] = {{.fd = keeper->kick_fd, .events = POLLIN},
-                                        {.fd = keeper->timer_fd, .events = POLLIN}};
-    size_t len = copy_conns(keeper, conns), n = 0;
+/* Tends all connections, and prepares to poll those that are the keeper's to drive. Returns how many
+ * these are. */
+static size_t tend_all(struct hfi_keeper *keeper) {
+    size_t len = lay_table(keeper), n = 0;
+    struct table *table = keeper->table;
     for (size_t i = 0; i < len; i++) {
-        hfi_conn_tend(conns[i]);
-        if (!is_ours(keeper, conns[i]))
+        struct hfi_conn *conn = table->conns[i];
+        hfi_conn_tend(conn);
+        if (!is_ours(keeper, conn))
             continue;
-        hfi_conn_flush(conns[i]);
-        polled[n] = conns[i];
-        fds[n + 2].fd = hfi_conn_poll_fd(conns[i], &fds[n + 2].events);
-        fds[n + 2].revents = 0;
-        n++;
+        hfi_conn_flush(conn);
+        table->polled[n] = conn;
+        struct pollfd *fd = &table->fds[2 + n++];
+        fd->fd = hfi_conn_poll_fd(conn, &fd->events);
+        fd->revents = 0;
     }
+    return n;
+}
+
+static void turn(struct hfi_keeper *keeper) {
+    size_t n = tend_all(keeper);
+    struct table *table = keeper->table;
     int64_t at_ms;
     if (!hfi_exec_poll_begin(&keeper->exec, keeper->kick_fd, &at_ms))
         return;
     arm_timer(keeper, at_ms);
-    poll(fds, (nfds_t)n + 2, -1);
+    table->fds[0] = (struct pollfd){.fd = keeper->kick_fd, .events = POLLIN};
+    table->fds[1] = (struct pollfd){.fd = keeper->timer_fd, .events = POLLIN};
+    poll(table->fds, (nfds_t)n + 2, -1);
     hfi_exec_poll_end(&keeper->exec);
-    if (fds[1].revents != 0) {
+    if (table->fds[1].revents != 0) {
         uint64_t expirations;
         ssize_t got = read(keeper->timer_fd, &expirations, sizeof expirations);
         (void)got;
         keeper->timer_at_ms = HFI_NEVER;
     }
     for (size_t i = 0; i < n; i++)
-        if (fds[i + 2].revents != 0)
-            hfi_conn_service(polled[i], fds[i + 2].revents);
+        if (table->fds[i + 2].revents != 0)
+            hfi_conn_service(table->polled[i], table->fds[i + 2].revents);
 }
 
 static bool should_stop(struct hfi_keeper *keeper) {

@@ -23,8 +23,9 @@ void hfi_keeper_close_fds(struct hfi_keeper *keeper); /* in a forked child */
 struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper);
 bool hfi_keeper_is_self(struct hfi_keeper *keeper); /* is this the keeper's thread? */
 
-/* For connections: to be polled when the keeper has the seat. */
-void hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn);
+/* For connections, of which there may be any number: to be polled when the keeper has the seat. False:
+ * out of memory. */
+bool hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn);
 void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn);
 
 #endif

@@ -43,7 +43,10 @@ void hfi_seat_watch_locked(struct hfi_conn *conn) {
 
 /* It was named, and has not come to take the seat. */
 static bool is_expected(const struct hfi_conn *conn) {
-    return atomic_load_explicit(&conn->driver->following, memory_order_relaxed);
+    for (struct hfi_link *link = conn->followers.next; link != &conn->followers; link = link->next)
+        if (HFI_CONTAINER(link, struct hfi_place, link)->exec == conn->driver)
+            return true;
+    return false;
 }
 
 static bool has_news(const struct hfi_conn *conn) {

@@ -142,7 +142,7 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
     int err = HF_OK;
     struct hfi_waiter *waiter = &state->u.acquire.waiter;
     if (call->lane == HFI_LANE_CALLER)
-        waiter->caller = call->task->exec;
+        waiter->caller = &state->exchange.place;
     if (heard_only)
         state->u.acquire.heard = state->u.acquire.listening =
             hfi_pubsub_join_heard(redis->pubsub, waiter, call->task, name, len);
@@ -251,7 +251,7 @@ static void attempted(struct hfi_call *call) {
     } else if (answer.verdict == HFI_ACQUIRED) {
         call->value = answer.count;
         call->token = answer.token;
-        call->valid_until_ms = hfi_valid_until_ms(call->kind, x->sent_ms, call->lease_ms);
+        call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
     } else if (answer.verdict == HFI_ACQUIRE_GONE) {
         call->gone = true;

@@ -35,7 +35,8 @@ static void acted(struct hfi_call *call) {
     if (answer.not_told)
         hfi_ask_refused(state->exchange.redis);
     call->value = answer.value;
-    call->valid_until_ms = hfi_valid_until_ms(call->kind, state->exchange.sent_ms, call->lease_ms);
+    call->proof =
+        hfi_proof_of(state->exchange.redis, call->kind, state->exchange.sent_ms, call->lease_ms);
     if (err == HF_OK)
         hfi_call_finish(call, HF_OK);
     else

@@ -36,8 +36,6 @@ struct hfi_ask {
     struct hfi_alarm alarm;
     bool joined, stopped; /* the keeper's, like the next */
     int64_t told_ms;
-    void (*changed)(void *arg, const char *name, size_t name_len);
-    void *changed_arg;
 
     pthread_mutex_t mtx; /* guards below */
     struct hfi_link notes;
@@ -115,11 +113,12 @@ static void tell(struct hfi_ask *ask) {
     pthread_mutex_unlock(&ask->mtx);
     if (anything)
         ask->told_ms = hfi_now_ms();
+    const struct hfi_news *news = ask->redis->news;
     if (any)
-        ask->changed(ask->changed_arg, NULL, 0);
+        news->doubted(news->arg, &(struct hfi_scope){0});
     while ((link = hfi_list_pop_front(&notes)) != NULL) {
         struct note *note = HFI_CONTAINER(link, struct note, link);
-        ask->changed(ask->changed_arg, note->name, note->len);
+        news->doubted(news->arg, &(struct hfi_scope){.name = note->name, .name_len = note->len});
         hfi_free(ask->redis->mem, note);
     }
 }
@@ -130,7 +129,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 
 static void run(struct hfi_task *task, unsigned events) {
     struct hfi_ask *ask = HFI_CONTAINER(task, struct hfi_ask, task);
-    if (ask->stopped || ask->changed == NULL)
+    if (ask->stopped || ask->redis->news == NULL)
         return;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0) {
         pthread_mutex_lock(&ask->mtx);
@@ -150,13 +149,6 @@ void hfi_ask_changed(struct hfi_redis *redis) {
     ask->any = true;
     pthread_mutex_unlock(&ask->mtx);
     hfi_task_post(&ask->task, HFI_EVENT_MESSAGE);
-}
-
-void hfi_ask_on_change(struct hfi_engine *engine,
-                       void (*changed)(void *arg, const char *name, size_t name_len), void *arg) {
-    struct hfi_ask *ask = hfi_redis_of(engine)->ask;
-    ask->changed = changed;
-    ask->changed_arg = arg;
 }
 
 void hfi_ask_listen(struct hfi_engine *engine, bool on) {

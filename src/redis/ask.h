@@ -22,9 +22,7 @@ int hfi_ask_new(struct hfi_redis *redis, struct hfi_ask **ret);
 void hfi_ask_stop(struct hfi_ask *ask);
 void hfi_ask_free(struct hfi_ask *ask); /* NULL is fine */
 
-/* The engine's operations of these names. */
-void hfi_ask_on_change(struct hfi_engine *engine,
-                       void (*changed)(void *arg, const char *name, size_t name_len), void *arg);
+/* The engine's operation of this name. */
 void hfi_ask_listen(struct hfi_engine *engine, bool on);
 
 /* There is word that any hold may be gone. Any thread. */

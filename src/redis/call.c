@@ -27,16 +27,17 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     state->step = step_exchange;
     state->kind = hfi_redis_kind_of(call->kind);
     call->err = HF_OK;
-    call->value = call->token = call->valid_until_ms = 0;
+    call->value = call->token = 0;
+    call->proof = (struct hfi_proof){0};
     call->contended = call->unsettled = call->gone = false;
-    call->provisional = call->queued = call->no_server = false;
+    call->queued = call->no_server = false;
     hfi_error_clear(&call->error);
 
     x->redis = hfi_redis_of(call->engine);
     x->task = call->task;
     x->lane = call->lane;
     x->name = call->name;
-    x->name_len = hfi_kind_scope_len(call->kind, call->name, call->name_len);
+    x->name_len = hfi_kind_stem_len(call->kind, call->name, call->name_len);
     x->retry = HFI_RETRY_BRIEFLY;
     x->limit_ms = call->deadline_ms;
     x->reach_until_ms = call->deadline_ms;
@@ -57,6 +58,10 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
     state->exchange.write = write;
     if (hfi_exchange_begin(&state->exchange) == HFI_FINISHED)
         answered(call);
+}
+
+void hfi_call_attend(struct hfi_call *call) {
+    hfi_conn_attend(&hfi_state_of(call)->exchange.place, call->task->exec);
 }
 
 /* What the core has to know about a command whose outcome is open. */

@@ -57,7 +57,7 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
 
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error) {
-    len = hfi_kind_scope_len(kind, name, len);
+    len = hfi_kind_stem_len(kind, name, len);
     if (len == 0)
         return hfi_fail(error, HF_EINVAL, "the name of a lock must not be empty");
     size_t prefix_len = hfi_redis_of(engine)->names.prefix_len;
@@ -79,7 +79,7 @@ static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, si
 }
 
 /* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is
- * unambiguous, whatever the name of a part of a scope looks like. */
+ * unambiguous, whatever is behind the stem of a name. */
 static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap) {
     const char *part = hfi_kind_part(kind);
@@ -89,9 +89,18 @@ static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name
     return append(buffer, cap, len, part, strlen(part));
 }
 
+/* What a ticket can tell of has no lease; what has neither is attended to for as long as the client
+ * lives. */
+static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
+                               int64_t lease_ms) {
+    bool known = hfi_redis_kind_of(kind)->draws_tickets;
+    int64_t end_ms = hfi_after_ms(hfi_now_ms(), known ? HFI_TICKET_MS : lease_ms);
+    return hfi_after_ms(end_ms, hfi_redis_of(engine)->cmd_timeout_ms);
+}
+
 /* ---- What the connections tell ---- */
 
-static void on_push(void *arg, const redisReply *reply) {
+static void on_push(void *arg, const void *reply) {
     struct hfi_redis *redis = arg;
     hfi_pubsub_push(redis->pubsub, reply);
 }
@@ -103,15 +112,14 @@ static void on_pubsub_state(void *arg, bool up) {
 
 static void on_control_state(void *arg, bool up) {
     struct hfi_redis *redis = arg;
-    if (up && redis->control_was_up && redis->reconnected != NULL)
-        redis->reconnected(redis->reconnected_arg);
+    static const struct hfi_scope all;
+    if (up && redis->control_was_up && redis->news != NULL)
+        redis->news->reconnected(redis->news->arg, &all);
     redis->control_was_up = redis->control_was_up || up;
 }
 
-static void on_reconnect(struct hfi_engine *engine, void (*tell)(void *arg), void *arg) {
-    struct hfi_redis *redis = hfi_redis_of(engine);
-    redis->reconnected = tell;
-    redis->reconnected_arg = arg;
+static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
+    hfi_redis_of(engine)->news = news;
 }
 
 void hfi_redis_notify_failed(struct hfi_redis *redis) {
@@ -180,6 +188,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->keeper = config->keeper;
     redis->cmd_timeout_ms = config->cmd_timeout_ms;
     redis->connect_timeout_ms = config->connect_timeout_ms;
+    redis->renew_every_ms = config->watchdog_ms / 3;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;
@@ -281,7 +290,7 @@ const struct hfi_call_ops hfi_redis_call_ops = {
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
-    .attend = hfi_conn_attend,
+    .attend = hfi_call_attend,
 };
 
 static const struct hfi_engine_ops engine_ops = {
@@ -292,8 +301,8 @@ static const struct hfi_engine_ops engine_ops = {
     .check_name = check_name,
     .hold_id = hold_id,
     .renew = hfi_renew,
-    .on_reconnect = on_reconnect,
-    .on_change = hfi_ask_on_change,
+    .settle_until_ms = settle_until_ms,
+    .tell_news_to = tell_news_to,
     .listen = hfi_ask_listen,
     .flush = flush,
     .poll = poll_fds,

@@ -14,6 +14,8 @@
 #include "redis/command.h"
 #include "redis/script.h"
 
+#include <hiredis/hiredis.h>
+
 /* The engine's events. Copies of a command alternate between the two replies, so that the event
  * of a copy that was just given up is not taken for that of the next. */
 enum {
@@ -86,6 +88,7 @@ struct hfi_exchange {
     int64_t refused_since_ms; /* the server refuses since then; 0: it does not */
     int64_t quiet_until_ms;   /* nothing is sent before this: a lost copy may still act */
     int64_t known_until_ms;   /* nor after this: see known_ms */
+    struct hfi_place place;   /* of a synchronous caller among those who drive connections */
     struct hfi_conn *conn;
     struct hfi_want *want;
     struct hfi_node *node;

@@ -8,7 +8,7 @@
  * of it.
  *
  * A lock's name, as the core knows it, is the group, a zero byte and the fields, sorted and each
- * once. So the same values are the same lock, in whatever order they were given; the scope of the
+ * once. So the same values are the same lock, in whatever order they were given; the stem of the
  * name is the group alone, which is all that keys, channels and others know. Stateless; any thread.
  */
 #include "base/error.h"
@@ -24,7 +24,7 @@
 /* ---- Names ---- */
 
 /* Fields contain no zero byte, so the last one is where they begin. */
-static size_t scope_len(const char *name, size_t name_len) {
+static size_t stem_len(const char *name, size_t name_len) {
     const char *zero = memrchr(name, '\0', name_len);
     assert(zero != NULL);
     return (size_t)(zero - name);
@@ -38,7 +38,7 @@ struct values {
 };
 
 static struct values values_in(const char *name, size_t name_len) {
-    size_t group_len = scope_len(name, name_len);
+    size_t group_len = stem_len(name, name_len);
     return (struct values){.group = name,
                            .group_len = group_len,
                            .fields = name + group_len + 1,
@@ -97,7 +97,7 @@ static bool overlap(const char *a_name, size_t a_len, const char *b_name, size_t
 /* ---- Arguments ---- */
 
 static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call, char *to) {
-    struct hfi_call group = {.name = call->name, .name_len = scope_len(call->name, call->name_len)};
+    struct hfi_call group = {.name = call->name, .name_len = stem_len(call->name, call->name_len)};
     return hfi_plain_channel(redis, &group, to);
 }
 
@@ -351,7 +351,7 @@ static const struct hfi_call_ops group_ops = {
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
-    .attend = hfi_conn_attend,
+    .attend = hfi_call_attend,
 };
 
 const struct hfi_kind hfi_kind_group = {
@@ -361,7 +361,7 @@ const struct hfi_kind hfi_kind_group = {
     .reentrant = true,
     .exclusive = true,
     .leaves_traces = true,
-    .scope_len = scope_len,
+    .stem_len = stem_len,
     .overlap = overlap,
     .name_values = name_values,
     .engine_private = &group,

@@ -47,6 +47,7 @@ struct hfi_redis {
     char *prefix;
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms;
+    int64_t renew_every_ms;         /* a third of the watchdog's lease */
     int64_t fair_horizon_ms;        /* a waiter in line that says nothing for so long is dead */
     int64_t fair_confirm_ms;        /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;           /* what a Java waiter adds to the deadlines behind it */
@@ -68,8 +69,7 @@ struct hfi_redis {
     struct hfi_link renewals; /* running */
     bool renews_by_name;      /* it is a cluster's server: the keys of a script must share a slot */
     bool control_was_up;
-    void (*reconnected)(void *arg);
-    void *reconnected_arg;
+    const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
 };
 
 struct hfi_redis_kind;
@@ -165,6 +165,7 @@ void hfi_call_fail_proto(struct hfi_call *call);
 void hfi_call_drop_ghost(struct hfi_call *call);
 
 void hfi_call_step(struct hfi_call *call, unsigned events);
+void hfi_call_attend(struct hfi_call *call);
 void hfi_call_cancel(struct hfi_call *call, int err);
 
 /* ---- engine.c ---- */

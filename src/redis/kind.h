@@ -147,6 +147,17 @@ static inline int64_t hfi_valid_until_ms(const struct hfi_kind *kind, int64_t se
     return until_ms == HFI_NEVER ? until_ms : until_ms - hfi_redis_kind_of(kind)->ends_early_ms;
 }
 
+/* What the server's answer to a command that was sent then proves. The next renewal is planned from
+ * there, too: what the answer took is gone from the lease. */
+static inline struct hfi_proof hfi_proof_of(const struct hfi_redis *redis,
+                                            const struct hfi_kind *kind, int64_t sent_ms,
+                                            int64_t lease_ms) {
+    int64_t until_ms = hfi_valid_until_ms(kind, sent_ms, lease_ms);
+    return (struct hfi_proof){.valid_until_ms = until_ms,
+                              .renew_at_ms = sent_ms + redis->renew_every_ms,
+                              .promised_until_ms = until_ms};
+}
+
 extern const struct hfi_call_ops hfi_redis_call_ops; /* engine.c: of all kinds */
 extern const struct hfi_kind hfi_thing_semaphore, hfi_thing_permits, hfi_thing_latch;
 extern const struct hfi_kind hfi_kind_plain, hfi_kind_nonreentrant, hfi_kind_spin, hfi_kind_fenced;

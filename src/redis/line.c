@@ -5,7 +5,7 @@
  * the state (u.acquire.line). A grant is ours before we know of it, for `confirm` ms; the message says since
  * when, on the server's clock. The message alone makes us the owner if it cannot be older than the
  * last answer, and if a third of the confirm is certain to be left. Both are judged by the last
- * answer, whose time is known here to within a round trip. Such a grant is provisional: the core
+ * answer, whose time is known here to within a round trip. Such a grant is proved for a part of its lease: the core
  * has it renewed before the confirm is over. A doubtful message (one that was long under way, or
  * from a server whose clock was set) is only a hint, and the next attempt finds out whether there
  * is a grant.
@@ -107,6 +107,21 @@ int64_t hfi_line_nap_ms(struct hfi_call_state *state, int64_t poll_ms) {
     return nap_ms;
 }
 
+/* A message proves the hold for its confirm only; the first renewal, when a third of that is over,
+ * gets it the rest of its lease. */
+static struct hfi_proof proof_of_message(const struct hfi_call *call, int64_t now_ms,
+                                         int64_t confirm_end_ms) {
+    const struct hfi_call_state *state = call->state;
+    int64_t renew_every_ms = state->exchange.redis->renew_every_ms;
+    if (call->lease_ms <= state->u.acquire.line.least_confirm_ms)
+        return (struct hfi_proof){.valid_until_ms = confirm_end_ms,
+                                  .renew_at_ms = confirm_end_ms - call->lease_ms + renew_every_ms,
+                                  .promised_until_ms = confirm_end_ms};
+    return (struct hfi_proof){.valid_until_ms = confirm_end_ms,
+                              .renew_at_ms = now_ms + (confirm_end_ms - now_ms) / 3,
+                              .promised_until_ms = hfi_after_ms(now_ms, call->lease_ms)};
+}
+
 bool hfi_line_enter(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_line *line = &state->u.acquire.line;
@@ -125,8 +140,7 @@ bool hfi_line_enter(struct hfi_call *call) {
     int64_t confirm_end_ms = lesser(now_ms + left_ms, heard_ms + line->least_confirm_ms);
     note_newest(state->exchange.redis, said_us);
     call->value = 1;
-    call->valid_until_ms = confirm_end_ms;
-    call->provisional = call->lease_ms > line->least_confirm_ms;
+    call->proof = proof_of_message(call, now_ms, confirm_end_ms);
     hfi_call_finish(call, HF_OK);
     return true;
 }

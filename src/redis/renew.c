@@ -120,8 +120,8 @@ static int read_answers(struct running *running, const redisReply *reply) {
         struct hfi_renewal_item *item = &running->renewal->items[running->batch[i]];
         int answer = (int)reply->element[i]->integer;
         item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
-        item->sent_ms = running->exchange.sent_ms;
-        item->valid_until_ms = hfi_valid_until_ms(item->kind, item->sent_ms, item->lease_ms);
+        item->proof =
+            hfi_proof_of(running->redis, item->kind, running->exchange.sent_ms, item->lease_ms);
     }
     return HF_OK;
 }
@@ -153,8 +153,9 @@ static bool split_batch(struct running *running) {
     static const char refusal[] = "CROSSSLOT ";
     const struct hfi_req *req = running->exchange.req;
     const struct hfi_renewal_item *items = running->renewal->items;
-    bool refused = req != NULL && req->reply != NULL && req->reply->type == REDIS_REPLY_ERROR &&
-                   strncmp(req->reply->str, refusal, strlen(refusal)) == 0;
+    const redisReply *reply = req != NULL ? req->reply : NULL;
+    bool refused = reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+                   strncmp(reply->str, refusal, strlen(refusal)) == 0;
     bool several = false;
     for (size_t i = 1; i < running->batch_len; i++)
         several |= !same_name(&items[running->batch[i]], &items[running->batch[0]]);
@@ -193,7 +194,7 @@ static void next_batch(struct running *running) {
     x->script = running->renewer->script;
     const struct hfi_renewal_item *first = &running->renewal->items[running->batch[0]];
     x->name = first->name;
-    x->name_len = hfi_kind_scope_len(first->kind, first->name, first->name_len);
+    x->name_len = hfi_kind_stem_len(first->kind, first->name, first->name_len);
     if (hfi_exchange_begin(x) == HFI_FINISHED)
         batch_ended(running);
 }

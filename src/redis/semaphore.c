@@ -208,6 +208,5 @@ static const struct hfi_redis_kind semaphore = {
 const struct hfi_kind hfi_thing_semaphore = {
     .name = "semaphore",
     .ops = &hfi_redis_call_ops,
-    .known_ms = HFI_TICKET_MS,
     .engine_private = &semaphore,
 };

@@ -109,7 +109,7 @@ static void extended(struct hfi_call *call) {
     long long answer = reply->elements == 2 ? reply->element[0]->integer : INT64_MIN;
     if (answer == 1) {
         call->value = 1;
-        call->valid_until_ms = hfi_valid_until_ms(call->kind, x->sent_ms, call->lease_ms);
+        call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
     } else if (answer == 0) {
         call->gone = true;

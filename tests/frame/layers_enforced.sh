@@ -88,9 +88,16 @@ expect_refused() {
 expect_refused src/redis/route/probe.h hf_route_includes '"../probe.h"' 'without \.\.'
 expect_refused src/net/probe_base.c hf_net_includes '"../core/probe.h"' 'without \.\.'
 expect_refused src/core/probe_base.c hf_core_includes '<hiredis/hiredis.h>' 'may not use hiredis'
+expect_refused src/net/probe_base.c hf_net_includes '<hiredis/hiredis.h>' 'not called resp.* may not use hiredis'
+expect_refused src/net/probe_base.c hf_net_includes '<openssl/ssl.h>' 'not called tls.* may not use openssl'
 expect_refused src/redis/probe_base.c hf_redis_includes '<openssl/ssl.h>' 'may not use openssl'
 expect_refused src/api/probe.h hf_api_includes '<jansson.h>' 'may not use jansson'
 expect_refused cli/main.c holdfast_cli_includes '<hiredis/hiredis.h>' 'may not use hiredis'
+
+# In src/net the files of a protocol may know more than the connections that carry it.
+echo '#include <hiredis/hiredis.h>' >"$root/src/net/resp_probe.c"
+cmake --build "$root/build" --target hf_net_includes >"$log" 2>&1 ||
+    complain "src/net/resp_probe.c may not include hiredis"
 
 # The check stands before the compiler: nothing of a layer is compiled while it fails.
 echo '#include "../probe.h"' >>"$root/src/base/probe_base.c"

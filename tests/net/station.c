@@ -17,8 +17,9 @@ static void tell(struct station *station, int number, unsigned event) {
         hfi_task_post(&station->ears[number]->task, event);
 }
 
-static void on_push(void *arg, const redisReply *reply) {
+static void on_push(void *arg, const void *message) {
     struct station *station = arg;
+    const redisReply *reply = message;
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     if (strcmp(reply->element[0]->str, "subscribe") == 0)
         atomic_fetch_add(&station->confirmed, 1);
@@ -66,12 +67,14 @@ void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t
     pthread_mutex_init(&station->mtx, NULL);
     station->proxy = proxy_start(server_socket(scene_server()));
     assert_int_equal(hfi_keeper_new(&station->mem, &station->keeper, &error), HF_OK);
+    station->login.client_name = "listeners";
     station->target = (struct hfi_target){
         .mem = &station->mem,
         .log = &station->log,
         .keeper = station->keeper,
         .node = "the server",
-        .client_name = "listeners",
+        .protocol = &hfi_resp,
+        .login = &station->login,
         .cmd_timeout_ms = cmd_timeout_ms,
         .ping_ms = ping_ms,
     };
@@ -161,13 +164,13 @@ void listener_show_ear(struct listener *listener, struct listener *ear) {
 /* Waits as a synchronous call would. Its ear is known before this. */
 unsigned listener_listen(struct listener *listener, int64_t wait_ms) {
     listener->news = 0;
-    hfi_conn_listen(listener->station->conn, &listener->exec);
+    hfi_conn_listen(listener->station->conn, &listener->place);
     hfi_alarm_set(&listener->exec, &listener->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
     while (listener->news == 0)
         if (!hfi_exec_run(&listener->exec))
-            hfi_conn_attend(&listener->exec);
+            hfi_conn_attend(&listener->place, &listener->exec);
     hfi_alarm_clear(&listener->exec, &listener->alarm);
-    hfi_conn_unlisten(listener->station->conn, &listener->exec);
+    hfi_conn_unlisten(listener->station->conn, &listener->place);
     return listener->news;
 }
 

@@ -11,6 +11,9 @@
 
 #include "base/clock.h"
 #include "net/impl.h"
+#include "net/resp.h"
+
+#include <hiredis/hiredis.h>
 
 enum { EVENT_MESSAGE = 1u, EVENT_LOST = 2u, EVENT_CANCEL = 4u, EVENT_LATE = 8u };
 enum { EARS = 16, NOBODY = EARS };
@@ -22,6 +25,7 @@ struct station {
     struct hfi_log log;
     struct proxy *proxy;
     struct hfi_keeper *keeper;
+    struct hfi_resp_login login;
     struct hfi_target target;
     struct hfi_conn *conn;
     atomic_int by_keeper, by_callers; /* messages, by who has read them */
@@ -45,6 +49,7 @@ struct listener {
     struct station *station;
     int number;
     struct hfi_exec exec;
+    struct hfi_place place;
     struct hfi_task task;
     struct hfi_alarm alarm;
     int64_t wait_ms;

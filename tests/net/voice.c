@@ -51,12 +51,14 @@ void connect_line(struct line *line) {
 void line_begin_at(struct line *line, const char *socket) {
     hf_error error = {.code = HF_OK};
     assert_int_equal(hfi_keeper_new(&line->mem, &line->keeper, &error), HF_OK);
+    line->login.client_name = "voices";
     line->target = (struct hfi_target){
         .mem = &line->mem,
         .log = &line->log,
         .keeper = line->keeper,
         .node = "the server",
-        .client_name = "voices",
+        .protocol = &hfi_resp,
+        .login = &line->login,
         .cmd_timeout_ms = 20000,
         .ping_ms = 60000,
     };
@@ -114,7 +116,8 @@ void wait_seated(struct line *line, const struct voice *driver, size_t followers
 
 /* ---- Voices ---- */
 
-static bool is_echo(const redisReply *reply, const char *text, size_t size) {
+static bool is_echo(const void *message, const char *text, size_t size) {
+    const redisReply *reply = message;
     return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == size &&
            memcmp(reply->str, text, size) == 0;
 }
@@ -157,17 +160,17 @@ enum outcome speak(struct voice *voice, size_t size, int64_t wait_ms) {
     struct hfi_req *req = NULL;
     voice->news = 0;
     int err = hfi_conn_submit(voice->line->conn, command, (size_t)head + size + 2, &voice->task,
-                              EVENT_REPLY, &req);
+                              EVENT_REPLY, &voice->place, &req);
     free(command);
     enum outcome outcome = UNSENT;
     if (err == HF_OK) {
         hfi_alarm_set(&voice->exec, &voice->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
         while (voice->news == 0)
             if (!hfi_exec_run(&voice->exec))
-                hfi_conn_attend(&voice->exec);
+                hfi_conn_attend(&voice->place, &voice->exec);
         hfi_alarm_clear(&voice->exec, &voice->alarm);
         outcome = hear(voice, req, text, size);
-        voice->exec.lane = NULL;
+        voice->place.asked = NULL;
         hfi_exec_run(&voice->exec); /* what came in the last moment belongs to this call */
     }
     free(text);

@@ -13,6 +13,9 @@
 #include "base/clock.h"
 #include "net/impl.h"
 #include "net/keeper.h"
+#include "net/resp.h"
+
+#include <hiredis/hiredis.h>
 
 enum { EVENT_REPLY = 1u, EVENT_READY = 2u, EVENT_CANCEL = 4u, EVENT_LATE = 8u };
 enum outcome { ANSWERED, LATE, CANCELLED, LOST, UNSENT, WRONG };
@@ -22,6 +25,7 @@ struct line {
     struct hfi_log log;
     struct proxy *proxy;
     struct hfi_keeper *keeper;
+    struct hfi_resp_login login;
     struct hfi_target target;
     struct hfi_conn *conn;
 };
@@ -29,6 +33,7 @@ struct line {
 struct voice {
     struct line *line;
     struct hfi_exec exec;
+    struct hfi_place place;
     struct hfi_task task;
     struct hfi_alarm alarm;
     unsigned news;

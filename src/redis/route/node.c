@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "net/keeper.h"
+#include "net/resp.h"
 #include "redis/route/local.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@
 struct hfi_node {
     const struct hfi_mem *mem;
     struct hfi_target target;
+    struct hfi_resp_login login;                              /* of the target, too */
     char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
     struct hfi_tls_context *tls;                              /* this too */
 
@@ -115,10 +117,12 @@ static int describe_us(struct hfi_node *node, const struct hfi_node_config *conf
     target->log = config->log;
     target->keeper = config->keeper;
     target->dispatch = config->dispatch;
-    target->user = node->user;
-    target->password = node->password;
-    target->db = config->url->db;
-    target->client_name = node->client_name;
+    target->protocol = &hfi_resp;
+    target->login = &node->login;
+    node->login.user = node->user;
+    node->login.password = node->password;
+    node->login.db = config->url->db;
+    node->login.client_name = node->client_name;
     target->cmd_timeout_ms = config->cmd_timeout_ms;
     target->ping_ms = config->ping_ms;
     target->commands = config->commands;

@@ -1,21 +1,12 @@
 /*
  * What an operation does when its hold turns out to be lost.
  *
- * The verbs of locks (acquire.c, verbs.c) call these on the operation's executor. A loss is
+ * The verbs of locks (acquire.c, release.c, extend.c) call these on the operation's executor. A loss is
  * reported in two ways: to the listeners at once, by hfi_hold_report(), and to the owner by the
- * next call on the hold, which fails with HF_ELOST. `lost` in struct hfi_hold says that the second
- * is still to come; like everything about a hold, it is guarded by the shard.
+ * next call on the hold, which fails with HF_ELOST. HFI_HOLD_LOST says that the second is still to
+ * come.
  */
 #include "core/op.h"
-
-bool hfi_hold_take_loss_locked(struct hfi_hold *hold, bool *ret_news) {
-    *ret_news = false;
-    if (hfi_hold_expired_locked(hold))
-        *ret_news = hfi_hold_run_out_locked(hold);
-    bool lost = hold->lost;
-    hold->lost = false;
-    return lost;
-}
 
 void hfi_op_fail_lost(struct hf_op *op) {
     hf_error error;
@@ -30,7 +21,7 @@ void hfi_op_fail_lost(struct hf_op *op) {
 void hfi_op_found_lost(struct hf_op *op, const char *reason) {
     pthread_mutex_lock(&op->shard->mtx);
     bool news = hfi_hold_lose_locked(op->hold, reason);
-    op->hold->lost = false;
+    hfi_hold_loss_told_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
         hfi_hold_report(op->hold, HFI_LOST);
@@ -41,15 +32,16 @@ bool hfi_op_ended_meanwhile(struct hf_op *op) {
     struct hfi_call *call = &op->call;
     pthread_mutex_lock(&op->shard->mtx);
     bool ended = call->count > 0 && op->hold->count == 0;
+    bool ran_out = op->hold->ended == HFI_RAN_OUT || op->hold->reason == NULL;
+    const char *why = ran_out ? "the lease ran out before the server answered" : op->hold->reason;
     if (ended)
-        op->hold->lost = false;
+        hfi_hold_loss_told_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (!ended)
         return false;
-    hfi_fail(&call->error, HF_ELOST, "the lease ran out before the server answered");
+    hfi_fail(&call->error, HF_ELOST, "%s", why);
     call->count = 1;
     call->settle_release = true;
-    hfi_op_complete_unsettled(op, HF_ELOST, &call->error,
-                              hfi_now_ms() + call->lease_ms + op->core->cmd_timeout_ms);
+    hfi_op_complete_unsettled(op, HF_ELOST, &call->error, call->lease_ms);
     return true;
 }

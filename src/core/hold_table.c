@@ -1,0 +1,165 @@
+/*
+ * The table of holds: one record per (place on the server, owner), whatever the handle or kind.
+ *
+ * A record is in its shard's table while it is held, is being worked on or let go, has a loss to
+ * report, or a renewal of it may still act. The table is guarded by the shard's mutex. Other
+ * threads keep the memory alive by references: the keeper's alarm, a renewal in flight, a place
+ * among those to be let go, a notice on its way to the dispatcher.
+ */
+#include "core/op.h"
+
+#include <string.h>
+
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *stem, size_t stem_len) {
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < stem_len; i++)
+        hash = (hash ^ (unsigned char)stem[i]) * 16777619u;
+    return &core->shards[(hash ^ (hash >> 16)) % HFI_SHARDS];
+}
+
+static struct hfi_hold *new_hold(struct hfi_core *core, struct hfi_shard *shard,
+                                 const struct hfi_kind *kind, const char *name, size_t name_len,
+                                 const char *owner, size_t owner_len, const char *place,
+                                 size_t place_len) {
+    struct hfi_hold *hold =
+        hfi_zalloc(core->mem, sizeof *hold + name_len + 1 + owner_len + 1 + place_len);
+    if (hold == NULL)
+        return NULL;
+    atomic_init(&hold->refs, 1);
+    hold->core = core;
+    hold->shard = shard;
+    hold->kind = kind;
+    hfi_list_init(&hold->queue);
+    hold->name = (char *)(hold + 1);
+    hold->owner = hold->name + name_len + 1;
+    hold->place = hold->owner + owner_len + 1;
+    memcpy(hold->name, name, name_len);
+    memcpy(hold->owner, owner, owner_len);
+    memcpy(hold->place, place, place_len);
+    hold->name_len = name_len;
+    hold->owner_len = owner_len;
+    hold->place_len = place_len;
+    hold->alarm.fire = hfi_watchdog_fired;
+    hfi_hold_init_reports(hold);
+    return hold;
+}
+
+void hfi_hold_ref(struct hfi_hold *hold) {
+    atomic_fetch_add_explicit(&hold->refs, 1, memory_order_relaxed);
+}
+
+void hfi_hold_unref(struct hfi_hold *hold) {
+    if (hold == NULL || atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    hfi_self_unref(hold->self);
+    hfi_free(hold->core->mem, hold);
+}
+
+/* Finding a hold must not need memory, or a release, of all things, could fail for lack of it. So
+ * each shard has a buffer as long as the longest place of any hold made so far. NULL: the place is
+ * longer; then there is no such hold, unless this was to make it and memory has run out. */
+static char *long_place_locked(const struct hfi_mem *mem, struct hfi_shard *shard, size_t len,
+                               bool make) {
+    if (len <= shard->long_place_room)
+        return shard->long_place;
+    char *place = make ? hfi_alloc(mem, len) : NULL;
+    if (place == NULL)
+        return NULL;
+    hfi_free(mem, shard->long_place);
+    shard->long_place = place;
+    shard->long_place_room = len;
+    return place;
+}
+
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static struct hfi_hold *find_hold(struct hfi_shard *shard, const char *place, size_t place_len) {
+    struct hfi_hold *hold = NULL;
+    HASH_FIND(hh, shard->holds, place, place_len, hold);
+    return hold;
+}
+
+/* False: out of memory. */
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static bool insert_hold(const struct hfi_mem *mem, struct hfi_shard *shard, struct hfi_hold *hold) {
+    HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
+    return hold->hh.tbl != NULL;
+}
+
+struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                    const struct hfi_kind *kind, const char *name, size_t name_len,
+                                    const char *owner, size_t owner_len, bool make) {
+    const struct hfi_mem *mem = core->mem;
+    char small[256], *place = small;
+    size_t place_len =
+        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
+    if (place_len > sizeof small) {
+        place = long_place_locked(mem, shard, place_len, make);
+        if (place == NULL)
+            return NULL;
+        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, place, place_len);
+    }
+    struct hfi_hold *hold = find_hold(shard, place, place_len);
+    if (hold != NULL || !make)
+        return hold;
+    hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
+    if (hold != NULL && !insert_hold(mem, shard, hold)) {
+        hfi_free(mem, hold);
+        hold = NULL;
+    }
+    return hold;
+}
+
+struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                     const struct hfi_kind *kind, const char *name, size_t name_len,
+                                     hf_owner number) {
+    char owner[HFI_OWNER_MAX];
+    size_t owner_len = hfi_owner_text(core, number, owner);
+    struct hfi_hold *hold =
+        hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, true);
+    if (hold != NULL)
+        hold->number = number;
+    return hold;
+}
+
+struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
+                                      const struct hfi_kind *kind, const char *name,
+                                      size_t name_len, hf_owner number) {
+    char owner[HFI_OWNER_MAX];
+    size_t owner_len = hfi_owner_text(core, number, owner);
+    return hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, false);
+}
+
+void hfi_hold_tidy_locked(struct hfi_hold *hold) {
+    const struct hfi_mem *mem = hold->core->mem;
+    (void)mem;
+    if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
+        hold->letting_go || hold->hh.tbl == NULL)
+        return;
+    int64_t later_ms = hold->renewal_until_ms;
+    if (hold->possession == HFI_HOLD_LOST && !hold->orphaned) {
+        if (!hfi_hold_is_permit(hold))
+            return;
+        if (hold->forget_ms > later_ms)
+            later_ms = hold->forget_ms;
+    }
+    if (hfi_now_ms() < later_ms) {
+        if (hold->renewing == HFI_RESTING)
+            hfi_watchdog_look_later_locked(hold, later_ms);
+        return;
+    }
+    hfi_watchdog_disarm_locked(hold);
+    HASH_DEL(hold->shard->holds, hold);
+    hold->hh.tbl = NULL;
+    hfi_hold_unref(hold);
+}
+
+void hfi_for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *hold)) {
+    for (int i = 0; i < HFI_SHARDS; i++) {
+        struct hfi_hold *hold, *next;
+        pthread_mutex_lock(&core->shards[i].mtx);
+        HASH_ITER(hh, core->shards[i].holds, hold, next) {
+            visit(hold);
+        }
+        pthread_mutex_unlock(&core->shards[i].mtx);
+    }
+}

@@ -1,0 +1,136 @@
+/*
+ * RESP: the reader, and the table. What is said first is in resp_greet.c.
+ *
+ * Messages are parsed by hiredis' reader, whose appetite is bounded here: a server cannot make us
+ * hold more than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent.
+ *
+ * A reader belongs to the holder of its connection's seat; the table never changes.
+ */
+#include "net/resp.h"
+
+#include "base/error.h"
+
+#include <hiredis/hiredis.h>
+#include <string.h>
+
+#define MAX_REPLY_BYTES ((size_t)4 << 20)
+#define MAX_REPLY_ELEMENTS 65536
+#define MAX_REPLY_DEPTH 7 /* hiredis 1.x has no limit, but frees a reply by recursion */
+#define MAX_LINE_BYTES 65536
+
+/* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as it
+ * nests them. */
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+struct reader {
+    const struct hfi_mem *mem;
+    redisReader *parser;
+    redisReplyObjectFunctions functions; /* hiredis' own, but for the array */
+    void *(*create_array)(const redisReadTask *task, element_count elements);
+    bool refused;       /* it was too big for us: hiredis reports that as out of memory */
+    size_t reply_bytes; /* fed since the last whole reply */
+};
+
+static void *create_capped_array(const redisReadTask *task, element_count elements) {
+    const redisReadTask *root = task;
+    int depth = 1;
+    for (; root->parent != NULL; root = root->parent)
+        depth++;
+    struct reader *reader = root->privdata;
+    reader->refused = elements > MAX_REPLY_ELEMENTS || depth > MAX_REPLY_DEPTH;
+    if (reader->refused)
+        return NULL;
+    return reader->create_array(task, elements);
+}
+
+static void reader_free(void *arg) {
+    struct reader *reader = arg;
+    if (reader->parser != NULL)
+        redisReaderFree(reader->parser);
+    hfi_free(reader->mem, reader);
+}
+
+static void *reader_new(const struct hfi_mem *mem) {
+    struct reader *reader = hfi_zalloc(mem, sizeof *reader);
+    if (reader == NULL)
+        return NULL;
+    reader->mem = mem;
+    reader->parser = redisReaderCreate();
+    if (reader->parser == NULL) {
+        reader_free(reader);
+        return NULL;
+    }
+    reader->functions = *reader->parser->fn;
+    reader->create_array = reader->functions.createArray;
+    reader->functions.createArray = create_capped_array;
+    reader->parser->fn = &reader->functions;
+    reader->parser->privdata = reader;
+    return reader;
+}
+
+static int feed(void *arg, const char *bytes, size_t len, hf_error *error) {
+    struct reader *reader = arg;
+    reader->reply_bytes += len;
+    if (redisReaderFeed(reader->parser, bytes, len) != REDIS_OK)
+        return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
+    return HF_OK;
+}
+
+/* What the server sent cannot be read: the fault is the server's, or our memory's. */
+static int fail_unread(const struct reader *reader, hf_error *error) {
+    if (reader->refused)
+        return hfi_fail(error, HF_EPROTO, "a reply has too many elements, or too many levels");
+    if (reader->parser->err == REDIS_ERR_OOM)
+        return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
+    return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", reader->parser->errstr);
+}
+
+/* A line without an end is searched again from its start whenever more arrives: not for
+ * megabytes. */
+static bool is_endless_line(const redisReader *parser) {
+    return parser->len - parser->pos > MAX_LINE_BYTES &&
+           memchr(parser->buf + parser->pos, '\n', MAX_LINE_BYTES) == NULL;
+}
+
+/* The reply has only begun: may it go on? */
+static int check_length(const struct reader *reader, hf_error *error) {
+    if (reader->reply_bytes > MAX_LINE_BYTES && is_endless_line(reader->parser))
+        return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes",
+                        MAX_LINE_BYTES);
+    if (reader->reply_bytes > MAX_REPLY_BYTES)
+        return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes", MAX_REPLY_BYTES);
+    return HF_OK;
+}
+
+static int next(void *arg, void **ret_message, hf_error *error) {
+    struct reader *reader = arg;
+    *ret_message = NULL;
+    if (redisReaderGetReply(reader->parser, ret_message) != REDIS_OK)
+        return fail_unread(reader, error);
+    if (*ret_message == NULL)
+        return check_length(reader, error);
+    reader->reply_bytes = 0;
+    return HF_OK;
+}
+
+static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+
+const struct hfi_protocol hfi_resp = {
+    .reader_new = reader_new,
+    .reader_free = reader_free,
+    .feed = feed,
+    .next = next,
+    .message_free = freeReplyObject,
+    .greet = hfi_resp_greet,
+    .greeted = hfi_resp_greeted,
+    .explain_end = hfi_resp_explain_end,
+    .greeting_free = hfi_resp_greeting_free,
+    .ping = ping,
+    .ping_len = sizeof ping - 1,
+    .speaks_tls = "the server speaks TLS; write rediss:// or valkeys://",
+    .may_want_tls = "the server ended the connection without a word; does it want TLS (rediss://)?",
+};

@@ -1,0 +1,26 @@
+/* RESP, the protocol of Redis and Valkey, in its second version. A message is a redisReply. */
+#ifndef HFI_NET_RESP_H
+#define HFI_NET_RESP_H
+
+#include "net/protocol.h"
+
+#include <stdatomic.h>
+
+extern const struct hfi_protocol hfi_resp;
+
+/* How a connection introduces itself: the `login` of its target. */
+struct hfi_resp_login {
+    const char *user, *password; /* NULL: none */
+    int db;
+    const char *client_name;  /* CLIENT SETNAME */
+    atomic_bool memory_known; /* whether the server may evict, or that it does not say */
+};
+
+/* ---- For resp.c and resp_greet.c ---- */
+
+int hfi_resp_greet(struct hfi_conn *conn, void **ret_greeting, hf_error *error);
+int hfi_resp_greeted(void *greeting, const void *message, bool *ret_done, hf_error *error);
+bool hfi_resp_explain_end(const void *greeting, hf_error *error);
+void hfi_resp_greeting_free(void *greeting);
+
+#endif
