@@ -60,7 +60,9 @@ static void take_turn(struct arena *arena, hf_lock *lock, int index) {
 
 static hf_lock *new_lock(hf_client *client, hf_kind kind) {
     hf_lock *lock;
-    check(hf_lock_new_kind(client, kind, NAME, strlen(NAME), &lock), "hf_lock_new_kind");
+    hf_lock_options options = HF_LOCK_INIT;
+    options.kind = kind;
+    check(hf_lock_new_with(client, NAME, strlen(NAME), &options, &lock), "hf_lock_new_with");
     return lock;
 }
 

@@ -62,7 +62,7 @@ static void measure_waiters(const struct bench *bench, const char *what, int str
     make_handles(client, locks);
     hf_op *ping; /* opens the connection, so that it does not count */
     check(hf_ping_start(client, NULL, NULL, &ping), "ping");
-    while (hf_op_wait(ping, 0, NULL) == HF_EBUSY)
+    while (hf_op_wait(ping, 0, NULL) == HF_EPENDING)
         hf_dispatch(client, 10);
     hf_op_free(ping);
     size_t before = heap_bytes();

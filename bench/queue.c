@@ -127,7 +127,9 @@ static struct cost measure_length(const struct bench *bench, int n) {
     hf_options options = HF_OPTIONS_INIT;
     options.flags = HF_MANUAL_DISPATCH;
     check(hf_open(bench->url, &options, &line.client), "hf_open");
-    check(hf_lock_new_kind(line.client, HF_FAIR, NAME, strlen(NAME), &line.lock), "new_kind");
+    hf_lock_options fair = HF_LOCK_INIT;
+    fair.kind = HF_FAIR;
+    check(hf_lock_new_with(line.client, NAME, strlen(NAME), &fair, &line.lock), "new");
     struct waiter *waiters = calloc((size_t)n + 1, sizeof *waiters);
     redisContext *context = connect_hiredis(bench);
     if (waiters == NULL)

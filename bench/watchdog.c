@@ -52,7 +52,7 @@ static void look_at_server(redisContext *context, struct seen *seen) {
 
 static void look_at_client(hf_lock **locks, struct seen *seen) {
     for (int i = 0; i < HOLDS; i++)
-        note(seen, hf_lock_remaining_ms(locks[i], 0));
+        note(seen, hf_lock_remaining_ms(locks[i]));
 }
 
 static void print(const struct bench *bench, const struct seen *client, const struct seen *server,

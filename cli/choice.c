@@ -10,13 +10,16 @@
 
 #include <stdio.h>
 
-static const struct held_kind plain = {"plain", &held_lock_ops, HF_PLAIN, true};
+static const struct held_kind plain = {"plain", &held_lock_ops, true, HF_PLAIN, 0};
 
 /* In the order of CHOICE_OPTIONS. */
 static const struct held_kind kinds[] = {
-    {"read", &held_lock_ops, HF_READ, false}, {"write", &held_lock_ops, HF_WRITE, true},
-    {"fair", &held_lock_ops, HF_FAIR, true},  {"fenced", &held_lock_ops, HF_FENCED, true},
-    {"spin", &held_lock_ops, HF_SPIN, true},  {"permit", &held_slot_ops, HF_PLAIN, false},
+    {"read", &held_lock_ops, false, HF_READ, 0},
+    {"write", &held_lock_ops, true, HF_WRITE, 0},
+    {"fair", &held_lock_ops, true, HF_FAIR, 0},
+    {"fenced", &held_lock_ops, true, HF_PLAIN, HF_FENCED},
+    {"spin", &held_lock_ops, true, HF_PLAIN, HF_SPIN},
+    {"permit", &held_slot_ops, false, HF_PLAIN, 0},
 };
 
 static int choose(struct choice *choice, const char *subcommand, const struct held_kind *kind,

@@ -66,16 +66,18 @@ void text_write_json(FILE *out, const char *line);
 /* ---- explain.c: what a name is, when it is not what was expected ----------------------------- */
 
 struct explanation {
-    const char *kind;  /* as hf_lock_info has it */
+    hf_found kind;
     const char *words; /* "'NAME' is ..." */
 };
 
-/* Asks the server what is under the name, and says so: in the words of the table, which ends with a
- * NULL kind, or else that it is no `noun`, but something of such a type. */
+/* Asks the server what is under the name, and says so: in the words of the table, which ends where
+ * there are none, or else that it is no `noun`, but something of such a type. */
 void explain_name(hf_client *client, const char *name, const char *noun,
                   const struct explanation *all);
 /* "'NAME' is no NOUN, but a TYPE": for what is none of ours. */
 void say_other(const char *name, const char *noun, const char *type);
+/* A word for what was found. */
+const char *found_word(hf_found kind);
 
 /* ---- values.c: the values of options --------------------------------------------------------- */
 

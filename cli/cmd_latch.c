@@ -9,7 +9,7 @@
 #include <string.h>
 
 static int open_latch(struct counter *c) {
-    return hf_latch_new(c->client, c->name, strlen(c->name), &c->latch);
+    return hf_latch_new(c->client, c->name, &c->latch);
 }
 
 static void close_latch(struct counter *c) {
@@ -17,7 +17,7 @@ static void close_latch(struct counter *c) {
 }
 
 static int set(struct counter *c) {
-    return hf_latch_set_start(c->latch, c->number, counter_done, c, &c->op);
+    return hf_latch_try_set_start(c->latch, c->number, counter_done, c, &c->op);
 }
 
 static int down(struct counter *c) {

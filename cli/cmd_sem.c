@@ -10,7 +10,7 @@
 #include <string.h>
 
 static int open_sem(struct counter *c) {
-    return hf_sem_new(c->client, c->name, strlen(c->name), &c->sem);
+    return hf_sem_new(c->client, c->name, &c->sem);
 }
 
 static void close_sem(struct counter *c) {
@@ -18,7 +18,7 @@ static void close_sem(struct counter *c) {
 }
 
 static int set(struct counter *c) {
-    return hf_sem_set_start(c->sem, c->number, c->ttl_ms, counter_done, c, &c->op);
+    return hf_sem_try_set_start(c->sem, c->number, c->ttl_ms, counter_done, c, &c->op);
 }
 
 static int acquire(struct counter *c) {

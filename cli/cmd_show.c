@@ -47,14 +47,14 @@ struct numbers {
 };
 
 static bool is_held(const hf_lock_info *info, const struct numbers *numbers) {
-    bool slots_taken = strcmp(info->kind, "permits") == 0 && numbers->all[2].value > 0;
+    bool slots_taken = info->kind == HF_FOUND_PERMITS && numbers->all[2].value > 0;
     return info->holders_len > 0 || slots_taken;
 }
 
 static int count_permits(hf_client *client, const char *name, struct numbers *ret) {
     hf_permits *permits = NULL;
     int64_t free = 0, total = 0, taken = 0;
-    int code = hf_permits_new(client, name, strlen(name), &permits);
+    int code = hf_permits_new(client, name, &permits);
     if (code == HF_OK)
         code = hf_permits_available(permits, &free);
     if (code == HF_OK)
@@ -69,7 +69,7 @@ static int count_permits(hf_client *client, const char *name, struct numbers *re
 static int count_counter(hf_client *client, const char *name, struct numbers *ret) {
     hf_sem *sem = NULL;
     int64_t value = 0;
-    int code = hf_sem_new(client, name, strlen(name), &sem);
+    int code = hf_sem_new(client, name, &sem);
     if (code == HF_OK)
         code = hf_sem_available(sem, &value);
     hf_sem_free(sem);
@@ -78,15 +78,11 @@ static int count_counter(hf_client *client, const char *name, struct numbers *re
 }
 
 /* What there is to count, by kind. */
-static int count(hf_client *client, const char *name, const char *kind, struct numbers *ret) {
-    static const struct {
-        const char *kind;
-        int (*count)(hf_client *client, const char *name, struct numbers *ret);
-    } all[] = {{"permits", count_permits}, {"counter", count_counter}};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (strcmp(kind, all[i].kind) == 0)
-            return all[i].count(client, name, ret);
-    }
+static int count(hf_client *client, const char *name, hf_found kind, struct numbers *ret) {
+    if (kind == HF_FOUND_PERMITS)
+        return count_permits(client, name, ret);
+    if (kind == HF_FOUND_COUNTER)
+        return count_counter(client, name, ret);
     return HF_OK;
 }
 
@@ -99,21 +95,21 @@ static json_t *json_owner(const hf_holder *owner) {
     return entry;
 }
 
-static json_t *json_owners(const hf_holder *owners, size_t len) {
+static json_t *json_owners(hf_holder *const *owners, size_t len) {
     json_t *list = json_array();
     for (size_t i = 0; i < len; i++)
-        json_array_append_new(list, json_owner(&owners[i]));
+        json_array_append_new(list, json_owner(owners[i]));
     return list;
 }
 
 static int show_json(const char *name, const hf_lock_info *info, const struct numbers *numbers) {
-    json_t *object =
-        json_pack("{s:o, s:s, s:b, s:o}", "name", json_text(name), "kind", info->kind, "held",
-                  is_held(info, numbers), "holders", json_owners(info->holders, info->holders_len));
+    json_t *object = json_pack("{s:o, s:s, s:b, s:o}", "name", json_text(name), "kind",
+                               found_word(info->kind), "held", is_held(info, numbers), "holders",
+                               json_owners(info->holders, info->holders_len));
     if (object != NULL && info->waiters_len > 0)
         json_object_set_new(object, "waiters", json_owners(info->waiters, info->waiters_len));
-    if (object != NULL && strcmp(info->kind, "other") == 0)
-        json_object_set_new(object, "type", json_string(info->type));
+    if (object != NULL && info->kind == HF_FOUND_OTHER)
+        json_object_set_new(object, "type", json_string(info->words));
     for (size_t i = 0; object != NULL && i < numbers->len; i++)
         json_object_set_new(object, numbers->all[i].name, json_integer(numbers->all[i].value));
     if (object != NULL && info->ttl_ms >= 0)
@@ -133,22 +129,22 @@ static void show_connection(const hf_holder *owner) {
 
 static int show_plain(const char *name, const hf_lock_info *info, const struct numbers *numbers) {
     show_line("name", name);
-    show_line("kind", info->kind);
-    if (strcmp(info->kind, "other") == 0)
-        show_line("type", info->type);
+    show_line("kind", found_word(info->kind));
+    if (info->kind == HF_FOUND_OTHER)
+        show_line("type", info->words);
     if (info->ttl_ms >= 0)
         printf("%-8s%" PRId64 ".%03d s\n", "ttl", info->ttl_ms / 1000, (int)(info->ttl_ms % 1000));
     else if (info->holders_len > 0)
         show_line("ttl", "never ends by itself");
     for (size_t i = 0; i < info->holders_len; i++) {
-        const hf_holder *holder = &info->holders[i];
+        const hf_holder *holder = info->holders[i];
         show_line("holder", holder->owner);
         printf("%-8s%" PRId64 "\n", "  count", holder->count);
         show_connection(holder);
     }
     for (size_t i = 0; i < info->waiters_len; i++) {
-        show_line("waiter", info->waiters[i].owner);
-        show_connection(&info->waiters[i]);
+        show_line("waiter", info->waiters[i]->owner);
+        show_connection(info->waiters[i]);
     }
     for (size_t i = 0; i < numbers->len; i++)
         printf("%-8s%" PRId64 "\n", numbers->all[i].name, numbers->all[i].value);
@@ -162,13 +158,13 @@ static int show_plain(const char *name, const hf_lock_info *info, const struct n
 static int judge(const struct show *show, const char *name, const hf_lock_info *info,
                  const struct numbers *numbers) {
     char shown[SHOWN_NAME_SIZE];
-    if (strcmp(info->kind, "other") == 0) {
-        say_other(name, "lock", info->type);
+    if (info->kind == HF_FOUND_OTHER) {
+        say_other(name, "lock", info->words);
         return STATUS_DATA;
     }
     if (!show->held_only || is_held(info, numbers))
         return STATUS_OK;
-    if (strcmp(info->kind, "counter") != 0)
+    if (info->kind != HF_FOUND_COUNTER)
         return STATUS_NO;
     say(LEVEL_ERROR, "'%s' is no lock, but a number: a semaphore, a latch, or slots that are free",
         shown_name(name, shown));

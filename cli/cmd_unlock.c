@@ -24,7 +24,7 @@ static const struct option_spec specs[] = {
     {OPTION_END, 0, 0, NULL, false},
 };
 
-static const struct explanation nothing_else[] = {{NULL, NULL}};
+static const struct explanation nothing_else[] = {{HF_FOUND_FREE, NULL}};
 
 struct unlock {
     struct connection *connection;
@@ -42,14 +42,14 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
-static int find_kind(hf_client *client, const char *name, char ret_kind[16]) {
+static int find_kind(hf_client *client, const char *name, hf_found *ret_kind) {
     hf_lock *lock = NULL;
     hf_lock_info *info = NULL;
     int code = hf_lock_new(client, name, &lock);
     if (code == HF_OK)
         code = hf_lock_inspect(lock, &info);
     if (code == HF_OK)
-        snprintf(ret_kind, 16, "%s", info->kind);
+        *ret_kind = info->kind;
     hf_lock_info_free(info);
     hf_lock_free(lock);
     return code;
@@ -57,7 +57,9 @@ static int find_kind(hf_client *client, const char *name, char ret_kind[16]) {
 
 static int break_lock(hf_client *client, hf_kind kind, const char *name, bool *ret_broken) {
     hf_lock *lock = NULL;
-    int code = hf_lock_new_kind(client, kind, name, strlen(name), &lock);
+    hf_lock_options options = HF_LOCK_INIT;
+    options.kind = kind;
+    int code = hf_lock_new_with(client, name, strlen(name), &options, &lock);
     if (code == HF_OK)
         code = hf_lock_break(lock, ret_broken);
     hf_lock_free(lock);
@@ -66,7 +68,7 @@ static int break_lock(hf_client *client, hf_kind kind, const char *name, bool *r
 
 static int free_slots(hf_client *client, const char *name, bool *ret_broken) {
     hf_permits *permits = NULL;
-    int code = hf_permits_new(client, name, strlen(name), &permits);
+    int code = hf_permits_new(client, name, &permits);
     if (code == HF_OK)
         code = hf_permits_delete(permits, ret_broken);
     hf_permits_free(permits);
@@ -75,21 +77,21 @@ static int free_slots(hf_client *client, const char *name, bool *ret_broken) {
 
 static int free_it(hf_client *client, const char *name, bool *ret_broken, bool *ret_number) {
     static const struct {
-        const char *name;
+        hf_found found;
         hf_kind kind;
-    } kinds[] = {{"fair", HF_FAIR}, {"read", HF_READ}, {"write", HF_WRITE}};
-    char found[16];
-    int code = find_kind(client, name, found);
+    } kinds[] = {{HF_FOUND_FAIR, HF_FAIR}, {HF_FOUND_READ, HF_READ}, {HF_FOUND_WRITE, HF_WRITE}};
+    hf_found found;
+    int code = find_kind(client, name, &found);
     if (code != HF_OK)
         return code;
-    if (strcmp(found, "permits") == 0)
+    if (found == HF_FOUND_PERMITS)
         return free_slots(client, name, ret_broken);
-    *ret_number = strcmp(found, "counter") == 0;
+    *ret_number = found == HF_FOUND_COUNTER;
     if (*ret_number)
         return HF_OK;
     hf_kind kind = HF_PLAIN; /* also for what is no lock, which is then refused */
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(found, kinds[i].name) == 0)
+        if (found == kinds[i].found)
             kind = kinds[i].kind;
     }
     return break_lock(client, kind, name, ret_broken);

@@ -263,13 +263,13 @@ static int tell(const struct counter *counter) {
 static void explain(const struct counter *counter) {
     static const char locked[] = "a lock: see 'holdfast show'";
     static const struct explanation all[] = {
-        {"plain", locked},
-        {"fair", locked},
-        {"read", locked},
-        {"write", locked},
-        {"permits", "a set of slots: see 'holdfast show'"},
-        {"free", "not there, but slots may be left over from it: then delete '{NAME}:timeout'"},
-        {NULL, NULL},
+        {HF_FOUND_PLAIN, locked},
+        {HF_FOUND_FAIR, locked},
+        {HF_FOUND_READ, locked},
+        {HF_FOUND_WRITE, locked},
+        {HF_FOUND_PERMITS, "a set of slots: see 'holdfast show'"},
+        {HF_FOUND_FREE, "not there, but slots may be left over from it: then delete '{NAME}:timeout'"},
+        {HF_FOUND_FREE, NULL},
     };
     explain_name(counter->client, counter->name, counter->kind->noun, all);
 }

@@ -18,17 +18,26 @@ void say_other(const char *name, const char *noun, const char *type) {
     say(LEVEL_ERROR, "'%s' is no %s, but a %s%s", shown_name(name, buffer), noun, type, more);
 }
 
+const char *found_word(hf_found kind) {
+    static const char *const words[] = {
+        [HF_FOUND_FREE] = "free",       [HF_FOUND_PLAIN] = "plain", [HF_FOUND_FAIR] = "fair",
+        [HF_FOUND_READ] = "read",       [HF_FOUND_WRITE] = "write", [HF_FOUND_PERMITS] = "permits",
+        [HF_FOUND_COUNTER] = "counter", [HF_FOUND_OTHER] = "other",
+    };
+    return words[kind];
+}
+
 static void explain(const char *name, const char *noun, const struct explanation *all,
                     const hf_lock_info *info) {
     char buffer[SHOWN_NAME_SIZE];
-    for (; all->kind != NULL; all++) {
-        if (strcmp(info->kind, all->kind) == 0) {
+    for (; all->words != NULL; all++) {
+        if (info->kind == all->kind) {
             say(LEVEL_ERROR, "'%s' is %s", shown_name(name, buffer), all->words);
             return;
         }
     }
-    if (strcmp(info->kind, "other") == 0)
-        say_other(name, noun, info->type);
+    if (info->kind == HF_FOUND_OTHER)
+        say_other(name, noun, info->words);
 }
 
 void explain_name(hf_client *client, const char *name, const char *noun,

@@ -69,13 +69,13 @@ int held_failed(const struct held *held, const hf_result *result, int busy_statu
 
 void held_explain(hf_client *client, const char *name) {
     static const struct explanation all[] = {
-        {"plain", "a plain or fair lock: leave out --shared, --write and --slots"},
-        {"fair", "a fair lock: use --fair"},
-        {"read", "a read/write lock: use -s (--shared) or -W (--write)"},
-        {"write", "a read/write lock: use -s (--shared) or -W (--write)"},
-        {"permits", "a set of slots: use -N (--slots)"},
-        {"counter", "a semaphore, a latch or a set of slots, and no lock"},
-        {NULL, NULL},
+        {HF_FOUND_PLAIN, "a plain or fair lock: leave out --shared, --write and --slots"},
+        {HF_FOUND_FAIR, "a fair lock: use --fair"},
+        {HF_FOUND_READ, "a read/write lock: use -s (--shared) or -W (--write)"},
+        {HF_FOUND_WRITE, "a read/write lock: use -s (--shared) or -W (--write)"},
+        {HF_FOUND_PERMITS, "a set of slots: use -N (--slots)"},
+        {HF_FOUND_COUNTER, "a semaphore, a latch or a set of slots, and no lock"},
+        {HF_FOUND_FREE, NULL},
     };
     explain_name(client, name, "lock of any kind", all);
 }

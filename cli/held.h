@@ -21,8 +21,9 @@ struct held_ops {
 struct held_kind {
     const char *name; /* for HOLDFAST_KIND and the line of `hold` */
     const struct held_ops *ops;
-    hf_kind lock;   /* for locks */
     bool exclusive; /* no other holds it at the same time */
+    hf_kind lock;   /* for locks, as are the flags */
+    unsigned flags;
 };
 
 /* How far --verbose is with telling of a wait. */

@@ -67,7 +67,7 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
         held->acquired(held->user, result);
         return;
     }
-    if (held->canceled || hf_lock_remaining_ms(held->lock, held->number) >= lease_of(held) / 2) {
+    if (held->canceled || hf_lock_remaining_ms_as(held->lock, held->number) >= lease_of(held) / 2) {
         succeed(held, result);
         return;
     }
@@ -82,8 +82,10 @@ static int acquire(struct held *held) {
     held->number = options.owner = hf_owner_new();
     options.wait_ms = held->wait_ms;
     options.lease_ms = held->lease_ms;
-    int code = hf_lock_new_kind(held->client, held->kind->lock, held->name, strlen(held->name),
-                                &held->lock);
+    hf_lock_options kind = HF_LOCK_INIT;
+    kind.kind = held->kind->lock;
+    kind.flags = held->kind->flags;
+    int code = hf_lock_new_with(held->client, held->name, strlen(held->name), &kind, &held->lock);
     if (code == HF_OK)
         code = hf_lock_on_lost(held->lock, on_trouble, held);
     if (code == HF_OK)
@@ -98,7 +100,7 @@ static int release(struct held *held) {
 }
 
 static int64_t remaining_ms(const struct held *held) {
-    return hf_lock_remaining_ms(held->lock, held->number);
+    return hf_lock_remaining_ms_as(held->lock, held->number);
 }
 
 static void free_lock(struct held *held) {

@@ -90,7 +90,7 @@ static void on_made(hf_op *op, const hf_result *result, void *user) {
 }
 
 static int acquire(struct held *held) {
-    int code = hf_permits_new(held->client, held->name, strlen(held->name), &held->permits);
+    int code = hf_permits_new(held->client, held->name, &held->permits);
     if (code == HF_OK)
         code = hf_permits_on_lost(held->permits, on_trouble, held);
     if (code == HF_OK)

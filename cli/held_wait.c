@@ -47,7 +47,7 @@ static void tell(struct held *held) {
     if (hf_lock_new(held->client, held->name, &lock) == HF_OK)
         hf_lock_inspect(lock, &info);
     if (info != NULL && info->holders_len > 0)
-        tell_holder(name, info->holders, info->holders_len);
+        tell_holder(name, info->holders[0], info->holders_len);
     else
         say(LEVEL_INFO, "'%s': waiting for a %s", name, held->kind->ops->noun);
     hf_lock_info_free(info);

@@ -214,13 +214,15 @@ static void measure(const struct row *row, const char *url, double seconds, int 
     hf_client *clients[CLIENTS] = {NULL};
     static struct worker workers[WORKERS_MAX];
     hf_options options = HF_OPTIONS_INIT;
+    hf_lock_options kind = HF_LOCK_INIT;
+    kind.kind = row->kind;
     options.flags = row->async ? HF_MANUAL_DISPATCH : 0;
     for (int i = 0; i < row->clients; i++)
         check(hf_open(url, &options, &clients[i]), "open");
     for (int i = 0; i < row->workers; i++) {
         char name[64];
         snprintf(name, sizeof name, "bench-holdfast-%s-%d", row->name, row->one_name ? 0 : i);
-        check(hf_lock_new_kind(clients[row->one_name ? i : 0], row->kind, name, strlen(name),
+        check(hf_lock_new_with(clients[row->one_name ? i : 0], name, strlen(name), &kind,
                                &workers[i].lock),
               "lock");
         workers[i].us = malloc(SAMPLES_MAX * sizeof(float));

@@ -33,6 +33,16 @@
  *     HF_EUNREACH, HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (the server is
  *     too old), HF_EINVAL (an argument is wrong, or the server has no such database), HF_ECLOSED,
  *     HF_EFORKED, HF_EDEADLK (inside a callback), HF_ENOMEM, HF_ESYS.
+ *   - Owners: hf_lock_x() is about this thread's hold, hf_lock_x_as() about that of an owner, where
+ *     0 is this thread. An operation (hf_lock_x_start()) belongs to no thread: it is told the
+ *     owner, and 0 is refused, except that an acquire then draws a fresh one, which its result
+ *     has.
+ *   - Structs with a `size` may grow; their HF_..._INIT sets it, and zeroes what has no default. A
+ *     size that is 0 or too small is refused (HF_EINVAL), and so is one that is larger than this
+ *     library knows, unless what it does not know is all zero. In an output `size` becomes what was
+ *     written. Structs that only the library makes may grow too, so they are reached by pointers.
+ *   - Descriptors: a function whose name ends in `_fd` returns one, 0 or larger, or a negative
+ *     HF_E... code as any other.
  *   - Threads: any thread may call any function on any handle, with the exceptions for callbacks
  *     below. No function may be called from a signal handler. Freeing a handle that another thread
  *     is still using is the caller's bug. Functions that free something accept NULL.
@@ -105,7 +115,8 @@ HF_API int hf_version_num(void);
     X(HF_EREFUSED, -19, "the server cannot take commands now")                                     \
     X(HF_EOOM, -20, "the server is out of memory")                                                 \
     X(HF_ESYS, -21, "the operating system refused")                                                \
-    X(HF_ETLS, -22, "TLS failed: a certificate was not accepted, or what answers is not TLS")
+    X(HF_ETLS, -22, "TLS failed: a certificate was not accepted, or what answers is not TLS")      \
+    X(HF_EPENDING, -23, "the operation is not complete yet")
 
 enum {
     HF_OK = 0,
@@ -120,6 +131,7 @@ HF_API const char *hf_strerror(int err);
 /* "HF_EBUSY" for a code; never NULL. */
 HF_API const char *hf_error_name(int err);
 
+/* Does not grow: it is a part of other structs. */
 typedef struct hf_error {
     int code;       /* HF_OK or HF_E... */
     int sys_errno;  /* errno behind it, or 0 */
@@ -141,12 +153,25 @@ typedef struct hf_client hf_client;
 #define HF_TLS_1_2 12        /* for tls_min_version */
 #define HF_TLS_1_3 13
 
+/* The initialisers, `hf_options options = HF_OPTIONS_INIT;`, are made from lists X(field, default),
+ * which are the one place for a default: C++, which before C++20 cannot name fields, reads them,
+ * too. */
+#ifndef __cplusplus
+#define HF_INIT(type, defaults)                                                                    \
+    { .size = sizeof(type), defaults(HF_INIT_FIELD) }
+#define HF_INIT_FIELD(field, value) .field = (value),
+#else
+#define HF_INIT(type, defaults) type##_init()
+#define HF_INIT_FIELD(field, value) made.field = (value);
+#endif
+#define HF_NO_DEFAULTS(X)
+
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
 /* May be called on any thread, at any time; must not call back into the library, and must not
  * block: the thread that renews leases calls it too, and renews nothing until it returns. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
-/* All three set, or none. `resize` takes NULL like realloc. Called on any thread. */
+/* All three set, or none. `resize` takes NULL like realloc. Called on any thread. Does not grow. */
 typedef struct hf_allocator {
     void *(*allocate)(size_t size, void *user);
     void *(*resize)(void *ptr, size_t size, void *user);
@@ -181,11 +206,13 @@ typedef struct hf_options {
     int64_t fair_wait_ms; /* fair locks shared with Java: its `fairLockWaitTimeout` */
 } hf_options;
 
-#define HF_OPTIONS_INIT                                                                            \
-    {                                                                                              \
-        .size = sizeof(hf_options), .cmd_timeout_ms = 3000, .connect_timeout_ms = 10000,           \
-        .watchdog_ms = 30000, .ping_ms = 10000, .fair_wait_ms = 300000                             \
-    }
+#define HF_OPTIONS_DEFAULTS(X)                                                                     \
+    X(cmd_timeout_ms, 3000)                                                                        \
+    X(connect_timeout_ms, 10000)                                                                   \
+    X(watchdog_ms, 30000)                                                                          \
+    X(ping_ms, 10000)                                                                              \
+    X(fair_wait_ms, 300000)
+#define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
  *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
@@ -225,15 +252,15 @@ HF_API const char *hf_client_id(const hf_client *client);
 HF_API int hf_dispatch(hf_client *client, int64_t wait_ms);
 
 /* A descriptor that polls readable when hf_dispatch(client, 0) has work to do; that may be internal
- * work which runs no callback. Owned by the client, closed by hf_close(). -1 without
- * HF_MANUAL_DISPATCH, and in a forked child. */
+ * work which runs no callback. Owned by the client, closed by hf_close().
+ * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH; HF_EFORKED. */
 HF_API int hf_dispatch_fd(hf_client *client);
 
 /* ---- Owners ---------------------------------------------------------------------------------- */
 
-/* 0 is "the default": this thread's number, and for an asynchronous acquire a fresh one. A caller's
- * own numbers are 1 .. 4294967295; larger ones are handed out by the library and are unique in the
- * process. */
+/* A caller's own numbers are 1 .. 4294967295; larger ones are handed out by the library and are
+ * unique in the process. 0 is no owner: it stands for this thread's number, and in the options of
+ * an asynchronous acquire for a fresh one. */
 typedef uint64_t hf_owner;
 
 /* A number that nobody has used yet. */
@@ -248,24 +275,18 @@ typedef struct hf_lock hf_lock;
 typedef struct hf_op hf_op;
 typedef struct hf_cancel hf_cancel;
 
-/* The first four kinds are the same lock on the server: under one name they exclude and wake each
- * other, and what an owner holds through handles of several of these kinds is one hold. The same
- * goes for the two fair kinds, and the two sides of a read/write lock belong together. Apart from
- * that, use a name for one kind only: another kind is refused with HF_EWRONGTYPE wherever the
- * server can tell. */
+/* What kind of lock: a base, and flags. The plain ones, with whatever flags, are the same lock on
+ * the server: under one name they exclude and wake each other, and what an owner holds through
+ * several of them is one hold. The same goes for the fair ones, and the two sides of a read/write
+ * lock belong together. Apart from that, use a name for one kind only: another kind is refused with
+ * HF_EWRONGTYPE wherever the server can tell. */
 typedef enum hf_kind {
     HF_PLAIN, /* reentrant, exclusive, unfair: Redisson's RLock */
-    /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
-    HF_NONREENTRANT,
-    /* as plain, but waits by retrying after 1 to 128 ms: for very short holds */
-    HF_SPIN,
-    /* as plain, and every acquire draws a token for hf_fence_check(): RFencedLock */
-    HF_FENCED,
     /* first come, first served, across all processes: a release hands the lock to the first in
-     * line. RFairLock */
+     * line. RFairLock. A waiter that was handed the lock can at first trust it for a few seconds
+     * only, whatever its lease (`remaining_ms` says for how long), since nobody knew whether it
+     * lived; its first renewal, a third of that later, gives it its lease. */
     HF_FAIR,
-    /* the same, but an owner that holds it and acquires again gets HF_EDEADLK at once */
-    HF_FAIR_NONREENTRANT,
     /* the two sides of a read/write lock: many readers or one writer. A writer may also read, and
      * may keep reading when it stops writing; a reader that wants to write gets HF_EDEADLK at once.
      * Readers are always let in beside readers, so an endless stream of them keeps a writer out
@@ -274,13 +295,41 @@ typedef enum hf_kind {
     HF_WRITE
 } hf_kind;
 
+/* Not every combination is offered: the constructor answers the others with HF_ENOTSUP. Offered are
+ * HF_PLAIN with one of these, and HF_FAIR with HF_NONREENTRANT. No flag is also the number of a
+ * kind. */
+#define HF_NONREENTRANT 0x100u /* an owner that acquires again gets HF_EDEADLK at once */
+#define HF_SPIN 0x200u         /* waits by retrying: for very short holds */
+#define HF_FENCED 0x400u       /* every acquire draws a token for hf_fence_check(): RFencedLock */
+
+typedef struct hf_lock_options {
+    size_t size;    /* sizeof(hf_lock_options): set by HF_LOCK_INIT */
+    hf_kind kind;   /* the base */
+    unsigned flags; /* HF_NONREENTRANT, HF_SPIN, HF_FENCED */
+    /* HF_SPIN: the sleep between two attempts is first this long, then each time so many times
+     * longer, with some chance in it, and never longer than that. As with Redisson's LockOptions:
+     * initialDelay, multiplier, maxDelay. Times are 1 ms to one day, the factor is 1 to 1000. */
+    int64_t spin_first_ms;
+    int64_t spin_factor;
+    int64_t spin_max_ms;
+} hf_lock_options;
+
+#define HF_LOCK_DEFAULTS(X)                                                                        \
+    X(spin_first_ms, 1)                                                                            \
+    X(spin_factor, 2)                                                                              \
+    X(spin_max_ms, 128)
+#define HF_LOCK_INIT HF_INIT(hf_lock_options, HF_LOCK_DEFAULTS)
+
 /* Makes a handle; nothing is sent. The name is copied: 1 to 65535 bytes of any value, the client's
- * `name_prefix` included (only valid UTF-8 can be shared with Java). The first function takes a
- * string and makes a plain lock; the second makes any kind, and its name may contain NUL bytes.
+ * `name_prefix` included (only valid UTF-8 can be shared with Java). As for every handle, there is
+ * a form for a name that is a string, and one for bytes, which may be NUL; both make a plain lock.
+ * The third makes any kind; NULL `options` means the defaults.
  * Errors:  HF_EINVAL, HF_ENOTSUP there is no such kind, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
-HF_API int hf_lock_new_kind(hf_client *client, hf_kind kind, const void *name, size_t name_len,
-                            hf_lock **ret_lock);
+HF_API int hf_lock_new_bytes(hf_client *client, const void *name, size_t name_len,
+                             hf_lock **ret_lock);
+HF_API int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
+                            const hf_lock_options *options, hf_lock **ret_lock);
 
 /* Some values of a group as one lock: all of them or none, in one step on one server. Whoever wants
  * any of the same values has to wait; others of the group are free for others. Redisson's
@@ -317,15 +366,17 @@ HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
     size_t size;       /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
-    hf_owner owner;    /* 0: the default */
+    hf_owner owner;    /* 0: this thread; of an operation: a fresh one */
     int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
     int64_t lease_ms;  /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS */
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_acquire_options;
 
 #define HF_LEASE_MAX_MS (INT64_C(1000) * 60 * 60 * 24 * 3660) /* ten years */
-#define HF_ACQUIRE_INIT                                                                            \
-    { .size = sizeof(hf_acquire_options), .wait_ms = HF_FOREVER, .lease_ms = HF_WATCHDOG }
+#define HF_ACQUIRE_DEFAULTS(X)                                                                     \
+    X(wait_ms, HF_FOREVER)                                                                         \
+    X(lease_ms, HF_WATCHDOG)
+#define HF_ACQUIRE_INIT HF_INIT(hf_acquire_options, HF_ACQUIRE_DEFAULTS)
 
 /* What an operation found out. Fields that do not apply to it are 0. */
 typedef struct hf_result {
@@ -340,8 +391,7 @@ typedef struct hf_result {
     hf_error error; /* details when code is not HF_OK */
 } hf_result;
 
-#define HF_RESULT_INIT                                                                             \
-    { .size = sizeof(hf_result) }
+#define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)
 
 /* Acquires for this thread, with the watchdog: waiting for ever / with one attempt / for up to
  * `wait_ms`. Nests.
@@ -351,9 +401,9 @@ typedef struct hf_result {
  *          any case nothing is held: whatever may still be under way is undone in the background.
  *          HF_ELOST a nested
  *          acquire found the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a
- *          callback, or the owner would wait for itself: it already holds a lock of kind
- *          HF_NONREENTRANT or HF_FAIR_NONREENTRANT, or it reads and wants to write; and those of
- *          every exchange. After any error but HF_ELOST the hold is what it was before. */
+ *          callback, or the owner would wait for itself: it already holds an HF_NONREENTRANT lock,
+ *          or it reads and wants to write; and those of every exchange. After any error but
+ *          HF_ELOST the hold is what it was before. */
 HF_API int hf_lock_acquire(hf_lock *lock);
 HF_API int hf_lock_try(hf_lock *lock);
 HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
@@ -394,25 +444,42 @@ HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
  *          every exchange. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
-/* Questions to the server. An owner of 0 is this thread.
+/* Questions to the server: whether anybody holds it; whether this thread, or that owner, does, and
+ * how many times.
  * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. For a read/write lock this
  * covers both sides; the other questions are about the handle's side.
  * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE not a lock, where the server can tell;
  *          those of every exchange. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
 HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
-HF_API int hf_lock_is_held_by(hf_lock *lock, hf_owner owner, bool *ret_held);
-HF_API int hf_lock_hold_count(hf_lock *lock, hf_owner owner, int64_t *ret_count);
+HF_API int hf_lock_is_mine_as(hf_lock *lock, hf_owner owner, bool *ret_mine);
+HF_API int hf_lock_hold_count(hf_lock *lock, int64_t *ret_count);
+HF_API int hf_lock_hold_count_as(hf_lock *lock, hf_owner owner, int64_t *ret_count);
 HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
-/* Questions answered from memory, without I/O. An owner of 0 is this thread.
+/* Questions answered from memory, without I/O.
  * remaining: how long this owner's hold can still be trusted, in whole milliseconds, rounded down;
  * 0: less than one is left, it holds nothing, or lost it. Never negative.
  * token: the latest one of a fenced hold.
  * Errors:  token only: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens,
  *          HF_EINVAL. */
-HF_API int64_t hf_lock_remaining_ms(hf_lock *lock, hf_owner owner);
-HF_API int hf_lock_token(hf_lock *lock, hf_owner owner, int64_t *ret_token);
+HF_API int64_t hf_lock_remaining_ms(hf_lock *lock);
+HF_API int64_t hf_lock_remaining_ms_as(hf_lock *lock, hf_owner owner);
+HF_API int hf_lock_token(hf_lock *lock, int64_t *ret_token);
+HF_API int hf_lock_token_as(hf_lock *lock, hf_owner owner, int64_t *ret_token);
+
+/* What there is under a name. Only its queue tells a fair lock from a plain one, so while nobody
+ * waits it is what the handle is. */
+typedef enum hf_found {
+    HF_FOUND_FREE, /* nobody holds it */
+    HF_FOUND_PLAIN,
+    HF_FOUND_FAIR,
+    HF_FOUND_READ,
+    HF_FOUND_WRITE,
+    HF_FOUND_PERMITS, /* no lock, but permits, some of them taken */
+    HF_FOUND_COUNTER, /* no lock, but a semaphore, a latch, or permits with none taken */
+    HF_FOUND_OTHER    /* nothing of ours */
+} hf_found;
 
 /* Who holds a lock and who waits for it, as the server sees it. Free with hf_lock_info_free(). */
 typedef struct hf_holder {
@@ -422,19 +489,15 @@ typedef struct hf_holder {
     char *connection;
 } hf_holder;
 typedef struct hf_lock_info {
-    /* "plain", "fair", "read", "write"; "free" when nobody holds it. Only its queue tells a fair
-     * lock from a plain one, so while nobody waits this is the handle's own kind. For what is not a
-     * lock: "permits" (some of them taken), "counter" (a semaphore, a latch, or permits with none
-     * taken), "other" */
-    const char *kind;
+    hf_found kind;
     int64_t ttl_ms; /* as hf_lock_ttl_ms() */
-    size_t holders_len;
     /* of a read/write lock: the readers, and the writer with ":write" after its owner and the count
      * of its write holds */
-    hf_holder *holders;
-    size_t waiters_len; /* fair locks: who waits, in order */
-    hf_holder *waiters; /* count is 0 */
-    const char *type;   /* what the server calls it: "hash", "string", "list", ...; "none" */
+    size_t holders_len;
+    hf_holder **holders;
+    size_t waiters_len; /* fair locks: who waits, in order; their count is 0 */
+    hf_holder **waiters;
+    const char *words; /* HF_FOUND_OTHER: what the server calls it, for people; else NULL */
 } hf_lock_info;
 /* Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. A name that is not a lock is
  *          not an error; `kind` says what it is. */
@@ -513,11 +576,15 @@ HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
                                 hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_lock_is_held_by_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
-                                    hf_op **ret_op);
+HF_API int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                                 hf_op **ret_op);
 HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
                                     hf_op **ret_op);
 HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
+/* `ret_info` is written before the callback runs, if it succeeded, and must stay valid until then;
+ * the caller frees what it then points to. */
+HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback,
+                                 void *user, hf_op **ret_op);
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had
@@ -527,11 +594,9 @@ HF_API void hf_op_cancel(hf_op *op);
 
 /* Waits until the operation is complete (its callback may still be running), for up to `wait_ms`.
  * Returns its result code, and fills `ret` if it is not NULL. With HF_MANUAL_DISPATCH somebody must
- * be calling hf_dispatch(). HF_EBUSY means that it is not complete yet; but it is also the result
- * of an attempt that found the lock taken. To tell them apart, set `ret->code` to 1 first: `ret` is
- * written only when the operation is complete.
- * Blocks:  for up to `wait_ms`.   Errors of its own: HF_EINVAL, HF_EFORKED, HF_EDEADLK inside a
- *          callback. */
+ * be calling hf_dispatch().
+ * Blocks:  for up to `wait_ms`.   Errors of its own: HF_EPENDING it is not complete yet; HF_EINVAL,
+ *          HF_EFORKED, HF_EDEADLK inside a callback. `ret` is not written then. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
 /* Gives the handle back; the operation itself goes on, and its callback still runs. NULL is
@@ -556,8 +621,8 @@ typedef struct hf_wait_options {
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_wait_options;
 
-#define HF_WAIT_INIT                                                                               \
-    { .size = sizeof(hf_wait_options), .wait_ms = HF_FOREVER }
+#define HF_WAIT_DEFAULTS(X) X(wait_ms, HF_FOREVER)
+#define HF_WAIT_INIT HF_INIT(hf_wait_options, HF_WAIT_DEFAULTS)
 
 #define HF_PERMITS_MAX INT64_C(2147483647) /* what Java can count */
 
@@ -568,10 +633,12 @@ typedef struct hf_wait_options {
  * are cheap, as for locks. */
 typedef struct hf_sem hf_sem;
 
-/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind().
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new() and hf_lock_name().
  * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
-HF_API int hf_sem_new(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem);
+HF_API int hf_sem_new(hf_client *client, const char *name, hf_sem **ret_sem);
+HF_API int hf_sem_new_bytes(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem);
 HF_API void hf_sem_free(hf_sem *sem);
+HF_API const char *hf_sem_name(const hf_sem *sem, size_t *ret_len);
 
 /* Sets the number of permits (0 to HF_PERMITS_MAX) if the semaphore does not exist yet, to expire
  * after `ttl_ms` (0: never). Writes whether it was set. What follows is true of all functions
@@ -579,7 +646,7 @@ HF_API void hf_sem_free(hf_sem *sem);
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_EUNKNOWN no answer came, and it may or may not have been done; HF_EWRONGTYPE the name
  *          is not a semaphore; HF_EINVAL; those of every exchange. */
-HF_API int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
+HF_API int hf_sem_try_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
 
 /* Takes `permits` (0 to HF_PERMITS_MAX) all at once, waiting until there are that many: for ever /
  * with one attempt / for up to `wait_ms`. For 0 permits it returns HF_OK and sends nothing. NULL
@@ -614,8 +681,8 @@ HF_API int hf_sem_delete(hf_sem *sem, bool *ret_deleted);
 
 /* The same as operations; see hf_lock_acquire_start(). The result's `value` has the number, or
  * whether it was done. */
-HF_API int hf_sem_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
-                            void *user, hf_op **ret_op);
+HF_API int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
+                                void *user, hf_op **ret_op);
 HF_API int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
                                 hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
@@ -635,7 +702,8 @@ HF_API int hf_sem_delete_start(hf_sem *sem, hf_callback callback, void *user, hf
  * extend that permit. */
 typedef struct hf_permits hf_permits;
 
-/* 16 random bytes as 32 lower-case hexadecimal digits, and a NUL. */
+/* 16 random bytes as 32 lower-case hexadecimal digits, and a NUL. Does not grow: it comes in
+ * arrays. */
 typedef struct hf_permit_id {
     char text[33];
 } hf_permit_id;
@@ -650,25 +718,28 @@ typedef struct hf_permits_options {
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_permits_options;
 
-#define HF_PERMITS_INIT                                                                            \
-    {                                                                                              \
-        .size = sizeof(hf_permits_options), .count = 1, .wait_ms = HF_FOREVER,                     \
-        .lease_ms = HF_WATCHDOG                                                                    \
-    }
+#define HF_PERMITS_DEFAULTS(X)                                                                     \
+    X(count, 1)                                                                                    \
+    X(wait_ms, HF_FOREVER)                                                                         \
+    X(lease_ms, HF_WATCHDOG)
+#define HF_PERMITS_INIT HF_INIT(hf_permits_options, HF_PERMITS_DEFAULTS)
 
-/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind(). Permits acquired
- * through it stay acquired (and renewed) when it is freed; its loss callback no longer runs.
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new() and hf_lock_name().
+ * Permits acquired through it stay acquired (and renewed) when it is freed; its loss callback no
+ * longer runs.
  * Blocks:  free: until that callback has returned, if it is running; not inside a callback.
  * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
-HF_API int hf_permits_new(hf_client *client, const void *name, size_t name_len,
-                          hf_permits **ret_permits);
+HF_API int hf_permits_new(hf_client *client, const char *name, hf_permits **ret_permits);
+HF_API int hf_permits_new_bytes(hf_client *client, const void *name, size_t name_len,
+                                hf_permits **ret_permits);
 HF_API void hf_permits_free(hf_permits *permits);
+HF_API const char *hf_permits_name(const hf_permits *permits, size_t *ret_len);
 
 /* The number of permits, including those that are taken: set it if the object does not exist yet
  * (and write whether it was set); set it in any case; change it. If more are taken than the new
  * number, the number available becomes negative. A TTL of the object stays. `number` is 0 to
  * HF_PERMITS_MAX, `delta` is -HF_PERMITS_MAX to HF_PERMITS_MAX.
- * Blocks and errors, here and below: as for hf_sem_set(). */
+ * Blocks and errors, here and below: as for hf_sem_try_set(). */
 HF_API int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set);
 HF_API int hf_permits_set(hf_permits *permits, int64_t number);
 HF_API int hf_permits_add(hf_permits *permits, int64_t delta);
@@ -724,6 +795,9 @@ typedef void (*hf_permit_event_fn)(hf_permits *permits, const char *id, const hf
                                    void *user);
 HF_API int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user);
 
+/* As hf_lock_lost_fd(): readable when a permit of this client on this name is lost. */
+HF_API int hf_permits_lost_fd(hf_permits *permits);
+
 /* The same as operations; see hf_lock_acquire_start(). `ret_ids` is written before the callback
  * runs, if the acquire succeeded, and must stay valid until then. Ids passed in are copied. The
  * result's `value` has the number, or whether it was done. */
@@ -759,14 +833,17 @@ HF_API int hf_permits_delete_start(hf_permits *permits, hf_callback callback, vo
  * latch that does not exist is open. */
 typedef struct hf_latch hf_latch;
 
-/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new_kind().
+/* Makes and frees a handle; nothing is sent. Names are as for hf_lock_new() and hf_lock_name().
  * Errors:  HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. */
-HF_API int hf_latch_new(hf_client *client, const void *name, size_t name_len, hf_latch **ret_latch);
+HF_API int hf_latch_new(hf_client *client, const char *name, hf_latch **ret_latch);
+HF_API int hf_latch_new_bytes(hf_client *client, const void *name, size_t name_len,
+                              hf_latch **ret_latch);
 HF_API void hf_latch_free(hf_latch *latch);
+HF_API const char *hf_latch_name(const hf_latch *latch, size_t *ret_len);
 
 /* Closes the latch with a count of 1 to 2^53 - 1, if it is open. Writes whether it was.
- * Blocks and errors, here and below: as for hf_sem_set(). */
-HF_API int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set);
+ * Blocks and errors, here and below: as for hf_sem_try_set(). */
+HF_API int hf_latch_try_set(hf_latch *latch, int64_t count, bool *ret_set);
 
 /* Counts down by one; at zero everyone who waits returns. An open latch stays open. */
 HF_API int hf_latch_count_down(hf_latch *latch);
@@ -787,8 +864,8 @@ HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted); /* those who wai
 
 /* The same as operations; see hf_lock_acquire_start(). The result's `value` has the number, or
  * whether it was done. */
-HF_API int hf_latch_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
-                              hf_op **ret_op);
+HF_API int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
+                                  hf_op **ret_op);
 HF_API int hf_latch_count_down_start(hf_latch *latch, hf_callback callback, void *user,
                                      hf_op **ret_op);
 HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options,
@@ -798,6 +875,7 @@ HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *us
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
+/* Does not grow: it is a part of hf_stats. */
 typedef struct hf_times {
     uint64_t count;
     uint64_t sum_us;
@@ -825,8 +903,7 @@ typedef struct hf_stats {
     hf_times hold;            /* from acquired to fully released */
 } hf_stats;
 
-#define HF_STATS_INIT                                                                              \
-    { .size = sizeof(hf_stats) }
+#define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
 
 /* What this client has done since it was opened. Each number is exact, but they are not read at one
  * instant.
@@ -836,59 +913,19 @@ HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 #ifdef __cplusplus
 }
 
-/* `hf_options options = HF_OPTIONS_INIT;` in C++ too, which before C++20 cannot name the fields. */
-static inline hf_options hf_options_init(void) {
-    hf_options options = {};
-    options.size = sizeof options;
-    options.cmd_timeout_ms = 3000;
-    options.connect_timeout_ms = 10000;
-    options.watchdog_ms = 30000;
-    options.ping_ms = 10000;
-    options.fair_wait_ms = 300000;
-    return options;
-}
-static inline hf_acquire_options hf_acquire_init(void) {
-    hf_acquire_options options = {};
-    options.size = sizeof options;
-    options.wait_ms = HF_FOREVER;
-    options.lease_ms = HF_WATCHDOG;
-    return options;
-}
-static inline hf_result hf_result_init(void) {
-    hf_result result = {};
-    result.size = sizeof result;
-    return result;
-}
-static inline hf_wait_options hf_wait_init(void) {
-    hf_wait_options options = {};
-    options.size = sizeof options;
-    options.wait_ms = HF_FOREVER;
-    return options;
-}
-static inline hf_permits_options hf_permits_init(void) {
-    hf_permits_options options = {};
-    options.size = sizeof options;
-    options.count = 1;
-    options.wait_ms = HF_FOREVER;
-    options.lease_ms = HF_WATCHDOG;
-    return options;
-}
-static inline hf_stats hf_stats_init(void) {
-    hf_stats stats = {};
-    stats.size = sizeof stats;
-    return stats;
-}
-#undef HF_OPTIONS_INIT
-#undef HF_ACQUIRE_INIT
-#undef HF_RESULT_INIT
-#undef HF_WAIT_INIT
-#undef HF_PERMITS_INIT
-#undef HF_STATS_INIT
-#define HF_OPTIONS_INIT hf_options_init()
-#define HF_ACQUIRE_INIT hf_acquire_init()
-#define HF_RESULT_INIT hf_result_init()
-#define HF_WAIT_INIT hf_wait_init()
-#define HF_PERMITS_INIT hf_permits_init()
-#define HF_STATS_INIT hf_stats_init()
+#define HF_INIT_FUNCTION(type, defaults)                                                           \
+    static inline type type##_init(void) {                                                         \
+        type made = {};                                                                            \
+        made.size = sizeof made;                                                                   \
+        defaults(HF_INIT_FIELD) return made;                                                       \
+    }
+HF_INIT_FUNCTION(hf_options, HF_OPTIONS_DEFAULTS)
+HF_INIT_FUNCTION(hf_lock_options, HF_LOCK_DEFAULTS)
+HF_INIT_FUNCTION(hf_acquire_options, HF_ACQUIRE_DEFAULTS)
+HF_INIT_FUNCTION(hf_result, HF_NO_DEFAULTS)
+HF_INIT_FUNCTION(hf_wait_options, HF_WAIT_DEFAULTS)
+HF_INIT_FUNCTION(hf_permits_options, HF_PERMITS_DEFAULTS)
+HF_INIT_FUNCTION(hf_stats, HF_NO_DEFAULTS)
+#undef HF_INIT_FUNCTION
 #endif
 #endif

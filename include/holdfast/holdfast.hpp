@@ -119,6 +119,20 @@ template <class T, void (*Free)(T *)> struct deleter {
 };
 template <class T, void (*Free)(T *)> using owned = std::unique_ptr<T, deleter<T, Free>>;
 
+template <class T>
+inline std::string_view name_of(const T *handle, const char *(*name)(const T *, std::size_t *)) {
+    std::size_t len = 0;
+    const char *text = name(handle, &len);
+    return {text, len};
+}
+
+inline hf_lock_options kind_of(hf_kind kind, unsigned flags) {
+    hf_lock_options options = HF_LOCK_INIT;
+    options.kind = kind;
+    options.flags = flags;
+    return options;
+}
+
 inline void close_quietly(hf_client *client) {
     hf_close(client);
 }
@@ -169,7 +183,11 @@ public:
     }
 
     /* With HF_MANUAL_DISPATCH. dispatch() returns how many callbacks ran. */
-    int dispatch_fd() const noexcept { return hf_dispatch_fd(native_handle()); }
+    int dispatch_fd() const {
+        int fd = hf_dispatch_fd(native_handle());
+        detail::check(fd);
+        return fd;
+    }
     int dispatch() const { return dispatch_ms(0); }
     template <class Rep, class Period>
     int dispatch(const std::chrono::duration<Rep, Period> &wait) const {
@@ -233,7 +251,7 @@ private:
         int code = hf_op_wait(native_handle(), limit_ms, &result);
         if (result.code != 1)
             return result;
-        if (code == HF_EBUSY)
+        if (code == HF_EPENDING)
             return std::nullopt;
         detail::fail(code);
     }
@@ -266,12 +284,16 @@ template <class Start, class Done> op begin(Start start, Done &&done) {
  * std::recursive_timed_mutex, except for the kinds that say otherwise. */
 class mutex {
 public:
-    mutex(const client &owner, std::string_view name, hf_kind kind = HF_PLAIN) {
+    mutex(const client &owner, std::string_view name,
+          const hf_lock_options &options = HF_LOCK_INIT) {
         hf_lock *made = nullptr;
         detail::check(
-            hf_lock_new_kind(owner.native_handle(), kind, name.data(), name.size(), &made));
+            hf_lock_new_with(owner.native_handle(), name.data(), name.size(), &options, &made));
         handle_.reset(made);
     }
+    /* `flags` as HF_SPIN and its like. */
+    mutex(const client &owner, std::string_view name, hf_kind kind, unsigned flags = 0)
+        : mutex(owner, name, detail::kind_of(kind, flags)) {}
 
     mutex(mutex &&) noexcept = default;
     mutex &operator=(mutex &&other) noexcept {
@@ -340,15 +362,14 @@ public:
         detail::check(hf_lock_is_locked(native_handle(), &locked));
         return locked;
     }
-    bool is_held_by(hf_owner owner) const {
-        bool held = false;
-        detail::check(hf_lock_is_held_by(native_handle(), owner, &held));
-        return held;
+    bool is_mine(hf_owner owner = 0) const {
+        bool mine = false;
+        detail::check(hf_lock_is_mine_as(native_handle(), owner, &mine));
+        return mine;
     }
-    bool is_mine() const { return is_held_by(0); }
     std::int64_t hold_count(hf_owner owner = 0) const {
         std::int64_t count = 0;
-        detail::check(hf_lock_hold_count(native_handle(), owner, &count));
+        detail::check(hf_lock_hold_count_as(native_handle(), owner, &count));
         return count;
     }
     std::chrono::milliseconds ttl() const {
@@ -359,17 +380,15 @@ public:
 
     /* Questions answered from memory. */
     std::chrono::milliseconds remaining(hf_owner owner = 0) const noexcept {
-        return std::chrono::milliseconds(hf_lock_remaining_ms(native_handle(), owner));
+        return std::chrono::milliseconds(hf_lock_remaining_ms_as(native_handle(), owner));
     }
     std::int64_t token(hf_owner owner = 0) const {
         std::int64_t token = 0;
-        detail::check(hf_lock_token(native_handle(), owner, &token));
+        detail::check(hf_lock_token_as(native_handle(), owner, &token));
         return token;
     }
     std::string_view name() const noexcept {
-        std::size_t len = 0;
-        const char *text = hf_lock_name(native_handle(), &len);
-        return {text, len};
+        return detail::name_of(native_handle(), hf_lock_name);
     }
 
     /* Sets the handler for trouble with any hold of this client on this name; it runs on the
@@ -488,14 +507,14 @@ class semaphore {
 public:
     semaphore(const client &owner, std::string_view name) {
         hf_sem *made = nullptr;
-        detail::check(hf_sem_new(owner.native_handle(), name.data(), name.size(), &made));
+        detail::check(hf_sem_new_bytes(owner.native_handle(), name.data(), name.size(), &made));
         handle_.reset(made);
     }
 
     /* Sets the number if the semaphore does not exist; a TTL of zero is none. */
-    bool set(std::int64_t permits, std::chrono::milliseconds ttl = {}) {
+    bool try_set(std::int64_t permits, std::chrono::milliseconds ttl = {}) {
         bool was_set = false;
-        detail::check(hf_sem_set(native_handle(), permits, ttl.count(), &was_set));
+        detail::check(hf_sem_try_set(native_handle(), permits, ttl.count(), &was_set));
         return was_set;
     }
     void acquire(std::int64_t permits = 1) {
@@ -541,6 +560,8 @@ public:
         return deleted;
     }
 
+    std::string_view name() const noexcept { return detail::name_of(native_handle(), hf_sem_name); }
+
     using native_handle_type = hf_sem *;
     native_handle_type native_handle() const noexcept { return handle_.get(); }
 
@@ -553,7 +574,7 @@ class permits {
 public:
     permits(const client &owner, std::string_view name) {
         hf_permits *made = nullptr;
-        detail::check(hf_permits_new(owner.native_handle(), name.data(), name.size(), &made));
+        detail::check(hf_permits_new_bytes(owner.native_handle(), name.data(), name.size(), &made));
         handle_.reset(made);
     }
 
@@ -564,6 +585,7 @@ public:
         return *this;
     }
 
+    /* If it does not exist; in any case. */
     bool try_set(std::int64_t number) {
         bool was_set = false;
         detail::check(hf_permits_try_set(native_handle(), number, &was_set));
@@ -634,6 +656,15 @@ public:
         detail::check(hf_permits_on_lost(native_handle(), tell, wanted.user()));
         on_lost_ = std::move(wanted);
     }
+    int lost_fd() const {
+        int fd = hf_permits_lost_fd(native_handle());
+        detail::check(fd);
+        return fd;
+    }
+
+    std::string_view name() const noexcept {
+        return detail::name_of(native_handle(), hf_permits_name);
+    }
 
     using native_handle_type = hf_permits *;
     native_handle_type native_handle() const noexcept { return handle_.get(); }
@@ -692,13 +723,14 @@ class latch {
 public:
     latch(const client &owner, std::string_view name) {
         hf_latch *made = nullptr;
-        detail::check(hf_latch_new(owner.native_handle(), name.data(), name.size(), &made));
+        detail::check(hf_latch_new_bytes(owner.native_handle(), name.data(), name.size(), &made));
         handle_.reset(made);
     }
 
-    bool set(std::int64_t count) {
+    /* Closes it if it is open. */
+    bool try_set(std::int64_t count) {
         bool was_set = false;
-        detail::check(hf_latch_set(native_handle(), count, &was_set));
+        detail::check(hf_latch_try_set(native_handle(), count, &was_set));
         return was_set;
     }
     void count_down() { detail::check(hf_latch_count_down(native_handle())); }
@@ -723,6 +755,10 @@ public:
         bool deleted = false;
         detail::check(hf_latch_delete(native_handle(), &deleted));
         return deleted;
+    }
+
+    std::string_view name() const noexcept {
+        return detail::name_of(native_handle(), hf_latch_name);
     }
 
     using native_handle_type = hf_latch *;

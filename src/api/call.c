@@ -4,6 +4,7 @@
  * so no thread stands between it and its reply.
  */
 #include "api/client.h"
+#include "api/sized.h"
 #include "net/keeper.h"
 
 #include <errno.h>
@@ -24,15 +25,6 @@ int hfi_remember(int err, const hf_error *error) {
     return err;
 }
 
-/* Copies a result to a caller's struct, whatever size it was compiled with. */
-static void copy_result(hf_result *to, const hf_result *from) {
-    if (to == NULL)
-        return;
-    size_t size = to->size > 0 && to->size < sizeof *from ? to->size : sizeof *from;
-    memcpy(to, from, size);
-    to->size = size;
-}
-
 /* What is about no lock in particular is about the server. On a client that cannot be closed
  * meanwhile. */
 static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_op_args *args) {
@@ -40,16 +32,7 @@ static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_
     return args->kind != NULL ? args->kind : engine->ops->server(engine);
 }
 
-static int finish_sync(struct hf_op *op, hf_result *ret, hf_lock_info **ret_info) {
-    int err = op->result.code;
-    copy_result(ret, &op->result);
-    if (ret_info != NULL && err == HF_OK)
-        *ret_info = op->call.info;
-    return hfi_remember(err, &op->result.error);
-}
-
-int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
-                 hf_lock_info **ret_info) {
+int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
     struct hfi_entry entry;
     struct hfi_self *self = hfi_self();
     if (self == NULL)
@@ -72,7 +55,8 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
             if (!hfi_exec_run(&exec))
                 args->kind->ops->attend(&op->call);
         hfi_exec_run(&exec); /* what was still in the mailbox */
-        err = finish_sync(op, ret, ret_info);
+        hfi_sized_write(&hfi_sized_result, &op->result, ret);
+        err = hfi_remember(op->result.code, &op->result.error);
         hfi_task_unref(&op->task);
     } else {
         err = hfi_remember(HF_ENOMEM, NULL);
@@ -146,15 +130,18 @@ int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
         return hfi_remember(HF_EFORKED, NULL);
     if (self != NULL && self->in_callback != NULL)
         return hfi_remember(HF_EDEADLK, NULL);
-    int state, err = HF_EBUSY;
     hf_error error;
     hfi_error_clear(&error);
+    int state, err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = HF_EPENDING;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_mutex_lock(&op->mtx);
     if (wait_complete_locked(op, wait_ms)) {
         err = op->result.code;
         error = op->result.error;
-        copy_result(ret, &op->result);
+        hfi_sized_write(&hfi_sized_result, &op->result, ret);
     }
     pthread_mutex_unlock(&op->mtx);
     pthread_setcancelstate(state, NULL);

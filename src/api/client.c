@@ -6,6 +6,8 @@
  * sent: the pid is checked first.
  */
 #include "api/client.h"
+#include "api/handle.h"
+#include "api/sized.h"
 #include "net/keeper.h"
 #include "net/url.h"
 #include "scheme/scheme.h"
@@ -156,11 +158,9 @@ static int url_from_environment(const char **ret_url, hf_error *error) {
 
 static int check_options(const hf_options *given, hf_options *options, hf_error *error) {
     *options = (hf_options)HF_OPTIONS_INIT;
-    if (given != NULL) {
-        if (given->size < offsetof(hf_options, flags) || given->size > 4096)
-            return hfi_fail(error, HF_EINVAL, "hf_options.size is not set: use HF_OPTIONS_INIT");
-        memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
-    }
+    int err = hfi_sized_read(&hfi_sized_options, given, options, error);
+    if (err != HF_OK)
+        return err;
     const hf_allocator *a = &options->allocator;
     bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
     if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
@@ -180,6 +180,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->connect_timeout_ms = url->connect_timeout_ms;
     if (url->watchdog_ms >= 0)
         options->watchdog_ms = url->watchdog_ms;
+    if (url->max_hold_ms >= 0)
+        options->max_hold_ms = url->max_hold_ms;
     if (url->ping_ms >= 0)
         options->ping_ms = url->ping_ms;
     if (url->fair_wait_ms >= 0)
@@ -455,7 +457,7 @@ static struct hfi_op_args ping_args(void) {
 
 int hf_ping(hf_client *client) {
     struct hfi_op_args args = ping_args();
-    return hfi_run_sync(client, &args, NULL, NULL);
+    return hfi_run_sync(client, &args, NULL);
 }
 
 int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op) {
@@ -475,9 +477,13 @@ static void read_times(const struct hfi_times *from, hf_times *to) {
 
 int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
     struct hfi_entry entry;
+    hf_error error;
     if (ret_stats == NULL)
         return hfi_remember(HF_EINVAL, NULL);
-    int err = hfi_enter(client, &entry);
+    int err = hfi_sized_check(&hfi_sized_stats, ret_stats, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = hfi_enter(client, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
     const struct hfi_counters *c = &client->core.counters;
@@ -496,10 +502,7 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .holds = atomic_load(&c->holds)};
     read_times(&client->core.wait, &stats.wait);
     read_times(&client->core.hold, &stats.hold);
-    size_t size =
-        ret_stats->size > 0 && ret_stats->size < sizeof stats ? ret_stats->size : sizeof stats;
-    stats.size = size;
-    memcpy(ret_stats, &stats, size);
+    hfi_sized_write(&hfi_sized_stats, &stats, ret_stats);
     hfi_leave(client, &entry);
     return HF_OK;
 }

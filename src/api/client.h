@@ -3,11 +3,11 @@
  *
  *   client.c    opening, closing, entering and leaving a call, statistics
  *   call.c      running an operation: synchronously, or started for a callback
- *   lock.c      the verbs of a lock
+ *   handle.c    a handle: making, freeing and using one, whatever it is on
+ *   lock.c, sem.c, permits.c, latch.c   the verbs of each
  *   group.c     making a lock of some values of a group
- *   thing.c     what the handles of semaphores, permits and latches have in common
- *   sem.c, permits.c, latch.c   their verbs
- *   loss.c      telling handles about trouble with holds
+ *   ears.c      telling handles about trouble with holds
+ *   sized.c     the public structs that can grow
  *   dispatch.c  where callbacks run
  *   fence.c     the check of fencing tokens, which needs no client
  */
@@ -19,6 +19,7 @@
 
 #include <poll.h>
 
+struct hfi_handle;
 struct hfi_keeper;
 
 /* Where callbacks run: a thread of ours, or whoever calls hf_dispatch(). */
@@ -57,44 +58,10 @@ struct hf_client {
 
     pthread_mutex_t handles_mtx; /* guards what is told to handles */
     pthread_cond_t handles_cond;
-    struct hfi_link ears;    /* those that want to hear of trouble */
-    struct hfi_ear *telling; /* its callback is running */
+    struct hfi_link ears;       /* those that want to hear of trouble */
+    struct hfi_handle *telling; /* its callback is running */
     uint64_t telling_round;
 };
-
-/* What a handle's owner wants called: one of the two, or none. */
-struct hfi_on_lost {
-    hf_event_fn lock;
-    hf_permit_event_fn permit;
-    void *user;
-};
-
-/* The part of a handle that hears of trouble with the holds on its name. */
-struct hfi_ear {
-    hf_client *client;
-    const struct hfi_kind *kind;
-    const char *name;
-    size_t name_len;
-    /* Calls the handle's callback; no mutex is held. The callback may free the handle. */
-    void (*tell)(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const char *owner,
-                 const hf_event *event);
-    struct hfi_link link; /* in client->ears; guarded, as is what follows */
-    struct hfi_on_lost on_lost;
-    int lost_fd;
-    uint64_t told_round;
-};
-
-struct hf_lock {
-    hf_client *client;
-    const struct hfi_kind *kind;
-    struct hfi_ear ear;
-    size_t name_len;
-    char name[];
-};
-
-/* Makes a handle of any kind. On a client that cannot be closed meanwhile. */
-int hfi_lock_make(hf_client *client, const struct hfi_kind *kind, const void *name, size_t name_len,
-                  hf_lock **ret_lock, hf_error *error);
 
 void hfi_client_ref(hf_client *client);
 void hfi_client_unref(hf_client *client);
@@ -111,20 +78,9 @@ void hfi_leave(hf_client *client, struct hfi_entry *entry);
  * code's words. */
 int hfi_remember(int err, const hf_error *error);
 
-/* call.c: runs an operation on this thread; *ret_info is for inspect. */
-int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret,
-                 hf_lock_info **ret_info);
+/* call.c: runs an operation on this thread; `ret` may be NULL. */
+int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret);
 int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op);
-
-/* loss.c: the core's hooks. */
-bool hfi_trouble(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-                 hf_event_kind event);
-void hfi_tell(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-              const char *owner, const hf_event *event);
-/* Sets the handle's callback, or none. When there is none any more, or the handle ends, it waits
- * until a callback that is running has returned. */
-int hfi_ear_set(struct hfi_ear *ear, const struct hfi_on_lost *on_lost);
-void hfi_ear_end(struct hfi_ear *ear);
 
 /* dispatch.c */
 int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error);

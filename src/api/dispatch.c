@@ -271,7 +271,11 @@ int hf_dispatch(hf_client *client, int64_t wait_ms) {
 }
 
 int hf_dispatch_fd(hf_client *client) {
-    return client != NULL && client->core.pid == getpid() ? client->dispatcher.epoll_fd : -1;
+    if (client != NULL && client->core.pid != getpid())
+        return hfi_remember(HF_EFORKED, NULL);
+    if (client == NULL || !client->dispatcher.manual)
+        return hfi_remember(HF_EINVAL, NULL);
+    return client->dispatcher.epoll_fd;
 }
 
 void hfi_dispatcher_drain(hf_client *client) {

@@ -2,30 +2,46 @@
  * The verbs of a count-down latch: argument checks, then an operation. Nothing here touches the
  * network by itself.
  */
-#include "api/thing.h"
+#include "api/handle.h"
+
+#include <string.h>
 
 #define COUNT_MAX (((int64_t)1 << 53) - 1) /* what Lua can count */
 
-struct hf_latch {
-    struct hfi_handle handle;
-};
+/* ---- The handle ---- */
 
 static struct hfi_handle *handle_of(hf_latch *latch) {
     return latch != NULL ? &latch->handle : NULL;
 }
 
-int hf_latch_new(hf_client *client, const void *name, size_t name_len, hf_latch **ret_latch) {
+static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_options *options) {
+    (void)options;
+    return engine->ops->thing(engine, HFI_LATCH);
+}
+
+static const struct hfi_handle_type type = {.needs = "a latch needs a client and a name",
+                                            .find = find};
+
+int hf_latch_new_bytes(hf_client *client, const void *name, size_t name_len, hf_latch **ret_latch) {
     struct hfi_handle *handle;
     if (ret_latch == NULL)
         return hfi_invalid("no place for the handle");
-    int err = hfi_handle_new(client, HFI_LATCH, name, name_len, sizeof(hf_latch), &handle);
+    int err = hfi_handle_new(client, &type, name, name_len, NULL, &handle);
     if (err == HF_OK)
         *ret_latch = HFI_CONTAINER(handle, hf_latch, handle);
     return err;
 }
 
+int hf_latch_new(hf_client *client, const char *name, hf_latch **ret_latch) {
+    return hf_latch_new_bytes(client, name, name != NULL ? strlen(name) : 0, ret_latch);
+}
+
 void hf_latch_free(hf_latch *latch) {
     hfi_handle_free(handle_of(latch));
+}
+
+const char *hf_latch_name(const hf_latch *latch, size_t *ret_len) {
+    return hfi_handle_name(&latch->handle, ret_len);
 }
 
 /* ---- Arguments ---- */
@@ -48,7 +64,7 @@ static int act_args(hf_latch *latch, enum hfi_act act, struct hfi_op_args *args)
 
 /* ---- Synchronous ---- */
 
-int hf_latch_set(hf_latch *latch, int64_t count, bool *ret_set) {
+int hf_latch_try_set(hf_latch *latch, int64_t count, bool *ret_set) {
     struct hfi_op_args args;
     return hfi_run_done(handle_of(latch), set_args(latch, count, &args), &args, ret_set);
 }
@@ -87,8 +103,8 @@ int hf_latch_delete(hf_latch *latch, bool *ret_deleted) {
 
 /* ---- Asynchronous ---- */
 
-int hf_latch_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
-                       hf_op **ret_op) {
+int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
+                           hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(latch), set_args(latch, count, &args), &args, callback, user,
                      ret_op);

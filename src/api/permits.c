@@ -3,7 +3,8 @@
  * anything is sent, so that an acquire can be repeated under the same ones. Nothing here touches
  * the network by itself; holds are only looked at.
  */
-#include "api/thing.h"
+#include "api/handle.h"
+#include "api/sized.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -12,49 +13,55 @@
 #define COUNT_MAX 1000
 #define TEXT_LEN (2 * HFI_ID_LEN)
 
-struct hf_permits {
-    struct hfi_handle handle;
-    struct hfi_ear ear;
-};
+/* ---- The handle ---- */
 
 static struct hfi_handle *handle_of(hf_permits *permits) {
     return permits != NULL ? &permits->handle : NULL;
 }
 
-static void tell(struct hfi_ear *ear, const struct hfi_on_lost *on_lost, const char *owner,
-                 const hf_event *event) {
-    on_lost->permit(HFI_CONTAINER(ear, hf_permits, ear), owner, event, on_lost->user);
+static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_options *options) {
+    (void)options;
+    return engine->ops->thing(engine, HFI_PERMITS);
 }
 
-int hf_permits_new(hf_client *client, const void *name, size_t name_len, hf_permits **ret_permits) {
+static void tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
+                 const hf_event *event) {
+    on_lost->permit(HFI_CONTAINER(handle, hf_permits, handle), owner, event, on_lost->user);
+}
+
+static const struct hfi_handle_type type = {
+    .needs = "permits need a client and a name", .find = find, .tell = tell};
+
+int hf_permits_new_bytes(hf_client *client, const void *name, size_t name_len,
+                         hf_permits **ret_permits) {
     struct hfi_handle *handle;
     if (ret_permits == NULL)
         return hfi_invalid("no place for the handle");
-    int err = hfi_handle_new(client, HFI_PERMITS, name, name_len, sizeof(hf_permits), &handle);
-    if (err != HF_OK)
-        return err;
-    hf_permits *permits = HFI_CONTAINER(handle, hf_permits, handle);
-    permits->ear = (struct hfi_ear){.client = client,
-                                    .kind = handle->kind,
-                                    .name = handle->name,
-                                    .name_len = handle->name_len,
-                                    .tell = tell,
-                                    .lost_fd = -1};
-    *ret_permits = permits;
-    return HF_OK;
+    int err = hfi_handle_new(client, &type, name, name_len, NULL, &handle);
+    if (err == HF_OK)
+        *ret_permits = HFI_CONTAINER(handle, hf_permits, handle);
+    return err;
+}
+
+int hf_permits_new(hf_client *client, const char *name, hf_permits **ret_permits) {
+    return hf_permits_new_bytes(client, name, name != NULL ? strlen(name) : 0, ret_permits);
 }
 
 void hf_permits_free(hf_permits *permits) {
-    if (permits != NULL && permits->handle.client->core.pid == getpid())
-        hfi_ear_end(&permits->ear);
     hfi_handle_free(handle_of(permits));
+}
+
+const char *hf_permits_name(const hf_permits *permits, size_t *ret_len) {
+    return hfi_handle_name(&permits->handle, ret_len);
 }
 
 int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user) {
     const struct hfi_on_lost on_lost = {.permit = callback, .user = user};
-    if (permits == NULL)
-        return hfi_invalid("no handle was given");
-    return hfi_ear_set(&permits->ear, &on_lost);
+    return hfi_ear_set(handle_of(permits), &on_lost);
+}
+
+int hf_permits_lost_fd(hf_permits *permits) {
+    return hfi_ear_fd(handle_of(permits));
 }
 
 /* ---- Ids ---- */
@@ -149,15 +156,14 @@ static int expire_args(hf_permits *permits, int64_t ttl_ms, struct hfi_op_args *
     return err;
 }
 
-/* Whatever version of the struct the caller was compiled with. */
 static int read_options(const hf_permits_options *given, hf_permits_options *options) {
-    if (given != NULL) {
-        if (given->size < offsetof(hf_permits_options, cancel) || given->size > 4096)
-            return hfi_invalid("hf_permits_options.size is not set: use HF_PERMITS_INIT");
-        memcpy(options, given, given->size < sizeof *options ? given->size : sizeof *options);
-    }
-    if (options->wait_ms < HF_FOREVER)
-        return hfi_invalid("a wait is HF_FOREVER, 0, or a number of milliseconds");
+    hf_error error;
+    int err = hfi_sized_read(&hfi_sized_permits_options, given, options, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = hfi_check_wait(options->wait_ms);
+    if (err != HF_OK)
+        return err;
     if (options->lease_ms < HF_NO_LEASE || options->lease_ms > HF_LEASE_MAX_MS)
         return hfi_invalid("a lease is 1 ms to ten years, HF_WATCHDOG or HF_NO_LEASE");
     if (options->count < 1 || options->count > COUNT_MAX)

@@ -2,28 +2,44 @@
  * The verbs of a semaphore: argument checks, then an operation. Nothing here touches the network by
  * itself.
  */
-#include "api/thing.h"
+#include "api/handle.h"
 
-struct hf_sem {
-    struct hfi_handle handle;
-};
+#include <string.h>
+
+/* ---- The handle ---- */
 
 static struct hfi_handle *handle_of(hf_sem *sem) {
     return sem != NULL ? &sem->handle : NULL;
 }
 
-int hf_sem_new(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem) {
+static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_options *options) {
+    (void)options;
+    return engine->ops->thing(engine, HFI_SEMAPHORE);
+}
+
+static const struct hfi_handle_type type = {.needs = "a semaphore needs a client and a name",
+                                            .find = find};
+
+int hf_sem_new_bytes(hf_client *client, const void *name, size_t name_len, hf_sem **ret_sem) {
     struct hfi_handle *handle;
     if (ret_sem == NULL)
         return hfi_invalid("no place for the handle");
-    int err = hfi_handle_new(client, HFI_SEMAPHORE, name, name_len, sizeof(hf_sem), &handle);
+    int err = hfi_handle_new(client, &type, name, name_len, NULL, &handle);
     if (err == HF_OK)
         *ret_sem = HFI_CONTAINER(handle, hf_sem, handle);
     return err;
 }
 
+int hf_sem_new(hf_client *client, const char *name, hf_sem **ret_sem) {
+    return hf_sem_new_bytes(client, name, name != NULL ? strlen(name) : 0, ret_sem);
+}
+
 void hf_sem_free(hf_sem *sem) {
     hfi_handle_free(handle_of(sem));
+}
+
+const char *hf_sem_name(const hf_sem *sem, size_t *ret_len) {
+    return hfi_handle_name(&sem->handle, ret_len);
 }
 
 /* ---- Arguments ---- */
@@ -74,7 +90,7 @@ static int add_args(hf_sem *sem, int64_t delta, struct hfi_op_args *args) {
 
 /* ---- Synchronous ---- */
 
-int hf_sem_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set) {
+int hf_sem_try_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set) {
     struct hfi_op_args args;
     return hfi_run_done(handle_of(sem), set_args(sem, permits, ttl_ms, &args), &args, ret_set);
 }
@@ -134,8 +150,8 @@ int hf_sem_delete(hf_sem *sem, bool *ret_deleted) {
 
 /* ---- Asynchronous ---- */
 
-int hf_sem_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback, void *user,
-                     hf_op **ret_op) {
+int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
+                         void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), set_args(sem, permits, ttl_ms, &args), &args, callback, user,
                      ret_op);

@@ -170,7 +170,7 @@ static void acquired(struct hf_op *op) {
 /* The lease was over before the grant arrived, so a first acquire has got nothing. */
 static bool came_too_late(struct hf_op *op) {
     struct hfi_call *call = &op->call;
-    if (call->count > 0 || call->proof.valid_until_ms > hfi_now_ms())
+    if (call->count > 0 || !hfi_proof_is_over(&call->proof))
         return false;
     hfi_count(&op->core->counters.timed_out);
     hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");

@@ -1,23 +1,28 @@
 /*
  * The core: what is true of every lock on every engine.
  *
- *   core.c      the core of one client: making it, ending it, statistics
- *   hold.c      holds: one record per place on the server, whose turn it is, losing one
- *   gate.c      one remote waiter per process and name; the others queue here
- *   op.c        operations: the task behind every verb, from start to callback
- *   line_up.c   operations that wait in line, behind another on their hold or at a gate
- *   acquire.c   the verb acquire
- *   verbs.c     the other verbs of locks: release, extend, break, questions
- *   loss.c      what a verb does when its hold is lost
- *   actions.c   the verbs of things that nobody holds
- *   permits.c   the verbs of permits, which are holds by their ids
- *   cancel.c    switches that end waits from another thread
- *   watchdog.c  renewals, deadlines, warnings, threads that ended
- *   verify.c    news of holds that may be gone: listening for it, asking the server
- *   let_go.c    ending at the server what was given up without a release
+ *   core.c        the core of one client: making it, ending it, statistics
+ *   hold.c        the state of a hold: every transition there is (hold.h has the picture)
+ *   hold_table.c  holds: one record per place on the server and owner
+ *   report.c      telling the listeners of trouble with a hold
+ *   gate.c        one remote waiter per process and name; the others queue here
+ *   op.c          operations: the task behind every verb, from start to callback
+ *   settle.c      operations that are over for their callers, but not at the server
+ *   op_lost.c     what a verb does when its hold is lost
+ *   line_up.c     operations that wait in line, behind another on their hold or at a gate
+ *   acquire.c, release.c, extend.c, break.c, questions.c
+ *                 the verbs of locks
+ *   actions.c     the verbs of things that nobody holds
+ *   permits.c     the verbs of permits, which are holds by their ids
+ *   cancel.c      switches that end waits from another thread
+ *   watchdog.c    a hold's alarm: deadlines, warnings, when to renew; threads that ended
+ *   renewals.c    renewals in batches, a node's each, and their answers
+ *   news.c        what the engine says of holds without having been asked
+ *   listen.c      whether the engine is to listen for such news
+ *   let_go.c      ending at the server what was given up without a release
  *
- * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. The engine is never
- * called under a shard.
+ * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. Under a shard the
+ * engine is only asked where something is (hold_id, node_of).
  */
 #ifndef HFI_CORE_CORE_H
 #define HFI_CORE_CORE_H

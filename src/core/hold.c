@@ -140,12 +140,13 @@ void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms) {
 }
 
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof) {
-    if (hold->count == 0 || !hfi_hold_lacks_proof(hold))
-        return;
+    int64_t deadline_ms = hfi_hold_deadline_ms(hold);
+    hold->proved_until_ms = 0; /* it may reach less far than the last one */
     note_proof(hold, proof);
     if (hold->renew_at_ms != HFI_NEVER)
         plan_renewal(hold, proof);
-    forget_warning(hold);
+    if (hfi_hold_deadline_ms(hold) > deadline_ms)
+        forget_warning(hold);
     hfi_watchdog_arm_locked(hold);
 }
 

@@ -220,6 +220,12 @@ struct hfi_grant {
     struct hfi_self *self; /* if a possession begins, its reference goes to the hold; or NULL */
 };
 
+/* It was over before it could be used. */
+static inline bool hfi_proof_is_over(const struct hfi_proof *proof) {
+    int64_t now_ms = hfi_now_ms();
+    return proof->valid_until_ms <= now_ms || proof->promised_until_ms <= now_ms;
+}
+
 /* The engine has granted it, once or once more. */
 void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *grant);
 /* Its lease was raised. */
@@ -230,7 +236,7 @@ void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
                                const struct hfi_proof *proof);
 /* Nobody knows whether its lease was set to end then, which is earlier. */
 void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms);
-/* The engine has proved it without being asked. */
+/* The engine has proved it without being asked. It is held. */
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof);
 
 /* By our release there are so many left. */

@@ -108,6 +108,8 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
         call->ids = memcpy(name + args->name_len, args->ids, args->ids_len * HFI_ID_LEN);
         call->ids_len = args->ids_len;
     }
+    if (args->spin != NULL)
+        call->spin = *args->spin;
     call->start_ms = op->start_us / 1000;
     call->deadline_ms = op->deadline_ms;
     call->done = call_is_done;
@@ -145,6 +147,7 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->alarm.fire = alarm_fired;
     op->notice.run = run_callback;
     op->permits.ret_ids = args->ret_ids;
+    op->ret_info = args->ret_info;
     op->shard = shard;
     op->start_us = hfi_now_us();
     op->cancellable = args->verb->waits;

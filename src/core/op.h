@@ -63,7 +63,8 @@ struct hf_op {
     int64_t lease_ms; /* as asked for */
     int64_t wait_ms;
     int64_t start_us, deadline_ms;
-    bool yes_or_no; /* the answer is whether it is more than 0 */
+    bool yes_or_no;          /* the answer is whether it is more than 0 */
+    hf_lock_info **ret_info; /* inspect: the caller's, as ret_ids */
     struct {
         hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
         bool held, lost; /* release: some were holds of ours; of these some were lost before */
@@ -126,7 +127,9 @@ struct hfi_op_args {
     int64_t amount, ttl_ms;
     const unsigned char *ids; /* copied: `ids_len` of HFI_ID_LEN bytes each */
     size_t ids_len;
-    hf_permit_id *ret_ids; /* permits: as many */
+    hf_permit_id *ret_ids;       /* permits: as many */
+    const struct hfi_spin *spin; /* acquire: copied; NULL: as the kind does */
+    hf_lock_info **ret_info;     /* inspect: written before it completes, on success */
     struct hfi_exec *exec;
     struct hfi_self *self;
     struct hf_cancel *cancel;

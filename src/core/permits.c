@@ -87,8 +87,7 @@ static void undo(struct hf_op *op, int err, const char *why) {
 
 static void acquired(struct hf_op *op) {
     const struct hfi_call *call = &op->call;
-    int64_t now_ms = hfi_now_ms();
-    if (call->proof.valid_until_ms <= now_ms) {
+    if (hfi_proof_is_over(&call->proof)) {
         hfi_count(&op->core->counters.timed_out);
         undo(op, HF_ETIMEDOUT, "the lease was over before the server's answer came");
         return;

@@ -19,4 +19,11 @@ static void inspect_go(struct hf_op *op) {
     hfi_op_call(op, op->call.kind->ops->inspect);
 }
 
-const struct hfi_verb hfi_verb_inspect = {.name = "inspect", .go = inspect_go, .after = ask_after};
+static void inspect_after(struct hf_op *op) {
+    if (op->call.err == HF_OK)
+        *op->ret_info = op->call.info;
+    hfi_op_complete(op, op->call.err, &op->call.error);
+}
+
+const struct hfi_verb hfi_verb_inspect = {
+    .name = "inspect", .go = inspect_go, .after = inspect_after};

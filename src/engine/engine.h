@@ -7,7 +7,10 @@
  * hfi_call`, hands it to one of the operations below on the task's executor, and forwards the
  * task's engine events to `step`. The engine calls `done` exactly once, on that executor, perhaps
  * before the operation has returned. The core knows nothing of keys, scripts or replies; the engine
- * knows nothing of holds, handles or callbacks.
+ * knows nothing of handles or callbacks.
+ *
+ * How a hold lasts is the engine's to say: a proof with each grant, extension and renewal, and news
+ * (struct hfi_news) of what nobody asked about. Whether it lasts is the core's.
  */
 #ifndef HFI_ENGINE_ENGINE_H
 #define HFI_ENGINE_ENGINE_H
@@ -101,6 +104,12 @@ enum hfi_act {
     HFI_ACTS
 };
 
+/* How a lock that spins sleeps between two attempts: first so long, then each time `factor` times
+ * longer, up to a limit. */
+struct hfi_spin {
+    int64_t first_ms, max_ms, factor;
+};
+
 #define HFI_ID_LEN 16 /* bytes of a permit's id */
 
 enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
@@ -144,7 +153,8 @@ struct hfi_call {
     const unsigned char
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
-    int64_t start_ms; /* when the caller came */
+    struct hfi_spin spin; /* acquire, kinds that spin; all 0: as the kind does */
+    int64_t start_ms;     /* when the caller came */
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
      * the end of the exchange. */
     int64_t deadline_ms;
@@ -268,7 +278,7 @@ struct hfi_news {
     /* They may be gone, says whomever. It is a hint: the core has them verified by renewals. Some
      * ten times a second at most for any scope. */
     void (*doubted)(void *arg, const struct hfi_scope *scope);
-    /* They are there: this proof counts as if a renewal had brought it. */
+    /* They are there, and proved for so long: perhaps for less than before. */
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
     /* They are gone, for certain. `reason` is a constant text. */
     void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);
@@ -277,8 +287,8 @@ struct hfi_news {
 
 /* What an engine does for a client as a whole. */
 struct hfi_engine_ops {
-    /* The table of a kind, or NULL: this engine does not offer it. */
-    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind);
+    /* The table of a kind with such flags, or NULL: this engine does not offer it. */
+    const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind, unsigned flags);
 
     /* The same for some values of a group; it has `name_values`. */
     const struct hfi_kind *(*group)(struct hfi_engine *engine);

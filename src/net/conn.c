@@ -1,30 +1,19 @@
 /*
- * A connection: its life, submitting requests, completing them, losing it.
+ * A connection: its life, the end of its requests, losing it.
  *
- * Called by the engine's exchanges on any thread (submit, abandon, want) and by the holder of the
- * seat (deliver, lose). Invariants: requests in `fifo` are in the order in which their bytes were
- * appended; a request is completed exactly once, by a reply or by the loss of the connection; its
- * event is posted under the connection's mutex, so once hfi_req_abandon() has returned none will
- * come.
+ * Called by the engine's exchanges on any thread (abandon, and the questions) and by the holder of
+ * the seat (service, lose). Invariants: a request is completed exactly once, by a reply or by the
+ * loss of the connection; its event is posted under the connection's mutex, so once
+ * hfi_req_abandon() has returned none will come.
  */
 #include "net/impl.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* This many commands in flight keep the server busy; further ones are gathered and written
- * together. */
-#define HOLD_BACK 8
-/* A seat that writes once per turn gathers at most this many: the server can start on them while we
- * make the next. */
-#define GATHER_MAX 16
-#define PEEK_AFTER_IDLE_MS 50
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
@@ -136,13 +125,13 @@ void hfi_req_unref(struct hfi_req *req) {
 }
 
 /* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
-static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
+void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
     struct hfi_task *task = req->task;
-    if (req->place != NULL) {
+    if (req->attendant != NULL) {
         conn->attendants--;
-        hfi_seat_excuse_locked(req->place);
+        hfi_seat_excuse_locked(req->attendant);
     }
-    req->place = NULL;
+    req->attendant = NULL;
     atomic_store(&req->complete, true);
     req->task = NULL;
     if (task != NULL) {
@@ -153,9 +142,9 @@ static void complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct h
 
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
 static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
-    if (req->place == NULL)
+    if (req->attendant == NULL)
         return;
-    req->place = NULL;
+    req->attendant = NULL;
     conn->attendants--;
     if (conn->driver == NULL && conn->attendants == 0 && conn->in_flight > 0)
         hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
@@ -183,187 +172,7 @@ void hfi_req_abandon(struct hfi_req *req) {
     hfi_req_unref(req);
 }
 
-static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task, unsigned event) {
-    struct hfi_req *req = hfi_zalloc(conn->target->mem, sizeof *req);
-    if (req == NULL)
-        return NULL;
-    atomic_init(&req->refs, 2); /* the FIFO's and the caller's */
-    req->mem = conn->target->mem;
-    req->protocol = conn->target->protocol;
-    req->conn = conn;
-    req->task = task;
-    req->event = event;
-    if (task != NULL)
-        hfi_task_ref(task);
-    return req;
-}
-
-/* Is an idle connection still open, as far as the kernel knows? */
-static bool peek_is_alive(struct hfi_conn *conn) {
-    char byte;
-    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        /* anything to read would be taken for the answer to the next command */
-        return true;
-    if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
-        return true;
-    hfi_conn_break_locked(conn);
-    return false;
-}
-
-/* The server may have closed it long ago: find out before a command is lost in it. */
-static bool is_alive_if_idle(struct hfi_conn *conn, int64_t now_ms) {
-    if (conn->in_flight > 0 ||
-        now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
-        return true;
-    return peek_is_alive(conn);
-}
-
-/* The end of one that still owes answers; those that have come, if any, are in front of it. */
-static bool peek_has_ended(const struct hfi_conn *conn) {
-    char byte;
-    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
-
-void hfi_conn_look(struct hfi_conn *conn) {
-    pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken)) {
-        if (conn->in_flight == 0)
-            peek_is_alive(conn);
-        else if (peek_has_ended(conn))
-            hfi_conn_break_locked(conn); /* before its driver has noticed */
-    }
-    pthread_mutex_unlock(&conn->mtx);
-}
-
-static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
-    if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
-        return HF_ENOMEM;
-    conn->unsent++;
-    if (conn->target->commands != NULL)
-        atomic_fetch_add_explicit(conn->target->commands, 1, memory_order_relaxed);
-    return HF_OK;
-}
-
-/* The seat's own thread gathers and flushes once per turn; others write unless enough is on its
- * way. */
-static void flush_unless_gathering(struct hfi_conn *conn) {
-    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
-                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
-    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
-        hfi_conn_flush_locked(conn);
-}
-
-int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req) {
-    assert(place == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
-    struct hfi_req *req = new_request(conn, task, event);
-    if (req == NULL)
-        return HF_ENOMEM;
-    int64_t now_ms = hfi_now_ms();
-    int err = HF_EUNREACH;
-    pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = append_locked(conn, bytes, len);
-    if (err == HF_OK) {
-        req->sent_ms = now_ms;
-        atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
-        hfi_list_push_back(&conn->fifo, &req->link);
-        conn->in_flight++;
-        if (place != NULL) {
-            conn->attendants++;
-            req->place = place;
-            place->asked = conn;
-        }
-        *ret_req = req;
-        flush_unless_gathering(conn);
-        if (place == NULL && conn->driver == NULL && conn->attendants == 0)
-            hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    if (err != HF_OK) {
-        if (task != NULL)
-            hfi_task_unref(task);
-        hfi_free(req->mem, req);
-    }
-    return err;
-}
-
-int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
-    int err = HF_EUNREACH;
-    pthread_mutex_lock(&conn->mtx);
-    if (conn->state == CONN_READY && !atomic_load(&conn->broken))
-        err = append_locked(conn, bytes, len);
-    if (err == HF_OK) {
-        conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
-        flush_unless_gathering(conn);
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    return err;
-}
-
-/* ---- What the holder of the seat does ---- */
-
-/* Completes the requests that these replies answer. Returns how many there were. */
-static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t len) {
-    struct hfi_wakes wakes = {.len = 0};
-    struct hfi_link *link;
-    size_t i;
-    pthread_mutex_lock(&conn->mtx);
-    for (i = 0; i < len && (link = hfi_list_pop_front(&conn->fifo)) != NULL; i++) {
-        struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
-        conn->in_flight--;
-        req->reply = replies[i];
-        complete_locked(conn, req, &wakes);
-        hfi_req_unref(req);
-    }
-    pthread_mutex_unlock(&conn->mtx);
-    hfi_wakes_flush(&wakes);
-    return i;
-}
-
-static bool is_push(const struct hfi_conn *conn, const void *message) {
-    const struct hfi_protocol *protocol = conn->target->protocol;
-    return conn->push != NULL && (protocol->is_push == NULL || protocol->is_push(message));
-}
-
-/* Hands messages on in the order in which they came. Returns how many were taken: all, unless there
- * is a reply that nobody asked for. */
-static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
-    size_t done = 0;
-    while (done < len) {
-        size_t replies = 0;
-        while (done + replies < len && !is_push(conn, messages[done + replies]))
-            replies++;
-        size_t used = replies > 0 ? complete_requests(conn, messages + done, replies) : 0;
-        done += used;
-        if (used < replies)
-            break;
-        if (done < len) {
-            conn->push(conn->arg, messages[done]);
-            conn->target->protocol->message_free(messages[done++]);
-        }
-    }
-    return done;
-}
-
-int hfi_conn_deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
-    int err = HF_OK;
-    size_t done = 0;
-    if (conn->state == CONN_GREETING) {
-        assert(len == 1);
-        err = hfi_conn_greeted(conn, messages[0], error);
-    } else {
-        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
-        done = hand_on(conn, messages, len);
-        if (done < len)
-            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
-    }
-    for (size_t i = done; i < len; i++)
-        conn->target->protocol->message_free(messages[i]);
-    return err;
-}
+/* ---- Losing it ---- */
 
 /* Ends the connection, not only our use of it: a forked child may have copies of its descriptor,
  * and closing ours would leave the server a client, and a subscriber, that nobody is. (In the child
@@ -421,7 +230,7 @@ void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
             req->err = err;
             req->error = *error;
             snprintf(req->error.node, sizeof req->error.node, "%s", conn->target->node);
-            complete_locked(conn, req, &wakes);
+            hfi_req_complete_locked(conn, req, &wakes);
             hfi_req_unref(req);
         }
         assert(conn->in_flight == 0 && conn->attendants == 0);

@@ -26,9 +26,18 @@
 
 struct hfi_conn;
 struct hfi_keeper;
-struct hfi_place;
+struct hfi_attendant;
 
 enum hfi_seat { HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS, HFI_SEAT_KEEPER, HFI_SEAT_DISPATCH };
+
+/* Where a server may be found. */
+struct hfi_host {
+    const char *name;       /* for messages, if there are several: "host:port" or a path */
+    hfi_resolve_fn resolve; /* NULL: `address` is final */
+    const char *resolve_arg;
+    struct hfi_addr address;
+    const struct hfi_tls_context *tls; /* expects this host; NULL: in clear */
+};
 
 /* Where a connection leads, what it speaks, and how it introduces itself. Shared by all connections
  * of a node; outlives them. */
@@ -36,13 +45,11 @@ struct hfi_target {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
     struct hfi_keeper *keeper;
-    struct hfi_exec *dispatch; /* the executor behind HFI_SEAT_DISPATCH, or NULL */
-    hfi_resolve_fn resolve;    /* NULL: `address` is final */
-    bool identified;           /* connections note which server they lead to */
-    const char *resolve_arg;
-    struct hfi_addr address;
-    const struct hfi_tls_context *tls; /* NULL: in clear */
-    const char *node;                  /* for messages: "host:port" or a path; never a password */
+    struct hfi_exec *dispatch;    /* the executor behind HFI_SEAT_DISPATCH, or NULL */
+    const struct hfi_host *hosts; /* at least one; tried in turn, by each connection from any on */
+    size_t hosts_len;
+    bool identified;  /* connections note which server they lead to */
+    const char *node; /* for messages: "host:port" or a path; never a password */
     const struct hfi_protocol *protocol;
     void *login;            /* what the protocol's greeting has to know of us */
     int64_t cmd_timeout_ms; /* connect and greeting together */
@@ -77,8 +84,8 @@ struct hfi_req {
     /* told when it completes; NULL once abandoned (guarded by the connection's mutex) */
     struct hfi_task *task;
     unsigned event;
-    struct hfi_place *place; /* of the synchronous caller that looks after it; NULL: nobody does */
-    int64_t sent_ms;         /* when it was submitted: leases count from here */
+    struct hfi_attendant *attendant; /* a synchronous caller looks after it; NULL: nobody does */
+    int64_t sent_ms;                 /* when it was submitted: leases count from here */
 
     /* Set when the event is posted: */
     atomic_bool complete;
@@ -100,10 +107,10 @@ unsigned hfi_conn_load(struct hfi_conn *conn);
 
 /* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is
  * abandoned first; the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was
- * sent. Takes no ownership of bytes. With a `place`, for HFI_SEAT_CALLERS: this is the thread of the
- * task's executor, and will attend until the reply is here. NULL: somebody else reads it. */
+ * sent. Takes no ownership of bytes. With an attendant, for HFI_SEAT_CALLERS: this is the thread of
+ * the task's executor, and will attend until the reply is here. NULL: somebody else reads it. */
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_place *place, struct hfi_req **ret_req);
+                    unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req);
 
 /* Checks whether the other side has closed an idle connection, so that the next submit does not
  * lose its command in it. For commands that must not be sent twice; a submit checks by itself only
@@ -156,10 +163,10 @@ void hfi_conn_keep_up(struct hfi_conn *conn, bool up);
 
 /* ---- Driving (synchronous callers) ---- */
 
-/* The place of a synchronous caller among those who drive: a part of whatever it waits with, all
- * zero at first. It is used by that caller's thread alone, but for the last three, which the
- * connection's mutex guards while it attends. */
-struct hfi_place {
+/* A synchronous caller, as connections know it: a part of whatever it waits with, all zero at first.
+ * It is used by that caller's thread alone, but for the last three, which the connection's mutex
+ * guards while it attends. */
+struct hfi_attendant {
     struct hfi_conn *asked;      /* has its request: attended first. Its owner clears it */
     struct hfi_conn *listens_to; /* attended when it has asked nothing: for messages */
     struct hfi_exec *exec;       /* of that thread */
@@ -167,15 +174,15 @@ struct hfi_place {
     atomic_bool following;       /* it is there; cleared before it is told that its reply came */
 };
 
-/* Waits until `exec`, this thread's, has work: in the driver's seat of the connection that its
- * place names, or beside it if that is taken. A place that names none only sleeps. */
-void hfi_conn_attend(struct hfi_place *place, struct hfi_exec *exec);
+/* Waits until `exec`, this thread's, has work: in the driver's seat of the connection that it
+ * attends, or beside it if that is taken. One that attends none only sleeps. */
+void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec);
 
-/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on: the owner of the place attends to
- * it when it has asked nothing elsewhere (on its own thread); NULL is one who does not attend, so
- * the keeper reads. */
-void hfi_conn_listen(struct hfi_conn *conn, struct hfi_place *place);
-void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_place *place);
+/* For HFI_SEAT_LISTENERS. Somebody waits for messages from now on, and attends to it when it has
+ * asked nothing elsewhere (on its own thread); NULL is one who does not attend, so the keeper
+ * reads. */
+void hfi_conn_listen(struct hfi_conn *conn, struct hfi_attendant *attendant);
+void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_attendant *attendant);
 /* Somebody hears what is read here, and neither reads nor waits for it. If whoever reads is stuck, it
  * is relieved for its sake, too. */
 void hfi_conn_overhear(struct hfi_conn *conn, bool on);
@@ -193,7 +200,8 @@ bool hfi_conn_service(struct hfi_conn *conn, short revents);
 int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);
 /* The same for an epoll set: puts the socket in, for what is to be polled now. It leaves the set
  * when it is closed, always, since the kernel keeps a closed socket in there for as long as a
- * forked child has a copy of it. There is one such set per connection; it outlives it. */
+ * forked child has a copy of it. Any number of connections may be in one set, each only in one; it
+ * outlives them. */
 void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd);
 /* Writes what submits on the seat's own thread have gathered. For the holder of the seat. */
 void hfi_conn_flush(struct hfi_conn *conn);

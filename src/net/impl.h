@@ -1,11 +1,13 @@
 /*
  * What the files of src/net share: the connection's insides. Nobody else includes this.
  *
- *   conn.c       life, submitting, completing, losing the connection
+ *   conn.c       life, the end of requests, losing the connection
+ *   send.c       submitting, the output buffer
+ *   receive.c    reading, handing on messages
  *   seat.c       who reads: callers taking, offering and leaving the seat
  *   relief.c     somebody in the seat who does not come back
- *   connect.c    getting connected: lookup, connect, TLS, back-off, pings (the keeper's thread)
- *   io.c         bytes: the output buffer, reading
+ *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)
+ *   tend.c       who wants it, back-off, pings (the same)
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
  *
@@ -61,7 +63,7 @@ struct hfi_conn {
     /* The seat. */
     int kick_fd;               /* what a caller in the seat polls beside the socket */
     struct hfi_exec *driver;   /* NULL: empty */
-    struct hfi_link followers; /* places of callers who wait beside it */
+    struct hfi_link followers; /* attendants who wait beside it */
     unsigned attendants;       /* requests in flight that a caller looks after */
     unsigned wards;            /* listeners who cannot read for themselves */
     unsigned overhearers;      /* who hear what is read, and wait for nothing */
@@ -100,7 +102,11 @@ struct hfi_conn {
     struct hfi_identity identity; /* of the server it leads to, if known; under the mutex */
     struct hfi_addr addrs[HFI_LOOKUP_MAX_ADDRS];
     size_t addrs_len, addrs_next;
-    int64_t connect_deadline_ms, retry_at_ms;
+    size_t host;       /* which of the target's is tried, or was last */
+    size_t hosts_left; /* to be tried in this attempt, with that one */
+    bool has_tried;    /* any */
+    hf_error why;      /* this attempt has failed so far */
+    int64_t connect_deadline_ms, host_deadline_ms, retry_at_ms;
     unsigned failures;
     int64_t ready_since_ms;
     unsigned short_lives; /* connections in a row that were lost soon after they were made */
@@ -111,11 +117,13 @@ struct hfi_conn {
     bool greeted;   /* the other side has answered all of it */
 };
 
-/* io.c */
+/* send.c */
 bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
                        size_t len);
 void hfi_conn_flush_locked(struct hfi_conn *conn);
 void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
+
+/* receive.c */
 /* Reads once. HF_OK: go on. Otherwise the connection is no longer usable, and `error` says why. */
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error);
 /* The same during the TLS handshake, which it feeds. */
@@ -125,8 +133,8 @@ int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error);
 bool hfi_conn_is_tls_talk(struct hfi_conn *conn);
 
 /* conn.c */
-/* Hands on what the server has sent; owns the messages. */
-int hfi_conn_deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error);
+/* The request is off the FIFO, or the connection is lost: tells its task, if it still has one. */
+void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes);
 /* holder of the seat; unlocked */
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
 void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
@@ -135,7 +143,7 @@ void hfi_conn_break_locked(struct hfi_conn *conn);
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */
-void hfi_seat_excuse_locked(struct hfi_place *place);
+void hfi_seat_excuse_locked(struct hfi_attendant *attendant);
 void hfi_seat_leave_locked(struct hfi_conn *conn);
 /* the keeper takes a seat that nobody else would */
 bool hfi_seat_adopt_locked(struct hfi_conn *conn);
@@ -149,12 +157,22 @@ void hfi_seat_watch_locked(struct hfi_conn *conn);
 void hfi_seat_relief_fired(struct hfi_alarm *alarm);
 
 /* connect.c: the keeper's thread */
-void hfi_conn_tend(struct hfi_conn *conn);
+void hfi_conn_start_connecting(struct hfi_conn *conn);
+void hfi_conn_look_at_lookup(struct hfi_conn *conn);
+/* the time of this host is over */
+void hfi_conn_host_is_silent(struct hfi_conn *conn);
+/* the greeting could not be sent */
+void hfi_conn_give_up_greeting(struct hfi_conn *conn);
 /* the socket of a connect is ready */
 void hfi_conn_progress(struct hfi_conn *conn);
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error);
-
 /* the next message of the greeting; it is over when `greeted` is set */
 int hfi_conn_greeted(struct hfi_conn *conn, const void *message, hf_error *error);
+
+/* tend.c: the keeper's thread, but for the dice */
+void hfi_conn_tend(struct hfi_conn *conn);
+void hfi_conn_tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *error);
+int64_t hfi_conn_backoff_ms(unsigned failures);
+uint32_t hfi_conn_dice(void);
 
 #endif

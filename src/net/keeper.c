@@ -4,8 +4,8 @@
  *
  * Timers are on CLOCK_BOOTTIME through a timerfd, because poll()'s own timeout stops while the
  * machine sleeps and leases do not. The list of connections is guarded by `mtx`; connections are
- * freed only on this thread or after it has ended, so a turn of the loop can use them without it.
- * Whoever adds one makes room for it on the keeper's table, too, so a turn never lacks memory.
+ * freed only on this thread or after it has ended, so a round of the loop can use them without it.
+ * Whoever adds one makes room for it on the keeper's table, too, so a round never lacks memory.
  */
 #include "net/impl.h"
 
@@ -21,7 +21,7 @@
 
 #define FIRST_ROOM 8
 
-/* What a turn of the loop works with: `room` entries each, but for `fds`, which has two more. */
+/* What a round of the loop works with: `room` entries each, but for `fds`, which has two more. */
 struct table {
     size_t room;
     struct hfi_conn **conns;  /* all */
@@ -39,7 +39,7 @@ struct hfi_keeper {
     pthread_mutex_t mtx; /* guards below */
     struct hfi_conn **conns;
     size_t conns_len, conns_room;
-    struct table *larger; /* to be used from the next turn on; NULL: the old one does */
+    struct table *larger; /* to be used from the next round on; NULL: the old one does */
     bool started, stopping;
     void (*last)(void *arg);
     void *last_arg;
@@ -73,7 +73,7 @@ static bool make_room_locked(struct hfi_keeper *keeper) {
     }
     keeper->conns = conns;
     keeper->conns_room = room;
-    hfi_free(keeper->mem, keeper->larger); /* of which no turn has known */
+    hfi_free(keeper->mem, keeper->larger); /* of which no round has known */
     keeper->larger = larger;
     return true;
 }
@@ -148,7 +148,7 @@ void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     pthread_mutex_unlock(&keeper->mtx);
 }
 
-/* Puts all connections on the table, of which there may be more than in the last turn. */
+/* Puts all connections on the table, of which there may be more than in the last round. */
 static size_t lay_table(struct hfi_keeper *keeper) {
     pthread_mutex_lock(&keeper->mtx);
     if (keeper->larger != NULL) {
@@ -207,7 +207,7 @@ static size_t tend_all(struct hfi_keeper *keeper) {
     return n;
 }
 
-static void turn(struct hfi_keeper *keeper) {
+static void go_round(struct hfi_keeper *keeper) {
     size_t n = tend_all(keeper);
     struct table *table = keeper->table;
     int64_t at_ms;
@@ -245,7 +245,7 @@ static void *keeper_main(void *arg) {
         hfi_exec_run(&keeper->exec);
         if (should_stop(keeper))
             break;
-        turn(keeper);
+        go_round(keeper);
     }
     if (keeper->last != NULL)
         keeper->last(keeper->last_arg);

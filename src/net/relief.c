@@ -44,7 +44,7 @@ void hfi_seat_watch_locked(struct hfi_conn *conn) {
 /* It was named, and has not come to take the seat. */
 static bool is_expected(const struct hfi_conn *conn) {
     for (struct hfi_link *link = conn->followers.next; link != &conn->followers; link = link->next)
-        if (HFI_CONTAINER(link, struct hfi_place, link)->exec == conn->driver)
+        if (HFI_CONTAINER(link, struct hfi_attendant, link)->exec == conn->driver)
             return true;
     return false;
 }

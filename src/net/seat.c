@@ -26,11 +26,11 @@
 #define EMPTY_MS 50
 
 /* Takes a follower off its list, if it is on one. */
-void hfi_seat_excuse_locked(struct hfi_place *place) {
-    if (!atomic_load_explicit(&place->following, memory_order_relaxed))
+void hfi_seat_excuse_locked(struct hfi_attendant *attendant) {
+    if (!atomic_load_explicit(&attendant->following, memory_order_relaxed))
         return;
-    hfi_list_remove(&place->link);
-    atomic_store_explicit(&place->following, false, memory_order_release);
+    hfi_list_remove(&attendant->link);
+    atomic_store_explicit(&attendant->following, false, memory_order_release);
 }
 
 static void seat_keeper_locked(struct hfi_conn *conn) {
@@ -55,7 +55,7 @@ void hfi_seat_leave_locked(struct hfi_conn *conn) {
     }
     for (struct hfi_link *link = conn->followers.next; link != &conn->followers;
          link = link->next) {
-        struct hfi_exec *follower = HFI_CONTAINER(link, struct hfi_place, link)->exec;
+        struct hfi_exec *follower = HFI_CONTAINER(link, struct hfi_attendant, link)->exec;
         if (hfi_exec_has_work(follower))
             continue; /* it is about to go */
         conn->driver = follower;
@@ -139,12 +139,12 @@ static void drive(struct hfi_conn *conn, struct hfi_exec *exec) {
 /* Waits beside the seat. True: it was offered to us, and we have nothing else to do. One whose
  * reply has come was excused by the driver and does not need the mutex, which the driver may be
  * about to need again. */
-static bool follow(struct hfi_conn *conn, struct hfi_place *place, struct hfi_exec *exec) {
+static bool follow(struct hfi_conn *conn, struct hfi_attendant *attendant, struct hfi_exec *exec) {
     hfi_exec_sleep(exec);
-    if (!atomic_load_explicit(&place->following, memory_order_acquire))
+    if (!atomic_load_explicit(&attendant->following, memory_order_acquire))
         return false;
     pthread_mutex_lock(&conn->mtx);
-    hfi_seat_excuse_locked(place);
+    hfi_seat_excuse_locked(attendant);
     bool offered = conn->driver == exec;
     if (offered && hfi_exec_unnudge(exec)) {
         hfi_seat_leave_locked(conn);
@@ -162,9 +162,9 @@ static void stand_up(struct hfi_conn *conn, const struct hfi_exec *exec) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-void hfi_conn_attend(struct hfi_place *place, struct hfi_exec *exec) {
-    bool listens = place->asked == NULL;
-    struct hfi_conn *conn = listens ? place->listens_to : place->asked;
+void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec) {
+    bool listens = attendant->asked == NULL;
+    struct hfi_conn *conn = listens ? attendant->listens_to : attendant->asked;
     if (conn == NULL) {
         hfi_exec_sleep(exec);
         return;
@@ -181,24 +181,24 @@ void hfi_conn_attend(struct hfi_place *place, struct hfi_exec *exec) {
         if (conn->overhearers > 0)
             hfi_seat_watch_locked(conn);
     } else {
-        place->exec = exec;
-        hfi_list_push_back(&conn->followers, &place->link);
-        atomic_store_explicit(&place->following, true, memory_order_relaxed);
+        attendant->exec = exec;
+        hfi_list_push_back(&conn->followers, &attendant->link);
+        atomic_store_explicit(&attendant->following, true, memory_order_relaxed);
         if (listens && conn->driver == hfi_keeper_exec(conn->target->keeper) && !needs_keeper(conn))
             hfi_exec_nudge(conn->driver); /* it yields */
         hfi_seat_watch_locked(conn);
     }
     pthread_mutex_unlock(&conn->mtx);
-    if (!seated && !follow(conn, place, exec))
+    if (!seated && !follow(conn, attendant, exec))
         return;
 
     drive(conn, exec);
     stand_up(conn, exec);
 }
 
-void hfi_conn_listen(struct hfi_conn *conn, struct hfi_place *place) {
-    if (place != NULL) {
-        place->listens_to = conn;
+void hfi_conn_listen(struct hfi_conn *conn, struct hfi_attendant *attendant) {
+    if (attendant != NULL) {
+        attendant->listens_to = conn;
         return;
     }
     pthread_mutex_lock(&conn->mtx);
@@ -209,9 +209,9 @@ void hfi_conn_listen(struct hfi_conn *conn, struct hfi_place *place) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_place *place) {
-    if (place != NULL) {
-        place->listens_to = NULL;
+void hfi_conn_unlisten(struct hfi_conn *conn, struct hfi_attendant *attendant) {
+    if (attendant != NULL) {
+        attendant->listens_to = NULL;
         return;
     }
     pthread_mutex_lock(&conn->mtx);

@@ -337,6 +337,7 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
         .url = {.cmd_timeout_ms = -1,
                 .connect_timeout_ms = -1,
                 .watchdog_ms = -1,
+                .max_hold_ms = -1,
                 .ping_ms = -1,
                 .fair_wait_ms = -1},
     };

@@ -103,6 +103,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"cmd_timeout_ms", &p->url.cmd_timeout_ms},
         {"connect_timeout_ms", &p->url.connect_timeout_ms},
         {"watchdog_ms", &p->url.watchdog_ms},
+        {"max_hold_ms", &p->url.max_hold_ms},
         {"ping_ms", &p->url.ping_ms},
         {"fair_wait_ms", &p->url.fair_wait_ms},
     };

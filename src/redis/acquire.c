@@ -84,13 +84,23 @@ static uint64_t throw_dice(const void *salt) {
     return ((dice ^ (dice >> 33)) * 0xff51afd7ed558ccdu) >> 33;
 }
 
+/* Between attempts of a kind that spins, as its handle wants it; or of a waiter that cannot
+ * listen. */
+static struct hfi_backoff backoff_of(const struct hfi_call_state *state) {
+    const struct hfi_spin *spin = &state->call->spin;
+    if (state->kind->backoff == NULL)
+        return deaf;
+    if (spin->first_ms == 0)
+        return *state->kind->backoff;
+    return (struct hfi_backoff){spin->first_ms, spin->max_ms, spin->factor};
+}
+
 /* How long to sleep when nothing has happened. */
 static int64_t longest_nap_ms(struct hfi_call_state *state) {
     int64_t nap_ms = POLL_MAX_MS;
     if (!state->u.acquire.heard) {
-        const struct hfi_backoff *backoff =
-            state->kind->backoff != NULL ? state->kind->backoff : &deaf;
-        nap_ms = hfi_backoff_ms(backoff, state->u.acquire.naps++, throw_dice(state));
+        const struct hfi_backoff backoff = backoff_of(state);
+        nap_ms = hfi_backoff_ms(&backoff, state->u.acquire.naps++, throw_dice(state));
     }
     if (state->kind->give_up != NULL)
         return hfi_line_nap_ms(state, nap_ms);
@@ -142,7 +152,7 @@ static int join_channel(struct hfi_call *call, bool heard_only) {
     int err = HF_OK;
     struct hfi_waiter *waiter = &state->u.acquire.waiter;
     if (call->lane == HFI_LANE_CALLER)
-        waiter->caller = &state->exchange.place;
+        waiter->caller = &state->exchange.attendant;
     if (heard_only)
         state->u.acquire.heard = state->u.acquire.listening =
             hfi_pubsub_join_heard(redis->pubsub, waiter, call->task, name, len);

@@ -10,9 +10,10 @@
 #include <assert.h>
 
 int64_t hfi_backoff_ms(const struct hfi_backoff *backoff, unsigned naps, uint64_t dice) {
-    assert(backoff->factor >= 2 && backoff->first_ms >= 1);
+    assert(backoff->factor >= 1 && backoff->first_ms >= 1);
     int64_t nap_ms = backoff->first_ms;
-    for (unsigned i = 0; i < naps && nap_ms < backoff->max_ms; i++)
+    unsigned steps = backoff->factor > 1 ? naps : 0;
+    for (unsigned i = 0; i < steps && nap_ms < backoff->max_ms; i++)
         nap_ms *= backoff->factor;
     if (nap_ms < backoff->max_ms)
         nap_ms += (int64_t)(dice % ((uint64_t)naps + 1));

@@ -7,7 +7,7 @@
 
 struct hfi_backoff {
     int64_t first_ms, max_ms;
-    int64_t factor; /* at least 2 */
+    int64_t factor; /* at least 1 */
 };
 
 /* The sleep after `naps` earlier ones: first * factor^naps, plus up to `naps` ms as the `dice` say,

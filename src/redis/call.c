@@ -61,7 +61,7 @@ void hfi_call_send(struct hfi_call *call, const struct hfi_script *script,
 }
 
 void hfi_call_attend(struct hfi_call *call) {
-    hfi_conn_attend(&hfi_state_of(call)->exchange.place, call->task->exec);
+    hfi_conn_attend(&hfi_state_of(call)->exchange.attendant, call->task->exec);
 }
 
 /* What the core has to know about a command whose outcome is open. */

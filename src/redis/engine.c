@@ -19,17 +19,23 @@
 
 /* ---- Kinds and names ---- */
 
-static const struct hfi_kind *const kinds[] = {
-    [HF_PLAIN] = &hfi_kind_plain, [HF_NONREENTRANT] = &hfi_kind_nonreentrant,
-    [HF_SPIN] = &hfi_kind_spin,   [HF_FENCED] = &hfi_kind_fenced,
-    [HF_FAIR] = &hfi_kind_fair,   [HF_FAIR_NONREENTRANT] = &hfi_kind_fair_nonreentrant,
-    [HF_READ] = &hfi_kind_read,   [HF_WRITE] = &hfi_kind_write,
+static const struct {
+    hf_kind kind;
+    unsigned flags;
+    const struct hfi_kind *table;
+} kinds[] = {
+    {HF_PLAIN, 0, &hfi_kind_plain},      {HF_PLAIN, HF_NONREENTRANT, &hfi_kind_nonreentrant},
+    {HF_PLAIN, HF_SPIN, &hfi_kind_spin}, {HF_PLAIN, HF_FENCED, &hfi_kind_fenced},
+    {HF_FAIR, 0, &hfi_kind_fair},        {HF_FAIR, HF_NONREENTRANT, &hfi_kind_fair_nonreentrant},
+    {HF_READ, 0, &hfi_kind_read},        {HF_WRITE, 0, &hfi_kind_write},
 };
 
-static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind) {
+static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    size_t index = (size_t)kind;
-    return index < sizeof kinds / sizeof kinds[0] ? kinds[index] : NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].kind == kind && kinds[i].flags == flags)
+            return kinds[i].table;
+    return NULL;
 }
 
 static const struct hfi_kind *find_group(struct hfi_engine *engine) {

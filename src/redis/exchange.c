@@ -85,7 +85,7 @@ static bool is_stopped(const struct hfi_exchange *x) {
 static void drop_request(struct hfi_exchange *x) {
     if (x->req == NULL)
         return;
-    x->place.asked = NULL;
+    x->attendant.asked = NULL;
     if (x->phase == HFI_PHASE_ASKED && !is_stopped(x))
         hfi_req_abandon(x->req);
     else
@@ -131,7 +131,7 @@ struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
         x->req = NULL;
         x->phase = HFI_PHASE_IDLE;
         mark_unanswered(x);
-        x->place.asked = NULL;
+        x->attendant.asked = NULL;
         hfi_req_unattend(req);
     }
     hfi_exchange_end(x);
@@ -308,7 +308,7 @@ static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn
     int err = HF_ENOMEM;
     if (!command.failed)
         err = hfi_conn_submit(conn, command.bytes, command.len, x->task, x->reply_event,
-                              x->lane == HFI_LANE_CALLER ? &x->place : NULL, &x->req);
+                              x->lane == HFI_LANE_CALLER ? &x->attendant : NULL, &x->req);
     hfi_command_clear(&command);
     if (err == HF_EUNREACH)
         return connect_first(x, conn); /* it was lost in this moment; nothing was sent */
@@ -452,7 +452,7 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
 
 static enum hfi_progress on_reply(struct hfi_exchange *x) {
     x->phase = HFI_PHASE_PAUSED; /* nothing is in flight any more */
-    x->place.asked = NULL;
+    x->attendant.asked = NULL;
     if (x->req->err == HF_OK && !is_stopped(x))
         return answered(x, x->req->reply);
     int err = x->req->err == HF_OK ? HF_ECLOSED : x->req->err;

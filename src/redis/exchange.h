@@ -84,11 +84,11 @@ struct hfi_exchange {
     unsigned tries;
     unsigned reply_event;
     int64_t start_ms, slice_ms, wake_ms;
-    int64_t useless_since_ms; /* no answer has helped since then; 0: all is well */
-    int64_t refused_since_ms; /* the server refuses since then; 0: it does not */
-    int64_t quiet_until_ms;   /* nothing is sent before this: a lost copy may still act */
-    int64_t known_until_ms;   /* nor after this: see known_ms */
-    struct hfi_place place;   /* of a synchronous caller among those who drive connections */
+    int64_t useless_since_ms;       /* no answer has helped since then; 0: all is well */
+    int64_t refused_since_ms;       /* the server refuses since then; 0: it does not */
+    int64_t quiet_until_ms;         /* nothing is sent before this: a lost copy may still act */
+    int64_t known_until_ms;         /* nor after this: see known_ms */
+    struct hfi_attendant attendant; /* the synchronous caller whose exchange it is */
     struct hfi_conn *conn;
     struct hfi_want *want;
     struct hfi_node *node;

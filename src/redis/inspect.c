@@ -23,11 +23,16 @@ static struct hfi_call_state *state_of(struct hfi_exchange *x) {
     return HFI_CONTAINER(x, struct hfi_call_state, exchange);
 }
 
-static void free_list(hf_holder *list, size_t len) {
+static void free_owners(hf_holder **list, size_t len) {
     for (size_t i = 0; i < len; i++) {
-        free(list[i].owner);
-        free(list[i].connection);
+        free(list[i]->owner);
+        free(list[i]->connection);
+        free(list[i]);
     }
+}
+
+static void free_list(hf_holder **list, size_t len) {
+    free_owners(list, len);
     free(list);
 }
 
@@ -50,6 +55,8 @@ static void succeed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     call->info = state->u.info;
     state->u.info = NULL;
+    if (call->info->kind != HF_FOUND_OTHER)
+        call->info->words = NULL;
     hfi_error_clear(&call->error);
     hfi_call_finish(call, HF_OK);
 }
@@ -125,10 +132,10 @@ static char *find_connection(const redisReply *list, const char *uuid) {
     return NULL;
 }
 
-static void add_connections(const redisReply *list, hf_holder *owners, size_t len) {
+static void add_connections(const redisReply *list, hf_holder **owners, size_t len) {
     for (size_t i = 0; i < len; i++)
-        if (strlen(owners[i].owner) >= UUID_LEN)
-            owners[i].connection = find_connection(list, owners[i].owner);
+        if (strlen(owners[i]->owner) >= UUID_LEN)
+            owners[i]->connection = find_connection(list, owners[i]->owner);
 }
 
 static void listed(struct hfi_call *call) {
@@ -160,7 +167,7 @@ static void look_at_connections(struct hfi_call *call) {
 /* ---- LRANGE ---- */
 
 static bool may_have_line(const hf_lock_info *info) {
-    return strcmp(info->kind, "plain") == 0 || strcmp(info->kind, "free") == 0;
+    return info->kind == HF_FOUND_PLAIN || info->kind == HF_FOUND_FREE;
 }
 
 static char *copy_of(const redisReply *text) {
@@ -172,6 +179,19 @@ static char *copy_of(const redisReply *text) {
     return copy;
 }
 
+/* NULL: out of memory. */
+static hf_holder *new_holder(const redisReply *owner, int64_t count) {
+    hf_holder *holder = calloc(1, sizeof *holder);
+    if (holder == NULL)
+        return NULL;
+    holder->count = count;
+    holder->owner = copy_of(owner);
+    if (holder->owner != NULL)
+        return holder;
+    free(holder);
+    return NULL;
+}
+
 /* HF_OK, HF_EPROTO, HF_ENOMEM. */
 static int read_line(const redisReply *line, hf_lock_info *info) {
     info->waiters = calloc(line->elements + 1, sizeof *info->waiters);
@@ -180,10 +200,10 @@ static int read_line(const redisReply *line, hf_lock_info *info) {
     for (size_t i = 0; i < line->elements; i++) {
         if (line->element[i]->type != REDIS_REPLY_STRING)
             return HF_EPROTO;
-        char *owner = copy_of(line->element[i]);
-        if (owner == NULL)
+        hf_holder *waiter = new_holder(line->element[i], 0);
+        if (waiter == NULL)
             return HF_ENOMEM;
-        info->waiters[info->waiters_len++] = (hf_holder){.owner = owner};
+        info->waiters[info->waiters_len++] = waiter;
     }
     return HF_OK;
 }
@@ -206,7 +226,7 @@ static void got_line(struct hfi_call *call) {
         return;
     }
     if (info->holders_len > 0 && (info->waiters_len > 0 || state->kind->give_up != NULL))
-        info->kind = "fair";
+        info->kind = HF_FOUND_FAIR;
     look_at_connections(call);
 }
 
@@ -253,11 +273,10 @@ static bool add_holder(hf_lock_info *info, const redisReply *field, const redisR
     long long count = strtoll(value->str, &end, 10);
     if (end == value->str || end != value->str + value->len || count < 0)
         return false;
-    char *owner = copy_of(field);
-    *ret_failed = owner == NULL;
-    if (owner == NULL)
-        return true;
-    info->holders[info->holders_len++] = (hf_holder){.owner = owner, .count = count};
+    hf_holder *holder = new_holder(field, count);
+    *ret_failed = holder == NULL;
+    if (holder != NULL)
+        info->holders[info->holders_len++] = holder;
     return true;
 }
 
@@ -265,7 +284,7 @@ static bool add_holder(hf_lock_info *info, const redisReply *field, const redisR
 static int read_fields(const redisReply *fields, hf_lock_info *info) {
     if (fields->elements % 2 != 0)
         return HF_EPROTO;
-    info->kind = fields->elements == 0 ? "free" : "plain";
+    info->kind = fields->elements == 0 ? HF_FOUND_FREE : HF_FOUND_PLAIN;
     info->holders = calloc(fields->elements / 2 + 1, sizeof *info->holders);
     if (info->holders == NULL)
         return HF_ENOMEM;
@@ -275,12 +294,12 @@ static int read_fields(const redisReply *fields, hf_lock_info *info) {
         if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING)
             return HF_EPROTO;
         if (is_mode(field))
-            info->kind = strcmp(value->str, "write") == 0 ? "write" : "read";
+            info->kind = strcmp(value->str, "write") == 0 ? HF_FOUND_WRITE : HF_FOUND_READ;
         else if (!add_holder(info, field, value, &failed))
-            info->kind = "other";
+            info->kind = HF_FOUND_OTHER;
         if (failed)
             return HF_ENOMEM;
-        if (strcmp(info->kind, "other") == 0)
+        if (info->kind == HF_FOUND_OTHER)
             break;
     }
     return HF_OK;
@@ -301,9 +320,8 @@ static void got_fields(struct hfi_call *call) {
         hfi_call_fail_proto(call);
         return;
     }
-    if (strcmp(info->kind, "other") == 0) { /* what looked like holders were not */
-        for (size_t i = 0; i < info->holders_len; i++)
-            free(info->holders[i].owner);
+    if (info->kind == HF_FOUND_OTHER) { /* what looked like holders were not */
+        free_owners(info->holders, info->holders_len);
         info->holders_len = 0;
     }
     hfi_call_send(call, NULL, write_ttl, timed);
@@ -324,7 +342,7 @@ static void got_leases(struct hfi_call *call) {
     const struct hfi_exchange *x = &state->exchange;
     const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
     if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1)
-        state->u.info->kind = "permits";
+        state->u.info->kind = HF_FOUND_PERMITS;
     hfi_call_send(call, NULL, write_ttl, timed);
 }
 
@@ -355,7 +373,7 @@ static void got_value(struct hfi_call *call) {
     }
     bool counts =
         x->err == HF_OK && is_integer(hfi_exchange_reply(x)); /* not if it is gone since */
-    state->u.info->kind = counts ? "counter" : "other";
+    state->u.info->kind = counts ? HF_FOUND_COUNTER : HF_FOUND_OTHER;
     if (counts)
         hfi_call_send(call, NULL, write_leases, got_leases);
     else
@@ -384,11 +402,11 @@ static void got_type(struct hfi_call *call) {
     const redisReply *reply = step_reply(call, REDIS_REPLY_STATUS);
     if (reply == NULL)
         return;
-    info->type = type_of(reply->str);
-    info->kind = strcmp(info->type, "none") == 0 ? "free" : "other";
-    if (strcmp(info->type, "hash") == 0)
+    info->words = type_of(reply->str);
+    info->kind = strcmp(info->words, "none") == 0 ? HF_FOUND_FREE : HF_FOUND_OTHER;
+    if (strcmp(info->words, "hash") == 0)
         hfi_call_send(call, NULL, write_fields, got_fields);
-    else if (strcmp(info->type, "string") == 0)
+    else if (strcmp(info->words, "string") == 0)
         hfi_call_send(call, NULL, write_value, got_value);
     else
         hfi_call_send(call, NULL, write_ttl, timed);

@@ -25,7 +25,7 @@ struct hfi_waiter {
     struct hfi_channel *channel;
     struct hfi_task *task;
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
-    struct hfi_place *caller;
+    struct hfi_attendant *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
     /* Hears every message itself, on the thread of whoever reads, under the registry's mutex: it
      * must be brief. Nobody has to read for its sake alone: the keeper does so soon enough when

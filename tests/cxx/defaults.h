@@ -9,6 +9,7 @@ extern "C" {
 #endif
 
 extern const hf_options c_options;
+extern const hf_lock_options c_lock;
 extern const hf_acquire_options c_acquire;
 extern const hf_result c_result;
 extern const hf_wait_options c_wait;

@@ -85,10 +85,11 @@ template <class T> bool same_bytes(const T &c, T (*cxx)()) {
 
 void initialisers_say_the_same_in_both_languages(void **) {
     assert_true(same_bytes(c_options, hf_options_init));
-    assert_true(same_bytes(c_acquire, hf_acquire_init));
+    assert_true(same_bytes(c_lock, hf_lock_options_init));
+    assert_true(same_bytes(c_acquire, hf_acquire_options_init));
     assert_true(same_bytes(c_result, hf_result_init));
-    assert_true(same_bytes(c_wait, hf_wait_init));
-    assert_true(same_bytes(c_permits, hf_permits_init));
+    assert_true(same_bytes(c_wait, hf_wait_options_init));
+    assert_true(same_bytes(c_permits, hf_permits_options_init));
     assert_true(same_bytes(c_stats, hf_stats_init));
 }
 

@@ -118,8 +118,8 @@ void a_fair_mutex_is_a_mutex(void **) {
 void a_semaphore_counts(void **) {
     holdfast::client client(url());
     holdfast::semaphore slots(client, "slots");
-    assert_true(slots.set(3));
-    assert_false(slots.set(5));
+    assert_true(slots.try_set(3));
+    assert_false(slots.try_set(5));
     slots.acquire();
     slots.acquire(2);
     assert_false(slots.try_acquire());
@@ -134,7 +134,7 @@ void a_semaphore_counts(void **) {
     assert_true(slots.remove());
     assert_false(slots.remove());
     assert_false(slots.release_if_exists());
-    assert_true(slots.set(1, 60s));
+    assert_true(slots.try_set(1, 60s));
     assert_true(pttl(redis, "slots") > 0);
     assert_int_equal(thrown_by([&] { slots.acquire(-1); }), HF_EINVAL);
 }
@@ -142,7 +142,7 @@ void a_semaphore_counts(void **) {
 void a_release_wakes_who_waits_for_a_permit(void **) {
     holdfast::client ours(url()), theirs(url());
     holdfast::semaphore slots(ours, "slots"), same_slots(theirs, "slots");
-    slots.set(0);
+    slots.try_set(0);
     auto waiter = std::async(std::launch::async, [&] {
         return same_slots.try_acquire_until(steady_clock::now() + hang_limit);
     });
@@ -222,8 +222,8 @@ void a_latch_opens_for_all(void **) {
     holdfast::client ours(url()), theirs(url());
     holdfast::latch latch(ours, "ready"), same_latch(theirs, "ready");
     assert_true(latch.try_wait()); /* one that does not exist is open */
-    assert_true(latch.set(2));
-    assert_false(latch.set(9));
+    assert_true(latch.try_set(2));
+    assert_false(latch.try_set(9));
     assert_false(latch.try_wait());
     assert_false(latch.wait_for(20ms));
     assert_false(latch.wait_until(system_clock::now() + 20ms));
@@ -236,7 +236,7 @@ void a_latch_opens_for_all(void **) {
     assert_true(latch.wait_for(hang_limit));
     assert_int_equal(latch.count(), 0);
     assert_false(latch.remove());
-    assert_int_equal(thrown_by([&] { latch.set(0); }), HF_EINVAL);
+    assert_int_equal(thrown_by([&] { latch.try_set(0); }), HF_EINVAL);
 }
 
 } // namespace

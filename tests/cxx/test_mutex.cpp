@@ -172,7 +172,7 @@ void errors_carry_the_code_and_the_server(void **) {
 
 void a_second_acquire_of_a_nonreentrant_mutex_is_thrown(void **) {
     two_clients c;
-    holdfast::mutex once(c.ours, "once", HF_NONREENTRANT);
+    holdfast::mutex once(c.ours, "once", HF_PLAIN, HF_NONREENTRANT);
     std::lock_guard<holdfast::mutex> guard(once);
     assert_int_equal(thrown_by([&] { once.lock(); }), HF_EDEADLK);
 }
@@ -279,7 +279,7 @@ void a_fixed_lease_is_not_renewed(void **) {
 
 void acquire_with_options_answers_all(void **) {
     two_clients c;
-    holdfast::mutex fenced(c.ours, "fenced", HF_FENCED);
+    holdfast::mutex fenced(c.ours, "fenced", HF_PLAIN, HF_FENCED);
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.owner = 7;
     hf_result result = fenced.acquire(options);
@@ -287,7 +287,7 @@ void acquire_with_options_answers_all(void **) {
     assert_int_equal(result.count, 1);
     assert_true(result.token > 0);
     assert_int_equal(fenced.token(7), result.token);
-    assert_true(fenced.is_held_by(7));
+    assert_true(fenced.is_mine(7));
 
     options.owner = 8;
     options.wait_ms = 0;

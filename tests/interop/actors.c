@@ -165,12 +165,15 @@ static void read_command(const struct actors *actors, const char *text, struct c
     }
 }
 
+static bool is_lock(const struct actors *actors) {
+    return strcmp(actors->kind, "semaphore") != 0 && strcmp(actors->kind, "permits") != 0 &&
+           strcmp(actors->kind, "latch") != 0;
+}
+
 /* What an actor's attempts have in them: its client's uuid for a lock, where the other's renewals
  * would have the name as well; else that is all there is. */
 static const char *needle_of(const struct actors *actors, char actor) {
-    bool owned = strcmp(actors->kind, "semaphore") != 0 && strcmp(actors->kind, "permits") != 0 &&
-                 strcmp(actors->kind, "latch") != 0;
-    return owned ? actors->aliases[actor - 'A'].text : actors->name;
+    return is_lock(actors) ? actors->aliases[actor - 'A'].text : actors->name;
 }
 
 static void file_permit(struct actors *actors, const char *hex) {
@@ -268,7 +271,10 @@ static void java_act(struct actors *actors, struct actor *actor, const char *tex
     struct watched_wait *wait =
         java_watch(java_clients[command->actor - 'A'], needle_of(actors, command->actor));
     actor->waiting = java_send(suite.java, "%s", line);
-    wait_until_asleep(wait);
+    if (is_lock(actors))
+        wait_until_java_asleep(wait, actor->thread);
+    else
+        wait_until_asleep(wait);
     snprintf(actors->answer, sizeof actors->answer, "ok");
 }
 

@@ -17,6 +17,7 @@
 #define HF_TEST_INTEROP_ACTORS_H
 
 #include "state.h"
+#include "support/new_lock.h"
 
 #include <holdfast/holdfast.h>
 
@@ -75,7 +76,7 @@ struct c_kind {
         const char *name;
         c_verb *run;
     } * verbs; /* ends with a NULL name */
-    hf_kind lock_kind;
+    any_kind lock_kind;
 };
 
 #define C_OWNER 7 /* the number that all holds of C's actors have */

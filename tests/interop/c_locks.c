@@ -5,6 +5,7 @@
  * operation in the background and a call afterwards are the same owner.
  */
 #include "actors.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,21 +65,21 @@ static int c_is_locked(struct c_object *object, const struct command *command, c
 static int c_held_by(struct c_object *object, const struct command *command, char *answer) {
     bool yes = false;
     (void)command;
-    int err = hf_lock_is_held_by(object->lock, C_OWNER, &yes);
+    int err = hf_lock_is_mine_as(object->lock, C_OWNER, &yes);
     return answer_bool(err, yes, answer);
 }
 
 static int c_count(struct c_object *object, const struct command *command, char *answer) {
     int64_t count = 0;
     (void)command;
-    int err = hf_lock_hold_count(object->lock, C_OWNER, &count);
+    int err = hf_lock_hold_count_as(object->lock, C_OWNER, &count);
     snprintf(answer, 64, "%lld", (long long)count);
     return err;
 }
 
 static int open_lock(struct c_object *object, const struct c_kind *kind) {
-    return hf_lock_new_kind(object->client, kind->lock_kind, object->name, strlen(object->name),
-                            &object->lock);
+    return new_lock(object->client, kind->lock_kind, object->name, strlen(object->name),
+                    &object->lock);
 }
 
 static void close_lock(struct c_object *object) {
@@ -97,7 +98,7 @@ static const struct c_verb_entry verbs[] = {
 static const struct c_kind kinds[] = {
     LOCK_KIND("plain", HF_PLAIN), LOCK_KIND("nonreentrant", HF_NONREENTRANT),
     LOCK_KIND("spin", HF_SPIN),   LOCK_KIND("fenced", HF_FENCED),
-    LOCK_KIND("fair", HF_FAIR),   LOCK_KIND("nonreentrantfair", HF_FAIR_NONREENTRANT),
+    LOCK_KIND("fair", HF_FAIR),   LOCK_KIND("nonreentrantfair", HF_FAIR | HF_NONREENTRANT),
     LOCK_KIND("read", HF_READ),   LOCK_KIND("write", HF_WRITE),
 };
 

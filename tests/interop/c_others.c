@@ -37,7 +37,7 @@ static hf_wait_options wait_of(const struct command *command, int64_t wait_ms) {
 
 VERB(sem_set) {
     bool set = false;
-    int err = hf_sem_set(object->sem, command->permits, given_or(command->ttl_ms, 0), &set);
+    int err = hf_sem_try_set(object->sem, command->permits, given_or(command->ttl_ms, 0), &set);
     return answer_bool(err, set, answer);
 }
 
@@ -99,7 +99,7 @@ VERB(sem_delete) {
 
 static int sem_open_named(struct c_object *object, const struct c_kind *kind) {
     (void)kind;
-    return hf_sem_new(object->client, object->name, strlen(object->name), &object->sem);
+    return hf_sem_new_bytes(object->client, object->name, strlen(object->name), &object->sem);
 }
 
 static void sem_close_named(struct c_object *object) {
@@ -201,7 +201,8 @@ VERB(permits_delete) {
 
 static int permits_open_named(struct c_object *object, const struct c_kind *kind) {
     (void)kind;
-    return hf_permits_new(object->client, object->name, strlen(object->name), &object->permits);
+    return hf_permits_new_bytes(object->client, object->name, strlen(object->name),
+                                &object->permits);
 }
 
 static void permits_close_named(struct c_object *object) {
@@ -212,7 +213,7 @@ static void permits_close_named(struct c_object *object) {
 
 VERB(latch_set) {
     bool set = false;
-    int err = hf_latch_set(object->latch, command->count, &set);
+    int err = hf_latch_try_set(object->latch, command->count, &set);
     return answer_bool(err, set, answer);
 }
 
@@ -251,7 +252,7 @@ VERB(latch_delete) {
 
 static int latch_open_named(struct c_object *object, const struct c_kind *kind) {
     (void)kind;
-    return hf_latch_new(object->client, object->name, strlen(object->name), &object->latch);
+    return hf_latch_new_bytes(object->client, object->name, strlen(object->name), &object->latch);
 }
 
 static void latch_close_named(struct c_object *object) {

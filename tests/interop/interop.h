@@ -4,6 +4,7 @@
 #define HF_TEST_INTEROP_INTEROP_H
 
 #include "java.h"
+#include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
 
@@ -25,11 +26,14 @@ struct suite {
     const char *java_dir; /* where the jars are */
     struct server *server;
     struct remote *java;
+    bool row_ended; /* the last row came to its end, and left nothing behind */
 };
 extern struct suite suite;
 
-/* Makes a Java client; `options` as in "watchdog=900". Its name is good for every test. */
+/* Makes a Java client; `options` as in "watchdog=900". The other: if there is none of that name, for
+ * rows that share one. */
 void java_client(const char *name, const char *options);
+void java_lasting_client(const char *name, const char *options);
 
 /* Opens a handle of `kind` on `lock_name` for a client. Ends the row as skipped if this version of
  * Redisson has no such kind. */
@@ -64,6 +68,8 @@ struct watched_wait *c_watch(const hf_client *client, const char *needle);
  * in vain; that it has tried, for one that is heard already when it comes; that it has tried
  * again, for one that never listens. */
 void wait_until_asleep(struct watched_wait *wait);
+void wait_until_java_asleep(struct watched_wait *wait, int thread); /* in a lock that listens */
+bool java_sleeps(int thread);
 void wait_until_tried(struct watched_wait *wait);
 void wait_until_trying(struct watched_wait *wait);
 
@@ -72,6 +78,11 @@ void wait_until_trying(struct watched_wait *wait);
  * command's id. */
 int java_wait_start(const char *client, const char *handle, int thread);
 hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner);
+
+/* CLOCK_REALTIME in milliseconds, by which the server ends a lease and Java a wait. What they end
+ * is not over before its time to the millisecond by this clock, as it may be by another one, whose
+ * milliseconds begin elsewhere. */
+int64_t wall_ms(void);
 
 /* Asserts that nothing is left on the server, apart from what Redisson deletes by itself in a
  * moment. */
@@ -104,7 +115,7 @@ void plain_refuses_java_read_write_lock(void **state);
 /* rows_kinds.c; the state of all but the last is a struct interop_kind */
 struct interop_kind {
     const char *name; /* Java's */
-    hf_kind kind;
+    any_kind kind;
     bool reentrant, listens, token;
     bool java_publishes; /* Redisson tells waiters of a release */
 };
@@ -132,6 +143,7 @@ void rw_mixed_readers_and_writers(void **state);
 void rw_downgrade_wakes_readers_of_both_sides(void **state);
 void rw_java_watchdog_does_not_end_a_c_hold(void **state);
 void rw_watchdogs_of_both_readers(void **state);
+void rw_java_reader_keeps_no_dead_level_of_c(void **state);
 void rw_killed_readers(void **state);
 void rw_killed_holders_alone(void **state);
 

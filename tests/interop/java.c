@@ -1,5 +1,6 @@
 /*
- * A JVM with the Java program of this suite in it, as a remote program (support/remote.c).
+ * A JVM with the Java program of this suite in it, as a remote program (support/remote.c). Those that
+ * run are listed, so that one whose row has failed can be ended.
  */
 #include "java.h"
 
@@ -9,6 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { JVMS = 8 };
+
+static struct remote *jvms[JVMS];
+
+static void list(struct remote *java) {
+    int place = 0;
+    while (place < JVMS && jvms[place] != NULL)
+        place++;
+    if (place == JVMS)
+        support_die("too many JVMs");
+    jvms[place] = java;
+}
 
 struct remote *java_start(const char *dir) {
     char classpath[4096];
@@ -25,7 +39,26 @@ struct remote *java_start(const char *dir) {
         "-Xmx256m", "-Xshare:auto",     "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
         "-cp",      classpath,          "holdfast.interop.Main",
         NULL};
-    return remote_start(argv);
+    struct remote *java = remote_start(argv);
+    list(java);
+    return java;
+}
+
+void java_free(struct remote *java) {
+    for (int i = 0; i < JVMS; i++) {
+        if (jvms[i] == java)
+            jvms[i] = NULL;
+    }
+    remote_free(java);
+}
+
+void java_kill_all(void) {
+    for (int i = 0; i < JVMS; i++) {
+        if (jvms[i] == NULL)
+            continue;
+        java_kill(jvms[i]);
+        java_free(jvms[i]);
+    }
 }
 
 char *java_word(const char *text) {

@@ -15,7 +15,6 @@
 #include "support/remote.h"
 
 /* The rows read better when they say whom they talk to. */
-#define java_free remote_free
 #define java_kill remote_kill
 #define java_send remote_send
 #define java_answer remote_answer
@@ -27,6 +26,10 @@
 /* `dir` is where build.sh has put interop.jar and lib/. The environment variable
  * HF_INTEROP_REDISSON names another version of Redisson than the one of lib/. */
 struct remote *java_start(const char *dir);
+void java_free(struct remote *java);
+
+/* Ends every JVM that is still there, the hung ones too. */
+void java_kill_all(void);
 
 /* Percent-encodes a name or url for use as one word of a command. The caller frees it. */
 char *java_word(const char *text);

@@ -8,6 +8,7 @@
  * counts as dead are short there: fairwait of Java, fair_wait_ms and twice watchdog_ms of C.
  */
 #include "interop.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static struct line line_new(const struct interop_kind *kind, const char *java_cl
         options.fair_wait_ms = watchdog_ms;
     }
     assert_hf(HF_OK, hf_open(server_url(suite.server), &options, &line.client));
-    assert_hf(HF_OK, hf_lock_new_kind(line.client, kind->kind, NAME, strlen(NAME), &line.lock));
+    assert_hf(HF_OK, new_lock(line.client, kind->kind, NAME, strlen(NAME), &line.lock));
     return line;
 }
 
@@ -244,7 +245,7 @@ static int acquire_until_killed(void *arg) {
     options.watchdog_ms = SHORT_MS;
     options.fair_wait_ms = SHORT_MS;
     if (hf_open(server_url(suite.server), &options, &client) != HF_OK ||
-        hf_lock_new_kind(client, victim->kind->kind, NAME, strlen(NAME), &lock) != HF_OK)
+        new_lock(client, victim->kind->kind, NAME, strlen(NAME), &lock) != HF_OK)
         return 1;
     const char *owner = c_owner(client, 0);
     if (write(victim->told, owner, strlen(owner) + 1) < 0 || hf_lock_acquire(lock) != HF_OK)
@@ -269,10 +270,7 @@ static pid_t start_victim(const struct interop_kind *kind, struct waiter *ret_wa
 }
 
 static void short_java_client(void) {
-    static bool made;
-    if (!made)
-        java_client("jfair", SHORT_OPTIONS);
-    made = true;
+    java_lasting_client("jfair", SHORT_OPTIONS);
 }
 
 /* Whoever comes behind the dead finds out by itself: Java by the deadlines, C by the records. */

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #define GROUP "team"
@@ -76,12 +75,6 @@ static void assert_java_not_owner(const char *handle, int thread) {
 static void assert_woken(hf_op *op) {
     assert_hf(HF_OK, hf_op_wait(op, BY_MESSAGE_MS, NULL));
     hf_op_free(op);
-}
-
-static int64_t wall_ms(void) {
-    struct timeval now;
-    gettimeofday(&now, NULL);
-    return (int64_t)now.tv_sec * 1000 + now.tv_usec / 1000;
 }
 
 /* ---- What a value is called ------------------------------------------------------------------ */

@@ -7,6 +7,7 @@
  * rows_time.c.
  */
 #include "interop.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,9 @@ struct sides {
     hf_lock *read, *write;
 };
 
-static hf_lock *side_of(hf_client *client, hf_kind kind) {
+static hf_lock *side_of(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_hf(HF_OK, hf_lock_new_kind(client, kind, NAME, strlen(NAME), &lock));
+    assert_hf(HF_OK, new_lock(client, kind, NAME, strlen(NAME), &lock));
     return lock;
 }
 
@@ -48,10 +49,7 @@ static void java_sides(const char *client, const char *read, const char *write) 
 }
 
 static void short_java_client(void) {
-    static bool made;
-    if (!made)
-        java_client("jrw", SHORT_OPTIONS);
-    made = true;
+    java_lasting_client("jrw", SHORT_OPTIONS);
 }
 
 #define assert_java(answer, ...) assert_string_equal(java_call(suite.java, __VA_ARGS__), answer)
@@ -71,6 +69,7 @@ static void assert_java_woken(int command) {
 struct guest {
     bool writes, served;
     const char *handle; /* Java's; NULL: C */
+    char owner_name[96];
     int thread, command;
     hf_lock *lock;
     hf_owner owner;
@@ -79,6 +78,7 @@ struct guest {
 
 static struct guest java_guest(const char *client, const char *handle, bool writes) {
     struct guest guest = {.handle = handle, .writes = writes, .thread = java_thread()};
+    snprintf(guest.owner_name, sizeof guest.owner_name, "%s", java_owner(client, guest.thread));
     guest.command = java_wait_start(client, handle, guest.thread);
     return guest;
 }
@@ -93,6 +93,18 @@ static struct guest c_guest(struct sides *sides, hf_owner owner, bool writes) {
 static bool is_in(const struct guest *guest) {
     return guest->op != NULL ? hf_op_wait(guest->op, 1, NULL) == HF_OK
                              : java_answered(suite.java, guest->command);
+}
+
+static bool is_in_or_asleep(void *arg) {
+    const struct guest *guest = arg;
+    return is_in(guest) || java_sleeps(guest->thread);
+}
+
+/* One in Java, woken together with others, of whom one may have come first: it has tried since, and
+ * hears the next message again. */
+static void wait_until_settled(struct watched_wait *since, struct guest *guest) {
+    wait_until_tried(since);
+    assert_true(wait_until(is_in_or_asleep, guest, JAVA_LIMIT_MS));
 }
 
 static void serve(struct guest *guest) {
@@ -136,7 +148,9 @@ void rw_mixed_readers_and_writers(void **state) {
     struct guest writers[] = {java_guest("j2", "w2", true), c_guest(&other, 5, true)};
     assert_hf(HF_OK, hf_lock_release(c.read));
     assert_false(is_in(&writers[0]) || is_in(&writers[1]));
+    struct watched_wait *woken = java_watch("j2", writers[0].owner_name);
     assert_java("ok", "unlock r1 thread=%d", reader);
+    wait_until_settled(woken, &writers[0]);
     serve_some(writers, 2, 2);
 
     assert_java("ok", "lock w2 thread=%d", writer);
@@ -249,10 +263,64 @@ void rw_watchdogs_of_both_readers(void **state) {
     sides_free(&c);
 }
 
+/* The lease of a read hold of ours, and a Java reader whose watchdog renews once before it ends, and
+ * for longer than a writer may wait here. */
+#define ENDS_MS 3000
+#define KEEPER_OPTIONS "watchdog=7500" /* renews every 2.5 s */
+
+static bool has_run_out(void *arg) {
+    const struct sides *sides = arg;
+    return hf_lock_remaining_ms(sides->read) == 0;
+}
+
+static bool only_java_reads(void *arg) {
+    (void)arg;
+    return cmd_int(suite.server, "HLEN " NAME) == 2; /* the mode, and its field */
+}
+
+/* A writer waits for the Java reader alone: `until` is what that waits for before it releases. */
+static void enter_behind_a_keeper(char writes, wait_condition *until) {
+    struct sides c = sides_new(0);
+    struct sides other = sides_new(0);
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    int reader = java_thread();
+    java_sides("j2", "r2", "w2");
+
+    assert_java("ok", "lock rkeeper thread=%d", reader);
+    options.lease_ms = ENDS_MS;
+    assert_hf(HF_OK, hf_lock_acquire_with(c.read, &options, NULL));
+    struct guest writer = writes == 'J' ? java_guest("j2", "w2", true) : c_guest(&other, 5, true);
+    assert_true(wait_until(has_run_out, &c, JAVA_LIMIT_MS));
+    assert_true(wait_until(until, &c, BY_MESSAGE_MS));
+    assert_false(is_in(&writer));
+    assert_java("ok", "unlock rkeeper thread=%d", reader);
+    int64_t released = now_ms();
+    serve_some(&writer, 1, 1);
+    print_message("a writer in %s came in after %lld ms\n", writes == 'J' ? "Java" : "C",
+                  (long long)(now_ms() - released));
+    assert_hf(HF_ELOST, hf_lock_release(c.read));
+    assert_server_empty();
+    sides_free(&c);
+    sides_free(&other);
+}
+
+/* A hold of ours that has run out keeps nobody out: whether the Java reader whose watchdog has kept
+ * its level releases before we have ended it at the server, or after. */
+void rw_java_reader_keeps_no_dead_level_of_c(void **state) {
+    (void)state;
+    java_client("jkeeper", KEEPER_OPTIONS);
+    java_sides("jkeeper", "rkeeper", "wkeeper");
+    enter_behind_a_keeper('C', has_run_out);
+    enter_behind_a_keeper('J', has_run_out);
+    enter_behind_a_keeper('C', only_java_reads);
+    enter_behind_a_keeper('J', only_java_reads);
+    assert_java("ok", "shutdown jkeeper");
+}
+
 /* ---- Kills ----------------------------------------------------------------------------------- */
 
 struct victim {
-    hf_kind kind;
+    any_kind kind;
     int told;
 };
 
@@ -263,14 +331,14 @@ static int hold_until_killed(void *arg) {
     hf_lock *lock;
     options.watchdog_ms = SHORT_MS;
     if (hf_open(server_url(suite.server), &options, &client) != HF_OK ||
-        hf_lock_new_kind(client, victim->kind, NAME, strlen(NAME), &lock) != HF_OK ||
+        new_lock(client, victim->kind, NAME, strlen(NAME), &lock) != HF_OK ||
         hf_lock_acquire(lock) != HF_OK || write(victim->told, "h", 1) != 1)
         return 1;
     for (;;)
         pause();
 }
 
-static pid_t start_victim(hf_kind kind) {
+static pid_t start_victim(any_kind kind) {
     int told[2];
     char byte;
     assert_int_equal(pipe(told), 0);
@@ -284,7 +352,7 @@ static pid_t start_victim(hf_kind kind) {
 
 /* When the last of the holds that nobody renews any more ends; not a moment later. */
 static int64_t last_hold_ends(void) {
-    int64_t asked = now_ms();
+    int64_t asked = wall_ms();
     long long longest = 0;
     redisReply *keys = cmd(suite.server, "KEYS {" NAME "}:*:rwlock_timeout:*");
     for (size_t i = 0; i < keys->elements; i++) {
@@ -293,7 +361,7 @@ static int64_t last_hold_ends(void) {
     }
     freeReplyObject(keys);
     assert_in_range(longest, 1, SHORT_MS);
-    return asked + longest - 1; /* The server's millisecond may have begun before ours. */
+    return asked + longest;
 }
 
 /* A reader of each side is killed while one of each side lives on. The living keep writers out, and
@@ -350,15 +418,16 @@ void rw_killed_holders_alone(void **state) {
     java_kill(jvm);
     int64_t not_before = last_hold_ends();
     assert_hf(HF_OK, hf_lock_acquire_for(c.write, JAVA_LIMIT_MS));
-    assert_true(now_ms() >= not_before);
+    assert_true(wall_ms() >= not_before);
     assert_hf(HF_OK, hf_lock_release(c.write));
 
     pid = start_victim(HF_WRITE);
     int waiting = java_wait_start("j2", "r2", thread);
-    not_before = now_ms() + pttl(suite.server, NAME) - 1;
+    not_before = wall_ms();
+    not_before += pttl(suite.server, NAME);
     kill_child(pid);
     assert_string_equal(java_answer(suite.java, waiting), "ok");
-    assert_true(now_ms() >= not_before - 1);
+    assert_true(wall_ms() >= not_before);
     assert_java("ok", "unlock r2 thread=%d", thread);
     assert_server_empty();
     java_free(jvm);

@@ -21,6 +21,7 @@
 #include "state.h"
 #include "stress_rounds.h"
 #include "stress_worker.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,8 +247,8 @@ static bool all_permits_are_back(void *arg) {
 /* Once more, alone: whoever was killed in line or inside does not keep us out, and is gone then. */
 static void visit_lock(hf_client *client, const struct stress_place *place) {
     hf_lock *lock;
-    assert_hf(HF_OK, hf_lock_new_kind(client, stress_way_of(place->kind)->lock_kind, place->name,
-                                      strlen(place->name), &lock));
+    assert_hf(HF_OK, new_lock(client, stress_way_of(place->kind)->lock_kind, place->name,
+                              strlen(place->name), &lock));
     assert_hf(HF_OK, hf_lock_acquire_for(lock, JAVA_LIMIT_MS));
     assert_hf(HF_OK, hf_lock_release(lock));
     hf_lock_free(lock);
@@ -263,7 +264,7 @@ static void check_places(const struct stress_place *places) {
             visit_lock(client, &places[i]);
         } else if (strcmp(places[i].kind, "permits") == 0) {
             hf_permits *permits;
-            assert_hf(HF_OK, hf_permits_new(client, name, strlen(name), &permits));
+            assert_hf(HF_OK, hf_permits_new_bytes(client, name, strlen(name), &permits));
             if (!wait_until(all_permits_are_back, permits, BY_MESSAGE_MS + SHORT_LEASE_MS))
                 fail_with_leftovers();
             hf_permits_free(permits);

@@ -7,6 +7,7 @@
  * belongs to one thread. Java's half is Places.java; what is random there is so here.
  */
 #include "stress_worker.h"
+#include "support/new_lock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static int enter_lock(struct stress_door *door, struct stress_visit *ret_visit) 
         visit.holds++;
     }
     if (err == HF_OK && door->way->lock_kind == HF_FENCED)
-        err = hf_lock_token(door->lock, visit.owner, &visit.token);
+        err = hf_lock_token_as(door->lock, visit.owner, &visit.token);
     if (err == HF_OK)
         *ret_visit = visit;
     return err;
@@ -83,7 +84,7 @@ static int leave_lock(struct stress_door *door, struct stress_visit *visit) {
 }
 
 static int open_lock(struct stress_door *door, hf_client *client, const char *name) {
-    return hf_lock_new_kind(client, door->way->lock_kind, name, strlen(name), &door->lock);
+    return new_lock(client, door->way->lock_kind, name, strlen(name), &door->lock);
 }
 
 static void close_lock(struct stress_door *door) {
@@ -94,7 +95,7 @@ static void close_lock(struct stress_door *door) {
 
 static int open_sides(struct stress_door *door, hf_client *client, const char *name) {
     int err = open_lock(door, client, name);
-    return err != HF_OK ? err : hf_lock_new_kind(client, HF_READ, name, strlen(name), &door->read);
+    return err != HF_OK ? err : new_lock(client, HF_READ, name, strlen(name), &door->read);
 }
 
 static int enter_side(struct stress_door *door, struct stress_visit *ret_visit) {
@@ -133,7 +134,7 @@ static void close_sides(struct stress_door *door) {
 /* ---- Semaphores ------------------------------------------------------------------------------ */
 
 static int open_sem(struct stress_door *door, hf_client *client, const char *name) {
-    return hf_sem_new(client, name, strlen(name), &door->sem);
+    return hf_sem_new_bytes(client, name, strlen(name), &door->sem);
 }
 
 static int enter_sem(struct stress_door *door, struct stress_visit *ret_visit) {
@@ -178,7 +179,7 @@ static void close_sem(struct stress_door *door) {
 /* ---- Permits --------------------------------------------------------------------------------- */
 
 static int open_permits(struct stress_door *door, hf_client *client, const char *name) {
-    return hf_permits_new(client, name, strlen(name), &door->permits);
+    return hf_permits_new_bytes(client, name, strlen(name), &door->permits);
 }
 
 static int enter_permits(struct stress_door *door, struct stress_visit *ret_visit) {
@@ -228,7 +229,7 @@ static const struct stress_way ways[] = {
     {"nonreentrant", HF_NONREENTRANT, 1, false, LOCK_WAY},
     {"fenced", HF_FENCED, 1, true, LOCK_WAY},
     {"fair", HF_FAIR, 1, true, LOCK_WAY},
-    {"nonreentrantfair", HF_FAIR_NONREENTRANT, 1, false, LOCK_WAY},
+    {"nonreentrantfair", HF_FAIR | HF_NONREENTRANT, 1, false, LOCK_WAY},
     {"readwrite", HF_WRITE, STRESS_READERS, true, .open = open_sides, .enter = enter_side,
      .downgrade = downgrade_side, .leave = leave_lock, .close = close_sides},
     {"semaphore", HF_PLAIN, STRESS_PERMITS, false, .open = open_sem, .enter = enter_sem,

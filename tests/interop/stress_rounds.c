@@ -53,7 +53,7 @@ static long long books(struct walker *walker, const char *verb, int round) {
 static bool walk(struct walker *walker, hf_latch *latch, int round, int64_t *longest_ms) {
     int parties = walker->rounds->parties;
     bool set;
-    int err = hf_latch_set(latch, parties, &set);
+    int err = hf_latch_try_set(latch, parties, &set);
     if (err != HF_OK)
         return note(walker, "a latch cannot be set", err);
     if (books(walker, "INCR", round) < 1)
@@ -76,7 +76,7 @@ static void *run(void *arg) {
     int64_t longest_ms = 0;
     for (int i = 0; i < 2; i++) {
         const char *name = i == 0 ? "rounds-0" : "rounds-1";
-        if (hf_latch_new(walker->client, name, strlen(name), &latches[i]) != HF_OK)
+        if (hf_latch_new_bytes(walker->client, name, strlen(name), &latches[i]) != HF_OK)
             note(walker, "no latch", 0);
     }
     for (int round = 0; walker->trouble == NULL && round < walker->rounds->rounds; round++)

@@ -5,6 +5,8 @@
 #ifndef HF_TEST_INTEROP_STRESS_WORKER_H
 #define HF_TEST_INTEROP_STRESS_WORKER_H
 
+#include "support/new_lock.h"
+
 #include <holdfast/holdfast.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,7 +70,7 @@ struct stress_visit {
 
 struct stress_way {
     const char *kind;
-    hf_kind lock_kind;
+    any_kind lock_kind;
     int64_t capacity;
     bool nests;
     int (*open)(struct stress_door *door, hf_client *client, const char *name);

@@ -6,6 +6,11 @@
  * Whoever waits makes an attempt, subscribes and makes another. If its client hears the channel
  * already, for another who waits there, it does not subscribe again, and it is two attempts.
  *
+ * A Java thread has to be looked at besides: a writer's release, on either side, lets those go who
+ * sleep when its message arrives (LockPubSub, READ_UNLOCK_MESSAGE), and whoever has just tried in
+ * vain and is about to sleep misses it, in every version of Redisson, and sleeps until the lease
+ * ends.
+ *
  * A client that listens to nothing has to subscribe. For one that does listen when the wait begins,
  * both are right, and cannot be told apart beforehand: Redisson and holdfast give a subscription
  * back in the background, some time after the wait has ended, and only they know whether this one
@@ -155,12 +160,25 @@ void wait_until_trying(struct watched_wait *wait) {
     wait_for(has_tried_twice, wait, "does not try again");
 }
 
+bool java_sleeps(int thread) {
+    return strcmp(java_call(suite.java, "asleep thread=%d", thread), "ok true") == 0;
+}
+
+static bool java_thread_sleeps(void *arg) {
+    return java_sleeps(*(int *)arg);
+}
+
+void wait_until_java_asleep(struct watched_wait *wait, int thread) {
+    wait_until_asleep(wait);
+    assert_true(wait_until(java_thread_sleeps, &thread, JAVA_LIMIT_MS));
+}
+
 /* ---- Waits for ever -------------------------------------------------------------------------- */
 
 int java_wait_start(const char *client, const char *handle, int thread) {
     struct watched_wait *wait = java_watch(client, java_owner(client, thread));
     int command = java_send(suite.java, "lock %s thread=%d", handle, thread);
-    wait_until_asleep(wait);
+    wait_until_java_asleep(wait, thread);
     return command;
 }
 

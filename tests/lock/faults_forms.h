@@ -25,7 +25,7 @@ static int acquire_async(struct world *w, int64_t wait_ms) {
 }
 
 static int release_async(struct world *w) {
-    return world_release_async(w->lock, 0, NULL);
+    return world_release_async(w->lock, hf_owner_self(), NULL);
 }
 
 static const struct form forms[] = {{acquire_sync, release_sync}, {acquire_async, release_async}};

@@ -6,6 +6,7 @@
 #define HF_TEST_LOCK_KINDS_H
 
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 struct kind_case {
     const char *name;
-    hf_kind kind;
+    any_kind kind;
     bool reentrant, listens, token;
     const struct hfi_script *acquire; /* which the proxy looks for */
 };
@@ -26,9 +27,9 @@ static const struct kind_case kind_cases[] = {
 };
 enum { KIND_CASES = sizeof kind_cases / sizeof *kind_cases };
 
-static inline hf_lock *new_handle(hf_client *client, hf_kind kind) {
+static inline hf_lock *new_handle(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_int_equal(hf_lock_new_kind(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
     return lock;
 }
 
@@ -42,7 +43,7 @@ static inline hf_options kind_impatient(void) {
 
 /* As world_begin, with handles of the kind; its scripts are known to the server, and there is no
  * counter. */
-static inline void kind_begin_on(struct world *w, struct server *server, hf_kind kind,
+static inline void kind_begin_on(struct world *w, struct server *server, any_kind kind,
                                  const hf_options *options) {
     world_begin_on(w, server, options);
     hf_lock_free(w->lock);
@@ -55,7 +56,7 @@ static inline void kind_begin_on(struct world *w, struct server *server, hf_kind
     cmd_ok(server, "FLUSHALL");
 }
 
-static inline void kind_begin(struct world *w, hf_kind kind, const hf_options *options) {
+static inline void kind_begin(struct world *w, any_kind kind, const hf_options *options) {
     kind_begin_on(w, world_server(), kind, options);
 }
 

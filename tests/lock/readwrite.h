@@ -6,6 +6,7 @@
 #define HF_TEST_LOCK_READWRITE_H
 
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,9 +22,9 @@ struct rw {
     hf_lock *read, *write, *rival_read, *rival_write;
 };
 
-static inline hf_lock *rw_handle(hf_client *client, hf_kind kind) {
+static inline hf_lock *rw_handle(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_int_equal(hf_lock_new_kind(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
     return lock;
 }
 
@@ -94,13 +95,13 @@ static inline bool rw_locked(hf_lock *lock) {
 
 static inline bool rw_held(hf_lock *lock, hf_owner owner) {
     bool held = false;
-    assert_int_equal(hf_lock_is_held_by(lock, owner, &held), HF_OK);
+    assert_int_equal(hf_lock_is_mine_as(lock, owner, &held), HF_OK);
     return held;
 }
 
 static inline int64_t rw_hold_count(hf_lock *lock, hf_owner owner) {
     int64_t count = -1;
-    assert_int_equal(hf_lock_hold_count(lock, owner, &count), HF_OK);
+    assert_int_equal(hf_lock_hold_count_as(lock, owner, &count), HF_OK);
     return count;
 }
 

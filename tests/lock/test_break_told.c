@@ -5,6 +5,7 @@
  * waits. What is heard is a hint: nobody can take a hold away by saying so.
  */
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,15 +41,15 @@ static bool has_lost(void *arg) {
     return world_stats(arg).losses > 0;
 }
 
-static hf_lock *handle(hf_client *client, hf_kind kind, const char *name, size_t len) {
+static hf_lock *handle(hf_client *client, any_kind kind, const char *name, size_t len) {
     hf_lock *lock;
-    assert_int_equal(hf_lock_new_kind(client, kind, name, len, &lock), HF_OK);
+    assert_int_equal(new_lock(client, kind, name, len, &lock), HF_OK);
     return lock;
 }
 
 struct form {
     const char *name;
-    hf_kind kind;
+    any_kind kind;
     int64_t lease_ms;
 };
 
@@ -76,7 +77,7 @@ static void the_holder_is_told_at_once(void **state) {
     assert_int_equal(hf_lock_acquire_with(lock, &wanted, NULL), HF_OK);
     assert_true(wait_until(somebody_listens, w.server, HANG_MS));
     assert_true(now_ms() - start_ms >= 999); /* no sooner: most holds are shorter */
-    int64_t left_ms = hf_lock_remaining_ms(lock, 0);
+    int64_t left_ms = hf_lock_remaining_ms(lock);
     assert_int_equal(hf_lock_break(rival, &broken), HF_OK);
     assert_true(broken);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));

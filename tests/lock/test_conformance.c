@@ -28,7 +28,7 @@ static bool ask_locked(hf_lock *lock) {
 
 static int64_t ask_count(hf_lock *lock) {
     int64_t count = -1;
-    assert_int_equal(hf_lock_hold_count(lock, 0, &count), HF_OK);
+    assert_int_equal(hf_lock_hold_count(lock, &count), HF_OK);
     return count;
 }
 
@@ -217,7 +217,7 @@ static void C010_ttl_of_a_lease_of_none_and_of_the_default(void **state) {
     /* What we believe never outlasts what the server has. */
     int64_t server_ms = pttl(w.server, WORLD_NAME);
     /* A key still lives in the millisecond for which PTTL says 0, and the two clocks tick apart. */
-    assert_true(hf_lock_remaining_ms(w.lock, 0) <= server_ms + 1);
+    assert_true(hf_lock_remaining_ms(w.lock) <= server_ms + 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(ask_ttl(w.lock), -2);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);

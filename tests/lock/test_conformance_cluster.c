@@ -6,6 +6,7 @@
  * One thread, but for those who wait; one server for all.
  */
 #include "lock/cluster.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,9 +27,9 @@ static void the_server_refuses_keys_of_two_slots(void **state) {
  */
 enum { ONE = 1, TWO = 2 };
 
-static hf_lock *lock_of(hf_client *client, hf_kind kind) {
+static hf_lock *lock_of(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_int_equal(hf_lock_new_kind(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
     return lock;
 }
 
@@ -61,7 +62,7 @@ static void assert_locked(hf_lock *lock, bool expected) {
 
 static void assert_held_by(hf_lock *lock, hf_owner owner, bool expected) {
     bool held;
-    assert_int_equal(hf_lock_is_held_by(lock, owner, &held), HF_OK);
+    assert_int_equal(hf_lock_is_mine_as(lock, owner, &held), HF_OK);
     assert_int_equal(held, expected);
 }
 
@@ -72,7 +73,7 @@ static void ask_everything(hf_lock *mine, hf_lock *others) {
     assert_locked(others, true);
     assert_held_by(mine, ONE, true);
     assert_held_by(others, ONE, false);
-    assert_int_equal(hf_lock_hold_count(mine, ONE, &number), HF_OK);
+    assert_int_equal(hf_lock_hold_count_as(mine, ONE, &number), HF_OK);
     assert_int_equal(number, 1);
     assert_int_equal(hf_lock_ttl_ms(others, &number), HF_OK);
     assert_true(number > 0);
@@ -92,7 +93,7 @@ static void break_it(struct pair *pair, hf_lock *mine, hf_lock *others) {
 }
 
 struct lock_case {
-    hf_kind kind;
+    any_kind kind;
     bool listens;
     bool confirms;  /* who is handed it has to say that it is there */
     long long kept; /* keys that stay when it is free */
@@ -153,7 +154,7 @@ static void fair(void **state) {
 
 static void fair_nonreentrant(void **state) {
     (void)state;
-    cluster_play(hold_and_hand_over, &(struct lock_case){HF_FAIR_NONREENTRANT, true, true, 0});
+    cluster_play(hold_and_hand_over, &(struct lock_case){HF_FAIR | HF_NONREENTRANT, true, true, 0});
 }
 
 static void write_side(void **state) {
@@ -255,9 +256,9 @@ static void use_semaphore(struct pair *pair, void *arg) {
     hf_op *op;
     bool yes;
     int64_t number;
-    assert_int_equal(hf_sem_new(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
-    assert_int_equal(hf_sem_new(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
-    assert_int_equal(hf_sem_set(mine, 2, 0, &yes), HF_OK);
+    assert_int_equal(hf_sem_new_bytes(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
+    assert_int_equal(hf_sem_new_bytes(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
+    assert_int_equal(hf_sem_try_set(mine, 2, 0, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(hf_sem_acquire(mine, 2), HF_OK);
     assert_int_equal(hf_sem_try(others, 1), HF_EBUSY);
@@ -294,8 +295,8 @@ static void use_odd_names(struct pair *pair, void *arg) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         hf_sem *sem;
         bool yes;
-        assert_int_equal(hf_sem_new(pair->one, names[i], strlen(names[i]), &sem), HF_OK);
-        assert_int_equal(hf_sem_set(sem, 1, 0, &yes), HF_OK);
+        assert_int_equal(hf_sem_new_bytes(pair->one, names[i], strlen(names[i]), &sem), HF_OK);
+        assert_int_equal(hf_sem_try_set(sem, 1, 0, &yes), HF_OK);
         assert_true(yes);
         assert_int_equal(hf_sem_try(sem, 1), HF_OK);
         assert_int_equal(hf_sem_release(sem, 1), HF_OK);
@@ -330,8 +331,9 @@ static void use_permits(struct pair *pair, void *arg) {
     hf_op *op;
     bool yes;
     watched.lease_ms = HF_WATCHDOG;
-    assert_int_equal(hf_permits_new(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
-    assert_int_equal(hf_permits_new(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others),
+                     HF_OK);
     assert_int_equal(hf_permits_try_set(mine, 1, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(hf_permits_acquire_with(mine, &watched, &id), HF_OK);
@@ -368,9 +370,9 @@ static void use_latch(struct pair *pair, void *arg) {
     hf_op *op;
     bool yes;
     int64_t number;
-    assert_int_equal(hf_latch_new(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
-    assert_int_equal(hf_latch_new(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
-    assert_int_equal(hf_latch_set(mine, 2, &yes), HF_OK);
+    assert_int_equal(hf_latch_new_bytes(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
+    assert_int_equal(hf_latch_new_bytes(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
+    assert_int_equal(hf_latch_try_set(mine, 2, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(hf_latch_await_start(others, NULL, NULL, NULL, &op), HF_OK);
     cluster_wait_listeners();
@@ -380,7 +382,7 @@ static void use_latch(struct pair *pair, void *arg) {
     assert_int_equal(number, 1);
     assert_int_equal(hf_latch_count_down(mine), HF_OK);
     wait_op(op);
-    assert_int_equal(hf_latch_set(mine, 1, &yes), HF_OK);
+    assert_int_equal(hf_latch_try_set(mine, 1, &yes), HF_OK);
     assert_int_equal(hf_latch_delete(others, &yes), HF_OK);
     assert_true(yes);
     cmd_ok(cluster_server(), "DEL {%s}:holdfast_latch", pair->full_name); /* stays for a while */
@@ -404,11 +406,11 @@ struct many {
     hf_permit_id ids[NAMES];
 };
 
-static hf_lock *named_lock(hf_client *client, hf_kind kind, const char *what, int i) {
+static hf_lock *named_lock(hf_client *client, any_kind kind, const char *what, int i) {
     hf_lock *lock;
     char name[32];
     snprintf(name, sizeof name, "%s%d", what, i);
-    assert_int_equal(hf_lock_new_kind(client, kind, name, strlen(name), &lock), HF_OK);
+    assert_int_equal(new_lock(client, kind, name, strlen(name), &lock), HF_OK);
     assert_int_equal(acquire_as(lock, ONE, HF_FOREVER), HF_OK);
     return lock;
 }
@@ -423,7 +425,8 @@ static void take_names(hf_client *client, struct many *many) {
         many->write[i] = named_lock(client, HF_WRITE, "both", i);
         many->read[i] = named_lock(client, HF_READ, "both", i);
         snprintf(name, sizeof name, "permits%d", i);
-        assert_int_equal(hf_permits_new(client, name, strlen(name), &many->permits[i]), HF_OK);
+        assert_int_equal(hf_permits_new_bytes(client, name, strlen(name), &many->permits[i]),
+                         HF_OK);
         assert_int_equal(hf_permits_try_set(many->permits[i], 1, &set), HF_OK);
         assert_int_equal(hf_permits_acquire_with(many->permits[i], &watched, &many->ids[i]), HF_OK);
     }

@@ -68,7 +68,7 @@ static void *try_and_release(void *arg) {
         if (err == HF_EBUSY)
             continue;
         if (err == HF_OK &&
-            (world_stats(me->client).holds < 1 || hf_lock_remaining_ms(me->lock, 0) <= 0))
+            (world_stats(me->client).holds < 1 || hf_lock_remaining_ms(me->lock) <= 0))
             err = HF_EINVAL; /* held, and not in the register of holds */
         me->crew->guarded += err == HF_OK;
         me->error = err != HF_OK ? err : hf_lock_release(me->lock);

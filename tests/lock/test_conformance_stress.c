@@ -113,7 +113,7 @@ static void fight_async(struct arena *arena, int name, int64_t wait_ms, bool can
     if (hf_lock_acquire_start(arena->locks[name], &options, NULL, NULL, &op) != HF_OK)
         abort();
     hf_result result = HF_RESULT_INIT;
-    if (hf_op_wait(op, wait_ms / 2, &result) == HF_EBUSY && result.code == HF_OK)
+    if (hf_op_wait(op, wait_ms / 2, &result) == HF_EPENDING && result.code == HF_OK)
         hf_op_cancel(op);
     int err = hf_op_wait(op, HF_FOREVER, &result);
     note(arena, err);

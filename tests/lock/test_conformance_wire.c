@@ -7,6 +7,7 @@
  * here by hand, as a Java client would leave it.
  */
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static void live_through(struct world *w, hf_client *client, const struct named 
     world_owner_text(client, hf_owner_self(), owner);
     redisContext *listener = listen_on(server, n);
     hf_lock *lock;
-    assert_int_equal(hf_lock_new_kind(client, HF_PLAIN, n->name, n->name_len, &lock), HF_OK);
+    assert_int_equal(new_lock(client, HF_PLAIN, n->name, n->name_len, &lock), HF_OK);
     size_t len = 0;
     assert_memory_equal(hf_lock_name(lock, &len), n->name, n->name_len);
     assert_int_equal(len, n->name_len);
@@ -167,11 +168,11 @@ static void U07_nothing_ends_at_a_nul(void **state) {
     struct world w;
     hf_lock *one, *two;
     world_begin(&w, NULL);
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, "n\0one", 5, &one), HF_OK);
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, "n\0two", 5, &two), HF_OK);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, "n\0one", 5, &one), HF_OK);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, "n\0two", 5, &two), HF_OK);
     assert_int_equal(hf_lock_acquire(one), HF_OK);
     assert_int_equal(hf_lock_release(two), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_remaining_ms(two, 0), 0);
+    assert_int_equal(hf_lock_remaining_ms(two), 0);
     assert_int_equal(hf_lock_try(two), HF_OK);
     assert_int_equal(world_keys(w.server), 2);
     assert_int_equal(hf_lock_release(one), HF_OK);
@@ -213,8 +214,8 @@ static void U04_no_name_is_refused(void **state) {
     uint64_t commands = world_stats(w.client).commands;
     assert_int_equal(hf_lock_new(w.client, NULL, &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new(w.client, "", &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, NULL, 5, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, "x", 0, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, NULL, 5, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, "x", 0, &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new(NULL, "x", &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new(w.client, "x", NULL), HF_EINVAL);
     assert_ptr_equal(lock, w.lock);
@@ -242,8 +243,8 @@ static void U08_huge_names(void **state) {
 
     /* Contended too: waiting makes names of its own. */
     hf_lock *mine, *theirs;
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, name, longest, &mine), HF_OK);
-    assert_int_equal(hf_lock_new_kind(w.rival, HF_PLAIN, name, longest, &theirs), HF_OK);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, name, longest, &mine), HF_OK);
+    assert_int_equal(new_lock(w.rival, HF_PLAIN, name, longest, &theirs), HF_OK);
     assert_int_equal(hf_lock_acquire(theirs), HF_OK);
     struct world_caller waiter;
     world_call_acquire(&waiter, mine, world_wait_for(5000, HF_WATCHDOG));
@@ -255,8 +256,8 @@ static void U08_huge_names(void **state) {
     hf_lock_free(theirs);
 
     hf_lock *lock = NULL;
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, name, longest + 1, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, name, 1 << 20, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, name, longest + 1, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, name, 1 << 20, &lock), HF_EINVAL);
     assert_null(lock);
     free(channel);
     free(name);
@@ -277,18 +278,18 @@ static void reentry_never_shortens(void **state) {
     acquire_lease(w.lock, 60000);
     acquire_lease(w.lock, 500);
     assert_true(pttl(w.server, WORLD_NAME) > 30000);
-    assert_true(hf_lock_remaining_ms(w.lock, 0) > 30000);
+    assert_true(hf_lock_remaining_ms(w.lock) > 30000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(pttl(w.server, WORLD_NAME) > 30000);
     assert_int_equal(hf_lock_extend(w.lock, 100), HF_OK);
     assert_true(pttl(w.server, WORLD_NAME) > 30000);
-    assert_true(hf_lock_remaining_ms(w.lock, 0) > 30000);
+    assert_true(hf_lock_remaining_ms(w.lock) > 30000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
 
     acquire_lease(w.lock, 5000);
     acquire_lease(w.lock, 90000);
     assert_true(pttl(w.server, WORLD_NAME) > 60000);
-    assert_true(hf_lock_remaining_ms(w.lock, 0) > 60000);
+    assert_true(hf_lock_remaining_ms(w.lock) > 60000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     world_end(&w);
@@ -313,7 +314,7 @@ static void U74_watchdog_then_lease_through_two_handles(void **state) {
         assert_int_equal(hf_lock_release(w.lock), HF_OK); /* the inner one, by whichever handle */
         sleep_ms(ENDURING_MS + 1000);                     /* longer than both leases */
         assert_int_equal(world_count(&w, w.owner), 1);
-        assert_true(hf_lock_remaining_ms(w.lock, 0) > 0);
+        assert_true(hf_lock_remaining_ms(w.lock) > 0);
         assert_true(renewed(w.client));
         assert_int_equal(hf_lock_release(again), HF_OK);
         assert_true(world_free(&w));
@@ -354,18 +355,18 @@ static void foreign_owner_is_respected(void **state) {
     assert_int_equal(hf_lock_extend(w.lock, 90000), HF_ENOTOWNER);
     assert_int_equal(hf_lock_is_locked(w.lock, &locked), HF_OK);
     assert_int_equal(hf_lock_is_mine(w.lock, &mine), HF_OK);
-    assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_OK);
+    assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_OK);
     assert_true(locked && !mine && count == 0);
     assert_int_equal(world_count(&w, FOREIGN_OWNER), 1);
     assert_true(pttl(w.server, WORLD_NAME) <= 50000);
 
     hf_lock_info *info = NULL;
     assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
-    assert_string_equal(info->kind, "plain");
+    assert_int_equal(info->kind, HF_FOUND_PLAIN);
     assert_int_equal(info->holders_len, 1);
-    assert_string_equal(info->holders[0].owner, FOREIGN_OWNER);
-    assert_int_equal(info->holders[0].count, 1);
-    assert_null(info->holders[0].connection);
+    assert_string_equal(info->holders[0]->owner, FOREIGN_OWNER);
+    assert_int_equal(info->holders[0]->count, 1);
+    assert_null(info->holders[0]->connection);
     hf_lock_info_free(info);
 
     /* It unlocks as Redisson does: DEL and a message. */
@@ -424,7 +425,7 @@ static void U67_text_where_the_count_should_be(void **state) {
     world_begin(&w, NULL);
     cmd_ok(w.server, "HSET %s %s text", WORLD_NAME, w.owner);
     assert_int_equal(hf_lock_try(w.lock), HF_EWRONGTYPE);
-    assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_EWRONGTYPE);
     assert_int_equal(count, -1);
     world_end(&w);
 }

@@ -126,13 +126,13 @@ static void a_grant_is_confirmed_once(void **state) {
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_true(hf_lock_remaining_ms(w.lock, FIRST) <= LEASE_MS);
+    assert_true(hf_lock_remaining_ms_as(w.lock, FIRST) <= LEASE_MS);
     assert_true(wait_renewals(w.client, 1));
     assert_int_equal(server_calls(w.server, "evalsha") - before, 2); /* release, renew */
     long long ttl_ms = pttl(w.server, WORLD_NAME);
     int64_t passed_ms = now_ms() - start_ms;
     assert_in_range(ttl_ms, LEASE_MS - passed_ms - 1, LEASE_MS);
-    int64_t remaining_ms = hf_lock_remaining_ms(w.lock, FIRST);
+    int64_t remaining_ms = hf_lock_remaining_ms_as(w.lock, FIRST);
     assert_true(remaining_ms > CONFIRM_MS && remaining_ms <= ttl_ms + 1);
     sleep_ms(2 * CONFIRM_MS); /* it is no watchdog's */
     assert_int_equal(world_stats(w.client).renewals, 1);
@@ -177,7 +177,7 @@ static void a_grant_that_cannot_be_confirmed_is_lost_in_time(void **state) {
     proxy_blackhole(w.proxy, true, false);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_true(hf_lock_remaining_ms(w.lock, FIRST) <= CONFIRM_MS);
+    assert_true(hf_lock_remaining_ms_as(w.lock, FIRST) <= CONFIRM_MS);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_int_equal(atomic_load(&events.warnings), 1);
     assert_true(atomic_load(&events.warned_with_ms) > 0);
@@ -203,7 +203,7 @@ static void nested_acquire_confirms(void **state) {
     again.owner = FIRST;
     assert_int_equal(hf_lock_acquire_with(w.lock, &again, NULL), HF_OK);
     assert_true(pttl(w.server, WORLD_NAME) > CONFIRM_MS);
-    assert_true(hf_lock_remaining_ms(w.lock, FIRST) > CONFIRM_MS);
+    assert_true(hf_lock_remaining_ms_as(w.lock, FIRST) > CONFIRM_MS);
     assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
     assert_int_equal(world_stats(w.client).renewals, 0);
@@ -228,7 +228,7 @@ static void nested_acquire_leaves_the_promise(void **state) {
     assert_int_equal(hf_lock_acquire_with(w.lock, &again, NULL), HF_OK);
     assert_true(wait_renewals(w.client, 1));
     assert_true(pttl(w.server, WORLD_NAME) > LEASE_MS / 2);
-    assert_true(hf_lock_remaining_ms(w.lock, FIRST) > LEASE_MS / 2);
+    assert_true(hf_lock_remaining_ms_as(w.lock, FIRST) > LEASE_MS / 2);
     assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
     assert_int_equal(world_keys(w.server), 0);
@@ -409,22 +409,22 @@ static void inspect_shows_the_line(void **state) {
     hf_lock *plain = new_handle(w.client, HF_PLAIN);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
-    assert_string_equal(info->kind, "fair");
+    assert_int_equal(info->kind, HF_FOUND_FAIR);
     assert_int_equal(info->waiters_len, 0);
     hf_lock_info_free(info);
     for (int i = 0; i < WAITERS; i++)
         queue_up(&waiters[i], w.server, w.client, w.lock, (hf_owner)(FIRST + i),
                  world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(hf_lock_inspect(plain, &info), HF_OK); /* the line tells that it is fair */
-    assert_string_equal(info->kind, "fair");
+    assert_int_equal(info->kind, HF_FOUND_FAIR);
     assert_int_equal(info->holders_len, 1);
-    assert_string_equal(info->holders[0].owner, w.rival_owner);
+    assert_string_equal(info->holders[0]->owner, w.rival_owner);
     assert_int_equal(info->waiters_len, WAITERS);
     for (int i = 0; i < WAITERS; i++) {
         world_owner_text(w.client, (hf_owner)(FIRST + i), owner);
-        assert_string_equal(info->waiters[i].owner, owner);
-        assert_int_equal(info->waiters[i].count, 0);
-        assert_non_null(info->waiters[i].connection);
+        assert_string_equal(info->waiters[i]->owner, owner);
+        assert_int_equal(info->waiters[i]->count, 0);
+        assert_non_null(info->waiters[i]->connection);
     }
     hf_lock_info_free(info);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
@@ -433,7 +433,7 @@ static void inspect_shows_the_line(void **state) {
         assert_int_equal(hf_lock_release_as(w.lock, (hf_owner)(FIRST + i)), HF_OK);
     }
     assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
-    assert_string_equal(info->kind, "free");
+    assert_int_equal(info->kind, HF_FOUND_FREE);
     assert_int_equal(info->waiters_len, 0);
     hf_lock_info_free(info);
     hf_lock_free(plain);

@@ -337,13 +337,13 @@ static void C066_C073_hold_count_and_reentrancy(void **state) {
     for (int depth = 1; depth <= 2; depth++) {
         for (int i = 1; i <= depth; i++) {
             assert_int_equal(hf_lock_try(w.lock), HF_OK);
-            assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_OK);
+            assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_OK);
             assert_int_equal(count, i);
         }
         for (int i = depth - 1; i >= 0; i--) {
             assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
             assert_int_equal(hf_lock_release(w.lock), HF_OK);
-            assert_int_equal(hf_lock_hold_count(w.lock, 0, &count), HF_OK);
+            assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_OK);
             assert_int_equal(count, i);
         }
     }
@@ -437,8 +437,8 @@ static void C207_C208_C209_nonreentrant(void **state) {
     struct world_caller waiter;
     bool mine;
     fair_begin(&w, NULL);
-    hf_lock *lock = new_handle(w.client, HF_FAIR_NONREENTRANT);
-    hf_lock *other = new_handle(w.client, HF_FAIR_NONREENTRANT);
+    hf_lock *lock = new_handle(w.client, HF_FAIR | HF_NONREENTRANT);
+    hf_lock *other = new_handle(w.client, HF_FAIR | HF_NONREENTRANT);
     hf_lock *fair = new_handle(w.client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EDEADLK);

@@ -4,6 +4,7 @@
  * still known, and nobody asks in a tight loop.
  */
 #include "lock/fair.h"
+#include "support/new_lock.h"
 
 #include <time.h>
 
@@ -190,8 +191,7 @@ static void the_url_tells_how_long_java_waits(void **state) {
     fair_begin(&w, NULL);
     snprintf(url, sizeof url, "%s?fair_wait_ms=%d", server_url(w.server), JAVA_MS);
     assert_int_equal(hf_open(url, NULL, &client), HF_OK);
-    assert_int_equal(hf_lock_new_kind(client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME), &lock),
-                     HF_OK);
+    assert_int_equal(new_lock(client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
     long long now = (long long)time(NULL) * 1000;
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     cmd_ok(w.server, "RPUSH " FAIR_QUEUE " java:1");

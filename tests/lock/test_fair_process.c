@@ -7,6 +7,7 @@
  * The horizon and the confirm follow from their watchdog option.
  */
 #include "lock/fair.h"
+#include "support/new_lock.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -56,7 +57,7 @@ static int run_waiters(void *arg) {
     hf_client *client;
     hf_lock *lock;
     if (hf_open(child->url, &options, &client) != HF_OK ||
-        hf_lock_new_kind(client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME), &lock) != HF_OK)
+        new_lock(client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME), &lock) != HF_OK)
         return 10;
     if (child->holds && hf_lock_acquire(lock) != HF_OK)
         return 11;

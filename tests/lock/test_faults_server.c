@@ -46,7 +46,7 @@ static void U30_restart_without_data_is_a_loss(void **state) {
     server_restart(w.server);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_true(world_free(&w));
-    assert_true(hf_lock_remaining_ms(w.lock, 0) == 0);
+    assert_true(hf_lock_remaining_ms(w.lock) == 0);
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     assert_int_equal(world_keys(w.server), 0);
@@ -137,7 +137,7 @@ static void U49_frozen_server_past_the_lease(void **state) {
     int64_t start_ms = now_ms();
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS)); /* while it is still frozen */
     assert_true(now_ms() - start_ms < WATCHDOG_MS + SLACK_MS);
-    assert_true(hf_lock_remaining_ms(w.lock, 0) == 0);
+    assert_true(hf_lock_remaining_ms(w.lock) == 0);
     uint64_t count = 0;
     assert_int_equal(read(fd, &count, sizeof count), (int)sizeof count);
     assert_int_equal(count, 1);
@@ -163,7 +163,7 @@ static void client_pause(const char *mode, int64_t pause_ms, int64_t watchdog_ms
     cmd_ok(w.server, "CLIENT PAUSE %lld %s", (long long)pause_ms, mode);
     if (lost) {
         assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-        assert_true(hf_lock_remaining_ms(w.lock, 0) == 0);
+        assert_true(hf_lock_remaining_ms(w.lock) == 0);
         assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
         /* Whatever was queued at the server meanwhile makes no ghost. */
         while (now_ms() - start_ms < pause_ms)

@@ -3,6 +3,7 @@
  * under one name, and many clients at once whose tokens must come in the order of their holds.
  */
 #include "lock/kinds.h"
+#include "support/new_lock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int64_t acquire_token(hf_lock *lock) {
     hf_result result;
     int64_t token = -1;
     assert_int_equal(acquire_result(lock, HF_FOREVER, HF_WATCHDOG, &result), HF_OK);
-    assert_int_equal(hf_lock_token(lock, 0, &token), HF_OK);
+    assert_int_equal(hf_lock_token(lock, &token), HF_OK);
     assert_true(token == result.token);
     return token;
 }
@@ -47,7 +48,7 @@ static void C080_tokens_increase_by_every_way(void **state) {
                                 : world_acquire_async(w.lock, 0, 1000, &result);
         int64_t token = 0;
         assert_int_equal(err, HF_OK);
-        assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_OK);
+        assert_int_equal(hf_lock_token(w.lock, &token), HF_OK);
         assert_int_equal(token, wanted);
         if (wanted == 1 || wanted == 3 || wanted == 5)
             assert_int_equal(result.token, wanted);
@@ -73,11 +74,11 @@ static void U75_nested_acquires_draw_tokens(void **state) {
     }
     /* A release un-nests; the latest token stays the hold's. */
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, &token), HF_OK);
     assert_true(token == last);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTOWNER);
     world_end(&w);
 }
 
@@ -92,7 +93,7 @@ static void U75_busy_and_late_draw_none(void **state) {
     assert_int_equal(result.token, 0);
     assert_int_equal(acquire_result(w.lock, 100, 5000, &result), HF_ETIMEDOUT);
     assert_int_equal(result.token, 0);
-    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTOWNER);
     assert_int_equal(token, 77);
     assert_true(counter(&w) == held);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
@@ -147,7 +148,7 @@ static void U75_bad_counters_take_no_lock(void **state) {
     cmd_ok(w.server, "SET %s 9223372036854775807", COUNTER);
     assert_int_equal(hf_lock_acquire(w.lock), HF_EREFUSED);
     assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_token(w.lock, 0, &kept), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, &kept), HF_OK);
     assert_true(kept == token);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     world_end(&w);
@@ -247,22 +248,22 @@ static void tokens_of_mixed_handles(void **state) {
     int64_t token, kept;
     kind_begin(&w, HF_FENCED, NULL);
     hf_lock *plain = new_handle(w.client, HF_PLAIN);
-    assert_int_equal(hf_lock_token(plain, 0, &token), HF_ENOTSUP);
-    assert_int_equal(hf_lock_token(w.lock, 0, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(plain, &token), HF_ENOTSUP);
+    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTOWNER);
 
     /* Plain inside fenced: it draws none, and the hold keeps its own. */
     token = acquire_token(w.lock);
     assert_int_equal(acquire_result(plain, 0, HF_WATCHDOG, &result), HF_OK);
     assert_int_equal(result.token, 0);
     assert_int_equal(result.count, 2);
-    assert_int_equal(hf_lock_token(w.lock, 0, &kept), HF_OK);
+    assert_int_equal(hf_lock_token(w.lock, &kept), HF_OK);
     assert_true(kept == token);
     assert_int_equal(hf_lock_release(plain), HF_OK);
     assert_int_equal(hf_lock_release(plain), HF_OK);
 
     /* Fenced inside plain: without a token before, and none of an earlier hold. */
     assert_int_equal(hf_lock_acquire(plain), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, 0, &kept), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(w.lock, &kept), HF_ENOTOWNER);
     assert_true(acquire_token(w.lock) > token);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
@@ -282,16 +283,16 @@ static void token_ends_with_its_hold(void **state) {
     hf_lock *plain = new_handle(w.client, HF_PLAIN);
     options.owner = 7;
     assert_int_equal(world_acquire_async(w.lock, 7, 0, NULL), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, 7, &token), HF_OK);
+    assert_int_equal(hf_lock_token_as(w.lock, 7, &token), HF_OK);
     proxy_stall_request(w.proxy, WORLD_RELEASE);
     assert_int_equal(hf_lock_release_start(w.lock, 7, NULL, NULL, &release), HF_OK);
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
     assert_int_equal(hf_lock_acquire_start(plain, &options, NULL, NULL, &acquire), HF_OK);
-    assert_int_equal(hf_op_wait(acquire, 50, NULL), HF_EBUSY);
+    assert_int_equal(hf_op_wait(acquire, 50, NULL), HF_EPENDING);
     assert_int_equal(proxy_release_held(w.proxy), 1);
     assert_int_equal(hf_op_wait(release, HANG_MS, NULL), HF_OK);
     assert_int_equal(hf_op_wait(acquire, HANG_MS, NULL), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, 7, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token_as(w.lock, 7, &token), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release_as(plain, 7), HF_OK);
     hf_op_free(release);
     hf_op_free(acquire);
@@ -319,9 +320,8 @@ static void counter_is_named_as_redisson_names_it(void **state) {
         options.name_prefix = names[i].prefix;
         cmd_ok(server, "FLUSHALL");
         assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-        assert_int_equal(
-            hf_lock_new_kind(client, HF_FENCED, names[i].name, strlen(names[i].name), &lock),
-            HF_OK);
+        assert_int_equal(new_lock(client, HF_FENCED, names[i].name, strlen(names[i].name), &lock),
+                         HF_OK);
         int64_t token = acquire_token(lock);
         assert_true(cmd_int(server, "GET %s", names[i].counter) == token);
         assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -358,7 +358,7 @@ static void U45_rights_to_the_counter(void **state) {
         options.user = "locks";
         options.password = "secret";
         assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-        assert_int_equal(hf_lock_new_kind(client, HF_FENCED, "app:a", 5, &lock), HF_OK);
+        assert_int_equal(new_lock(client, HF_FENCED, "app:a", 5, &lock), HF_OK);
         assert_int_equal(hf_lock_try(lock), i == 0 ? HF_OK : HF_EPERM);
         assert_int_equal(hf_lock_release(lock), i == 0 ? HF_OK : HF_ENOTOWNER);
         assert_false(key_exists(server, "app:a"));

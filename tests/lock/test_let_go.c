@@ -5,6 +5,7 @@
  * watchdog does to all who read: so it does not end there by itself in any time that a test waits.
  */
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,20 +16,20 @@
 
 struct form {
     const char *name;
-    hf_kind kind;
+    any_kind kind;
 };
 
 static const struct form forms[] = {
     {"plain", HF_PLAIN}, {"nonreentrant", HF_NONREENTRANT},
     {"spin", HF_SPIN},   {"fenced", HF_FENCED},
-    {"fair", HF_FAIR},   {"fair_nonreentrant", HF_FAIR_NONREENTRANT},
+    {"fair", HF_FAIR},   {"fair_nonreentrant", HF_FAIR | HF_NONREENTRANT},
     {"read", HF_READ},   {"write", HF_WRITE},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
-static hf_lock *handle(hf_client *client, hf_kind kind) {
+static hf_lock *handle(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_int_equal(hf_lock_new_kind(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
     return lock;
 }
 

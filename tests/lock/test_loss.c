@@ -21,7 +21,7 @@ static void expect_lost_once(struct world *w, struct world_events *events, int f
     assert_int_equal(read(fd, &losses, sizeof losses), sizeof losses);
     assert_int_equal(losses, 1);
     assert_false(loss_is_readable(fd, 0));
-    assert_int_equal(hf_lock_remaining_ms(w->lock, 0), 0);
+    assert_int_equal(hf_lock_remaining_ms(w->lock), 0);
     assert_int_equal(world_stats(w->client).losses, 1);
     assert_int_equal(world_stats(w->client).holds, 0);
     assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
@@ -152,7 +152,7 @@ static int call_acquire_async(struct world *w) {
 }
 
 static int call_release_async(struct world *w) {
-    return world_release_async(w->lock, 0, NULL);
+    return world_release_async(w->lock, hf_owner_self(), NULL);
 }
 
 /* Whichever call comes first says it, whether it finds out itself or it was known. */
@@ -208,7 +208,7 @@ static void answered_after_the_deadline(int (*start)(hf_lock *lock, hf_op **op))
     proxy_heal(w.proxy);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ELOST);
     hf_op_free(op);
-    assert_int_equal(hf_lock_remaining_ms(w.lock, 9), 0);
+    assert_int_equal(hf_lock_remaining_ms_as(w.lock, 9), 0);
     assert_int_equal(world_stats(w.client).holds, 0);
     assert_int_equal(world_stats(w.client).losses, 1);
     assert_int_equal(hf_lock_release_as(w.lock, 9), HF_ENOTOWNER);
@@ -263,7 +263,7 @@ static void a_warning_comes_before_the_loss(void **state) {
     int64_t left_ms = atomic_load(&events.warned_with_ms);
     assert_true(left_ms > 0 && left_ms <= ENDURING_MS / 2);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_remaining_ms(w.lock, 0), 0);
+    assert_int_equal(hf_lock_remaining_ms(w.lock), 0);
     assert_int_equal(atomic_load(&events.warnings), 1);
     assert_true(world_stats(w.client).renew_failures >= 1);
     proxy_heal(w.proxy);
@@ -288,7 +288,7 @@ static void a_warning_is_not_a_loss(void **state) {
     proxy_heal(w.proxy);
     assert_true(wait_until(renewed, w.client, HANG_MS));
     assert_int_equal(atomic_load(&events.losses), 0);
-    assert_true(hf_lock_remaining_ms(w.lock, 0) > 3000);
+    assert_true(hf_lock_remaining_ms(w.lock) > 3000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     world_end(&w);
 }
@@ -303,7 +303,7 @@ static void remaining_counts_down_to_zero(void **state) {
     acquire_lease(w.lock, 500);
     int64_t acquired_ms = now_ms(), before_ms = acquired_ms, left_ms;
     server_freeze(w.server);
-    while ((left_ms = hf_lock_remaining_ms(w.lock, 0)) > 0) {
+    while ((left_ms = hf_lock_remaining_ms(w.lock)) > 0) {
         assert_true(left_ms <= acquired_ms + 500 - before_ms);
         assert_true(before_ms < acquired_ms + HANG_MS);
         sleep_ms(5);

@@ -6,13 +6,14 @@
  * counts exact, no key left beside the lock, and no loss that nobody is told of.
  */
 #include "lock/readwrite.h"
+#include "support/new_lock.h"
 
 #include <signal.h>
 
 /* ---- Both sides, both forms ---- */
 
 struct side {
-    hf_kind kind;
+    any_kind kind;
     const char *suffix; /* of the field */
     const struct hfi_script *acquire, *release, *renew;
     long long keys_per_level;
@@ -235,7 +236,7 @@ static void closing_ends_waits_on_both_sides(void **state) {
 
 struct doomed {
     const char *url;
-    hf_kind kind;
+    any_kind kind;
     atomic_int go, ready;
 };
 
@@ -247,7 +248,7 @@ static int hold_until_killed(void *arg) {
     if (!world_wait_atomic(&doomed->go, 1, HANG_MS))
         return 3;
     if (hf_open(doomed->url, &options, &client) != HF_OK ||
-        hf_lock_new_kind(client, doomed->kind, WORLD_NAME, strlen(WORLD_NAME), &lock) != HF_OK ||
+        new_lock(client, doomed->kind, WORLD_NAME, strlen(WORLD_NAME), &lock) != HF_OK ||
         hf_lock_acquire(lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
         return 1;
     atomic_store(&doomed->ready, 1);

@@ -3,6 +3,7 @@
  * shorten, dead readers, and holds that are gone. Rows C096, C111, C112, C212 and C213.
  */
 #include "lock/readwrite.h"
+#include "support/new_lock.h"
 
 /* ---- Renewals ---- */
 
@@ -86,8 +87,7 @@ static void renewals_go_in_batches(void **state) {
     for (int i = 0; i < MANY; i++) {
         char name[32];
         snprintf(name, sizeof name, "many-%d", i);
-        assert_int_equal(hf_lock_new_kind(rw.w.client, HF_READ, name, strlen(name), &locks[i]),
-                         HF_OK);
+        assert_int_equal(new_lock(rw.w.client, HF_READ, name, strlen(name), &locks[i]), HF_OK);
         assert_int_equal(acquire_as(locks[i], A, 0, i % 2 ? HF_WATCHDOG : 60000), HF_OK);
     }
     size_t before = proxy_seen(rw.w.proxy, hfi_script_read_renew.sha1);
@@ -116,7 +116,7 @@ static void a_fixed_read_lease_survives_the_watchdog_of_others(void **state) {
     hf_options options = rw_watchdog(900); /* so every 300 ms */
     rw_begin(&rw, &options);
     assert_int_equal(acquire_as(rw.read, A, 0, 5000), HF_OK);
-    int64_t promised_ms = now_ms() + hf_lock_remaining_ms(rw.read, A);
+    int64_t promised_ms = now_ms() + hf_lock_remaining_ms_as(rw.read, A);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(cmd_int(rw.w.server, "PEXPIRE " WORLD_NAME " 1400"), 1);
         sleep_ms(1500);
@@ -124,9 +124,9 @@ static void a_fixed_read_lease_survives_the_watchdog_of_others(void **state) {
         assert_true(pttl(rw.w.server, WORLD_NAME) > 0);
         assert_int_equal(try_as(rw.rival_write, B), HF_EBUSY);
     }
-    assert_true(now_ms() + hf_lock_remaining_ms(rw.read, A) <= promised_ms + 1);
-    assert_true(rw_hold_ttl(&rw, rw.w.client, A, 1) <= hf_lock_remaining_ms(rw.read, A) + 1000);
-    int64_t until_ms = now_ms() + hf_lock_remaining_ms(rw.read, A);
+    assert_true(now_ms() + hf_lock_remaining_ms_as(rw.read, A) <= promised_ms + 1);
+    assert_true(rw_hold_ttl(&rw, rw.w.client, A, 1) <= hf_lock_remaining_ms_as(rw.read, A) + 1000);
+    int64_t until_ms = now_ms() + hf_lock_remaining_ms_as(rw.read, A);
     assert_int_equal(acquire_as(rw.rival_write, B, HANG_MS, HF_WATCHDOG), HF_OK);
     assert_true(now_ms() >= until_ms - 1);
     assert_int_equal(hf_lock_release_as(rw.read, A), HF_ELOST);

@@ -116,7 +116,7 @@ static void remaining_ms_is_never_too_much(void **state) {
         int64_t before_us = now_us();
         assert_int_equal(hf_lock_acquire_with(w.rival_lock, &options, &result), HF_OK);
         int64_t after_us = now_us();
-        int64_t left_ms = hf_lock_remaining_ms(w.rival_lock, 0);
+        int64_t left_ms = hf_lock_remaining_ms(w.rival_lock);
         int64_t end_us = (before_us / 1000 + LEASE_MS) * 1000;
         if (before_us / 1000 == after_us / 1000) {
             known++;

@@ -70,7 +70,7 @@ static void rule11_wall_clock_jumps(void **state) {
     assert_true(now_ms() - start_ms >= PAST_MS);
     assert_true(now_ms() - start_ms < 10 * PAST_MS);
     assert_int_equal(world_count(&w, w.owner), 1);
-    int64_t left_ms = hf_lock_remaining_ms(w.lock, 0);
+    int64_t left_ms = hf_lock_remaining_ms(w.lock);
     assert_true(left_ms > 0 && left_ms <= ENDURING_MS);
     assert_int_equal(atomic_load(&events.losses), 0);
 

@@ -6,6 +6,7 @@
  * whose standard streams are pipes to the test.
  */
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,8 +106,8 @@ static void U09_rule12_owners(void **state) {
         assert_refused(&w, hf_lock_acquire_with(w.lock, &options, NULL));
         assert_refused(&w, hf_lock_release_as(w.lock, bad[i]));
         assert_refused(&w, hf_lock_extend_as(w.lock, bad[i], 1000));
-        assert_refused(&w, hf_lock_is_held_by(w.lock, bad[i], &flag));
-        assert_refused(&w, hf_lock_hold_count(w.lock, bad[i], &number));
+        assert_refused(&w, hf_lock_is_mine_as(w.lock, bad[i], &flag));
+        assert_refused(&w, hf_lock_hold_count_as(w.lock, bad[i], &number));
     }
     options = (hf_acquire_options)HF_ACQUIRE_INIT;
     options.owner = 4294967295u; /* the last of the caller's own */
@@ -124,9 +125,9 @@ static void U04_U08_names(void **state) {
     memset(huge, 'n', 65537);
     assert_refused(&w, hf_lock_new(w.client, NULL, &lock));
     assert_refused(&w, hf_lock_new(w.client, "", &lock));
-    assert_refused(&w, hf_lock_new_kind(w.client, HF_PLAIN, "x", 0, &lock));
-    assert_refused(&w, hf_lock_new_kind(w.client, HF_PLAIN, huge, 65536, &lock));
-    assert_refused(&w, hf_lock_new_kind(w.client, HF_PLAIN, huge, SIZE_MAX, &lock));
+    assert_refused(&w, new_lock(w.client, HF_PLAIN, "x", 0, &lock));
+    assert_refused(&w, new_lock(w.client, HF_PLAIN, huge, 65536, &lock));
+    assert_refused(&w, new_lock(w.client, HF_PLAIN, huge, SIZE_MAX, &lock));
     assert_refused(&w, hf_lock_new(w.client, "x", NULL));
     assert_null(lock);
 
@@ -135,12 +136,12 @@ static void U04_U08_names(void **state) {
     hf_client *app = NULL;
     prefixed.name_prefix = "app:";
     assert_int_equal(hf_open(server_url(w.server), &prefixed, &app), HF_OK);
-    assert_refused(&w, hf_lock_new_kind(app, HF_PLAIN, huge, 65532, &lock));
+    assert_refused(&w, new_lock(app, HF_PLAIN, huge, 65532, &lock));
     assert_non_null(strstr(hf_last_error()->text, "name_prefix"));
-    assert_int_equal(hf_lock_new_kind(app, HF_PLAIN, huge, 65531, &lock), HF_OK);
+    assert_int_equal(new_lock(app, HF_PLAIN, huge, 65531, &lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(app), HF_OK);
-    assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, huge, 65535, &lock), HF_OK);
+    assert_int_equal(new_lock(w.client, HF_PLAIN, huge, 65535, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(cmd_int(w.server, "EXISTS %b", huge, (size_t)65535), 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -168,8 +169,7 @@ static void U07_binary_names(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         hf_lock *lock;
         size_t len;
-        assert_int_equal(hf_lock_new_kind(w.client, HF_PLAIN, names[i].bytes, names[i].len, &lock),
-                         HF_OK);
+        assert_int_equal(new_lock(w.client, HF_PLAIN, names[i].bytes, names[i].len, &lock), HF_OK);
         assert_memory_equal(hf_lock_name(lock, &len), names[i].bytes, names[i].len);
         assert_int_equal(len, names[i].len);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);

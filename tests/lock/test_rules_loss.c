@@ -30,7 +30,7 @@ static void assert_told_once(struct world *w, struct listener *listener, uint64_
     assert_true(world_wait_atomic(&listener->events.losses, 1, HANG_MS));
     assert_int_equal(read(listener->fd, &count, sizeof count), (int)sizeof count);
     assert_int_equal(count, 1);
-    assert_true(hf_lock_remaining_ms(w->lock, 0) == 0);
+    assert_true(hf_lock_remaining_ms(w->lock) == 0);
     assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
     assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     assert_int_equal(atomic_load(&listener->events.losses), 1);
@@ -154,9 +154,9 @@ static void rule6_warned_before_the_deadline(void **state) {
     assert_int_equal(atomic_load(&listener.events.lost_when_warned), 0);
     int64_t left_ms = atomic_load(&listener.events.warned_with_ms);
     assert_true(left_ms > 0 && left_ms <= ENDURING_MS / 2);
-    assert_true(hf_lock_remaining_ms(w.lock, 0) > 0);
+    assert_true(hf_lock_remaining_ms(w.lock) > 0);
     assert_true(world_wait_atomic(&listener.events.losses, 1, HANG_MS));
-    assert_true(hf_lock_remaining_ms(w.lock, 0) == 0);
+    assert_true(hf_lock_remaining_ms(w.lock) == 0);
     assert_true(world_wait_free(&w, HANG_MS)); /* at the server too; ours was never later */
     assert_told_once(&w, &listener, 1);
     assert_int_equal(atomic_load(&listener.events.warnings), 1);

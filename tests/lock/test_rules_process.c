@@ -57,7 +57,7 @@ static int hold_until_told(void *arg) {
     atomic_store(&holder->holds, true);
     if (!wait_until(is_set, &holder->go_on, HANG_MS))
         return 11;
-    if (hf_lock_remaining_ms(lock, 0) != 0)
+    if (hf_lock_remaining_ms(lock) != 0)
         return 12;
     int err = call(lock, holder->first_call);
     if (err != HF_ELOST)
@@ -200,7 +200,7 @@ static void U54_named_owner_outlives_the_thread(void **state) {
     assert_int_equal(hold.result, HF_OK);
     sleep_ms(ENDURING_MS + 1000); /* longer than a lease */
     int64_t count;
-    assert_int_equal(hf_lock_hold_count(w.lock, 77, &count), HF_OK);
+    assert_int_equal(hf_lock_hold_count_as(w.lock, 77, &count), HF_OK);
     assert_int_equal(count, 1);
     assert_int_equal(hf_lock_release_as(w.lock, 77), HF_OK);
     assert_int_equal(atomic_load(&events.orphans) + atomic_load(&events.losses), 0);
@@ -219,7 +219,7 @@ static void *intrude(void *arg) {
         hold->result = 2;
     else if (hf_lock_try(hold->lock) != HF_EBUSY)
         hold->result = 3;
-    else if (hf_lock_remaining_ms(hold->lock, 0) != 0)
+    else if (hf_lock_remaining_ms(hold->lock) != 0)
         hold->result = 4;
     return NULL;
 }
@@ -275,7 +275,7 @@ static int use_parents_client(void *arg) {
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         if (calls[i] != HF_EFORKED)
             return 20 + (int)i;
-    if (hf_lock_remaining_ms(w->lock, 0) != 0)
+    if (hf_lock_remaining_ms(w->lock) != 0)
         return 50;
     hf_op_cancel(forked->op);
     hf_op_free(forked->op);

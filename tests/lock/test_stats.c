@@ -393,17 +393,17 @@ static void commands_are_what_the_server_saw(void **state) {
     assert_int_equal(hf_lock_extend(w.lock, 90000), HF_OK);
     assert_int_equal(hf_lock_is_locked(w.lock, &answer), HF_OK);
     assert_int_equal(hf_lock_is_mine(w.lock, &answer), HF_OK);
-    assert_int_equal(hf_lock_hold_count(w.lock, 0, &number), HF_OK);
+    assert_int_equal(hf_lock_hold_count(w.lock, &number), HF_OK);
     assert_int_equal(hf_lock_ttl_ms(w.lock, &number), HF_OK);
     assert_int_equal(hf_ping(w.client), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(world_stats(w.client).commands - commands, 8);
     assert_int_equal(proxy_seen(w.proxy, "") - seen, 8);
 
-    assert_int_equal(hf_lock_remaining_ms(w.lock, 0), 0); /* from memory */
+    assert_int_equal(hf_lock_remaining_ms(w.lock), 0); /* from memory */
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     assert_int_equal(hf_lock_extend(w.lock, 1000), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_token(w.lock, 0, &number), HF_ENOTSUP);
+    assert_int_equal(hf_lock_token(w.lock, &number), HF_ENOTSUP);
     assert_int_equal(world_stats(w.client).commands - commands, 8);
     world_end(&w);
 }

@@ -7,6 +7,7 @@
  * Every test has a server of its own. Lower bounds are exact; upper ones are hang limits.
  */
 #include "lock/world.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,8 +236,8 @@ static void close_soon_after(bool stood) {
     struct server *server = server_start(NULL);
     assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
     assert_int_equal(hf_open(server_url(server), &options, &rival), HF_OK);
-    assert_int_equal(hf_lock_new_kind(client, HF_FAIR, "fair", 4, &fair), HF_OK);
-    assert_int_equal(hf_lock_new_kind(rival, HF_FAIR, "fair", 4, &held), HF_OK);
+    assert_int_equal(new_lock(client, HF_FAIR, "fair", 4, &fair), HF_OK);
+    assert_int_equal(new_lock(rival, HF_FAIR, "fair", 4, &held), HF_OK);
     if (stood) { /* it has a place in the line that it can no longer leave */
         struct world_caller waiter;
         assert_int_equal(hf_lock_acquire(held), HF_OK);

@@ -57,7 +57,7 @@ static void dispatch_until_seen(struct bench *b, size_t attempts) {
 
 static void dispatch_until_held(struct bench *b, hf_op *op, hf_owner owner) {
     int64_t end_ms = now_ms() + HANG_MS;
-    while (hf_op_wait(op, 0, NULL) == HF_EBUSY && now_ms() < end_ms)
+    while (hf_op_wait(op, 0, NULL) == HF_EPENDING && now_ms() < end_ms)
         hf_dispatch(b->client, 5);
     assert_int_equal(hf_op_wait(op, 0, NULL), HF_OK);
     assert_int_equal(hf_lock_release_as(b->lock, owner), HF_OK);

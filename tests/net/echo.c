@@ -1,7 +1,7 @@
 /*
  * The protocol of echo.h and its server.
  *
- * The server's thread polls its socket and its connections; of `struct place` everything belongs to
+ * The server's thread polls its socket and its connections; of `struct guest` everything belongs to
  * it. The test changes its manners through the atomics of the header, and asks for a cut through a
  * pipe.
  */
@@ -21,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HEAD = 4, FRAME_MAX = 65536, PLACES = 8 };
+enum { HEAD = 4, FRAME_MAX = 65536, GUESTS = 8 };
 
 size_t echo_frame(char kind, const char *text, char *buffer, size_t size) {
     uint32_t len = (uint32_t)strlen(text) + 1, wire = htonl(len);
@@ -153,7 +153,7 @@ const struct hfi_protocol echo_protocol = {
 
 /* ---- The server ---- */
 
-struct place {
+struct guest {
     int fd; /* -1: nobody is here */
     int round;
     struct reader reader;
@@ -164,82 +164,82 @@ struct echo {
     pthread_t thread;
     int listener, pipe[2]; /* 'c': cut, 'q': quit */
     char dir[64], socket[96];
-    struct place places[PLACES];
+    struct guest guests[GUESTS];
 };
 
-static void send_frame(struct place *place, char kind, const char *text) {
+static void send_frame(struct guest *guest, char kind, const char *text) {
     static char frame[FRAME_MAX + HEAD];
     size_t len = echo_frame(kind, text, frame, sizeof frame);
     for (size_t sent = 0; sent < len;) {
-        ssize_t n = send(place->fd, frame + sent, len - sent, MSG_NOSIGNAL);
+        ssize_t n = send(guest->fd, frame + sent, len - sent, MSG_NOSIGNAL);
         if (n <= 0)
             return; /* it is gone, as reading will tell */
         sent += (size_t)n;
     }
 }
 
-static void leave(struct place *place) {
-    close(place->fd);
-    place->fd = -1;
+static void leave(struct guest *guest) {
+    close(guest->fd);
+    guest->fd = -1;
 }
 
-static void answer_greeting(struct echo *echo, struct place *place,
+static void answer_greeting(struct echo *echo, struct guest *guest,
                             const struct echo_message *message) {
     int refuse = atomic_load(&echo->server.refuse);
     if (refuse == 1)
-        send_frame(place, 'n', "not you");
+        send_frame(guest, 'n', "not you");
     if (refuse == 2) {
-        send_frame(place, 'g', "bye, it is late");
-        leave(place);
+        send_frame(guest, 'g', "bye, it is late");
+        leave(guest);
     }
     if (refuse == 3)
-        send(place->fd, "\xff\xff\xff\xff", 4, MSG_NOSIGNAL);
+        send(guest->fd, "\xff\xff\xff\xff", 4, MSG_NOSIGNAL);
     if (refuse != 0)
         return;
-    bool right = strcmp(message->text, place->round == 0 ? "hello" : "4711") == 0;
-    send_frame(place, right ? 'g' : 'n', place->round == 0 ? "4711" : "welcome");
-    if (++place->round == 2)
+    bool right = strcmp(message->text, guest->round == 0 ? "hello" : "4711") == 0;
+    send_frame(guest, right ? 'g' : 'n', guest->round == 0 ? "4711" : "welcome");
+    if (++guest->round == 2)
         atomic_fetch_add(&echo->server.greetings, 1);
 }
 
-static void answer(struct echo *echo, struct place *place, const struct echo_message *message) {
+static void answer(struct echo *echo, struct guest *guest, const struct echo_message *message) {
     if (atomic_load(&echo->server.mute))
         return;
     if (message->kind == 'g') {
-        answer_greeting(echo, place, message);
+        answer_greeting(echo, guest, message);
         return;
     }
     bool pushes = atomic_load(&echo->server.pushes) && message->kind == 'e';
     if (pushes)
-        send_frame(place, '!', message->text);
-    send_frame(place, message->kind, message->text);
+        send_frame(guest, '!', message->text);
+    send_frame(guest, message->kind, message->text);
     if (pushes)
-        send_frame(place, '!', message->text);
+        send_frame(guest, '!', message->text);
     if (message->kind == 'p')
         atomic_fetch_add(&echo->server.pings, 1);
 }
 
-static void serve(struct echo *echo, struct place *place) {
+static void serve(struct echo *echo, struct guest *guest) {
     char chunk[4096];
-    ssize_t got = recv(place->fd, chunk, sizeof chunk, MSG_DONTWAIT);
-    if (got <= 0 || feed(&place->reader, chunk, (size_t)got, NULL) != HF_OK) {
-        leave(place);
+    ssize_t got = recv(guest->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+    if (got <= 0 || feed(&guest->reader, chunk, (size_t)got, NULL) != HF_OK) {
+        leave(guest);
         return;
     }
     void *message;
-    while (place->fd >= 0 && next(&place->reader, &message, NULL) == HF_OK && message != NULL) {
-        answer(echo, place, message);
+    while (guest->fd >= 0 && next(&guest->reader, &message, NULL) == HF_OK && message != NULL) {
+        answer(echo, guest, message);
         free(message);
     }
 }
 
 static void welcome(struct echo *echo) {
     int fd = accept(echo->listener, NULL, NULL);
-    for (size_t i = 0; fd >= 0 && i < PLACES; i++)
-        if (echo->places[i].fd < 0) {
-            echo->places[i].fd = fd;
-            echo->places[i].round = 0;
-            echo->places[i].reader.len = 0;
+    for (size_t i = 0; fd >= 0 && i < GUESTS; i++)
+        if (echo->guests[i].fd < 0) {
+            echo->guests[i].fd = fd;
+            echo->guests[i].round = 0;
+            echo->guests[i].reader.len = 0;
             return;
         }
     if (fd >= 0)
@@ -249,19 +249,19 @@ static void welcome(struct echo *echo) {
 static void *server_main(void *arg) {
     struct echo *echo = arg;
     for (;;) {
-        struct pollfd fds[PLACES + 2] = {{.fd = echo->pipe[0], .events = POLLIN},
+        struct pollfd fds[GUESTS + 2] = {{.fd = echo->pipe[0], .events = POLLIN},
                                          {.fd = echo->listener, .events = POLLIN}};
-        for (size_t i = 0; i < PLACES; i++)
-            fds[i + 2] = (struct pollfd){.fd = echo->places[i].fd, .events = POLLIN};
-        poll(fds, PLACES + 2, -1);
+        for (size_t i = 0; i < GUESTS; i++)
+            fds[i + 2] = (struct pollfd){.fd = echo->guests[i].fd, .events = POLLIN};
+        poll(fds, GUESTS + 2, -1);
         char order = ' ';
         if (fds[0].revents != 0 && read(echo->pipe[0], &order, 1) != 1)
             support_die("the echo server cannot be told anything");
-        for (size_t i = 0; i < PLACES; i++)
-            if (echo->places[i].fd >= 0 && order != ' ')
-                leave(&echo->places[i]);
-            else if (echo->places[i].fd >= 0 && fds[i + 2].revents != 0)
-                serve(echo, &echo->places[i]);
+        for (size_t i = 0; i < GUESTS; i++)
+            if (echo->guests[i].fd >= 0 && order != ' ')
+                leave(&echo->guests[i]);
+            else if (echo->guests[i].fd >= 0 && fds[i + 2].revents != 0)
+                serve(echo, &echo->guests[i]);
         if (order == 'q')
             return NULL;
         if (fds[1].revents != 0)
@@ -273,8 +273,8 @@ struct echo_server *echo_start(void) {
     struct echo *echo = calloc(1, sizeof *echo);
     if (echo == NULL)
         support_die("no memory for a server");
-    for (size_t i = 0; i < PLACES; i++)
-        echo->places[i].fd = -1;
+    for (size_t i = 0; i < GUESTS; i++)
+        echo->guests[i].fd = -1;
     snprintf(echo->dir, sizeof echo->dir, "/tmp/hf_echo_XXXXXX");
     if (mkdtemp(echo->dir) == NULL)
         support_die("no directory for a socket");
@@ -283,7 +283,7 @@ struct echo_server *echo_start(void) {
     memcpy(un.sun_path, echo->socket, strlen(echo->socket) + 1);
     echo->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (pipe(echo->pipe) != 0 || bind(echo->listener, (struct sockaddr *)&un, sizeof un) != 0 ||
-        listen(echo->listener, PLACES) != 0 ||
+        listen(echo->listener, GUESTS) != 0 ||
         pthread_create(&echo->thread, NULL, server_main, echo) != 0)
         support_die("no echo server");
     return &echo->server;

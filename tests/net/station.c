@@ -72,13 +72,15 @@ void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t
         .mem = &station->mem,
         .log = &station->log,
         .keeper = station->keeper,
+        .hosts = &station->host,
+        .hosts_len = 1,
         .node = "the server",
         .protocol = &hfi_resp,
         .login = &station->login,
         .cmd_timeout_ms = cmd_timeout_ms,
         .ping_ms = ping_ms,
     };
-    assert_int_equal(hfi_addr_unix(proxy_socket(station->proxy), &station->target.address), HF_OK);
+    assert_int_equal(hfi_addr_unix(proxy_socket(station->proxy), &station->host.address), HF_OK);
     station->conn = hfi_conn_new(&station->target, HFI_SEAT_LISTENERS, on_push, on_state, station);
     assert_non_null(station->conn);
     assert_int_equal(hfi_keeper_start(station->keeper, &error), HF_OK);
@@ -164,13 +166,13 @@ void listener_show_ear(struct listener *listener, struct listener *ear) {
 /* Waits as a synchronous call would. Its ear is known before this. */
 unsigned listener_listen(struct listener *listener, int64_t wait_ms) {
     listener->news = 0;
-    hfi_conn_listen(listener->station->conn, &listener->place);
+    hfi_conn_listen(listener->station->conn, &listener->attendant);
     hfi_alarm_set(&listener->exec, &listener->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
     while (listener->news == 0)
         if (!hfi_exec_run(&listener->exec))
-            hfi_conn_attend(&listener->place, &listener->exec);
+            hfi_conn_attend(&listener->attendant, &listener->exec);
     hfi_alarm_clear(&listener->exec, &listener->alarm);
-    hfi_conn_unlisten(listener->station->conn, &listener->place);
+    hfi_conn_unlisten(listener->station->conn, &listener->attendant);
     return listener->news;
 }
 

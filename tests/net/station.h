@@ -26,6 +26,7 @@ struct station {
     struct proxy *proxy;
     struct hfi_keeper *keeper;
     struct hfi_resp_login login;
+    struct hfi_host host;
     struct hfi_target target;
     struct hfi_conn *conn;
     atomic_int by_keeper, by_callers; /* messages, by who has read them */
@@ -49,7 +50,7 @@ struct listener {
     struct station *station;
     int number;
     struct hfi_exec exec;
-    struct hfi_place place;
+    struct hfi_attendant attendant;
     struct hfi_task task;
     struct hfi_alarm alarm;
     int64_t wait_ms;

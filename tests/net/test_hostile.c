@@ -224,7 +224,7 @@ static void nonsense_for_questions(void **state) {
             hf_ping(session.client);
             hf_lock_is_locked(session.lock, &flag);
             hf_lock_is_mine(session.lock, &flag);
-            hf_lock_hold_count(session.lock, 0, &number);
+            hf_lock_hold_count(session.lock, &number);
             hf_lock_ttl_ms(session.lock, &number);
             if (v > 3 && hf_lock_inspect(session.lock, &info) == HF_OK)
                 hf_lock_info_free(info);

@@ -3,6 +3,7 @@
  * one connection of src/net without anything above it, and at last under real hand-overs.
  */
 #include "net/station.h"
+#include "support/new_lock.h"
 
 #include <dirent.h>
 #include <poll.h>
@@ -436,8 +437,7 @@ static void handovers_leave_the_keepers_alone(void **state) {
     for (int i = 0; i < 2; i++) {
         players[i].client = scene_open(server_url(scene_server()), NULL);
         players[i].stop = &stop;
-        assert_int_equal(hf_lock_new_kind(players[i].client, HF_FAIR, "ball", 4, &players[i].lock),
-                         HF_OK);
+        assert_int_equal(new_lock(players[i].client, HF_FAIR, "ball", 4, &players[i].lock), HF_OK);
     }
     int64_t start_ms = now_ms();
     long before = keepers_slept();

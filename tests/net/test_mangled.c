@@ -22,7 +22,7 @@ static void a_byte_at_a_time(void **state) {
     hf_lock *lock = scene_lock(client, "trickle");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     int64_t count = 0;
-    assert_int_equal(hf_lock_hold_count(lock, 0, &count), HF_OK);
+    assert_int_equal(hf_lock_hold_count(lock, &count), HF_OK);
     assert_int_equal(count, 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
@@ -92,7 +92,7 @@ static void one_call(hf_client *client, hf_lock *lock, uint64_t which) {
             hf_lock_info_free(info);
         break;
     case 5:
-        hf_lock_hold_count(lock, 0, &number);
+        hf_lock_hold_count(lock, &number);
         break;
     case 6:
         hf_lock_ttl_ms(lock, &number);

@@ -21,13 +21,14 @@ struct talk {
     struct hfi_mem mem;
     struct hfi_log log;
     struct hfi_keeper *keeper;
+    struct hfi_host host;
     struct hfi_target target;
     struct hfi_conn *conn;
     struct echo_server *server;
     atomic_int ups, downs;
     /* The one who speaks, on the test's thread: */
     struct hfi_exec exec;
-    struct hfi_place place;
+    struct hfi_attendant attendant;
     struct hfi_task task;
     unsigned news;
     char heard[4096]; /* what was pushed; written by whoever reads */
@@ -64,12 +65,14 @@ static void talk_begin(struct talk *talk, hfi_push_fn push, int64_t cmd_timeout_
     talk->target = (struct hfi_target){.mem = &talk->mem,
                                        .log = &talk->log,
                                        .keeper = talk->keeper,
+                                       .hosts = &talk->host,
+                                       .hosts_len = 1,
                                        .node = "the echo",
                                        .protocol = &echo_protocol,
                                        .login = hello,
                                        .cmd_timeout_ms = cmd_timeout_ms,
                                        .ping_ms = ping_ms};
-    assert_int_equal(hfi_addr_unix(echo_socket(talk->server), &talk->target.address), HF_OK);
+    assert_int_equal(hfi_addr_unix(echo_socket(talk->server), &talk->host.address), HF_OK);
     talk->conn = hfi_conn_new(&talk->target, HFI_SEAT_CALLERS, push, on_state, talk);
     assert_non_null(talk->conn);
     assert_int_equal(hfi_keeper_start(talk->keeper, &error), HF_OK);
@@ -95,7 +98,7 @@ static void talk_end(struct talk *talk) {
 static void await(struct talk *talk, unsigned event) {
     while ((talk->news & event) == 0)
         if (!hfi_exec_run(&talk->exec))
-            hfi_conn_attend(&talk->place, &talk->exec);
+            hfi_conn_attend(&talk->attendant, &talk->exec);
     talk->news &= ~event;
 }
 
@@ -119,7 +122,7 @@ static struct hfi_req *ask(struct talk *talk, const char *text) {
     struct hfi_req *req = NULL;
     size_t len = echo_frame('e', text, frame, sizeof frame);
     assert_int_equal(
-        hfi_conn_submit(talk->conn, frame, len, &talk->task, EVENT_REPLY, &talk->place, &req),
+        hfi_conn_submit(talk->conn, frame, len, &talk->task, EVENT_REPLY, &talk->attendant, &req),
         HF_OK);
     return req;
 }
@@ -228,7 +231,7 @@ static void a_loss_is_told_and_it_connects_again(void **state) {
     assert_null(req->reply);
     assert_string_equal(req->error.node, "the echo");
     hfi_req_unref(req);
-    talk.place.asked = NULL;
+    talk.attendant.asked = NULL;
     atomic_store(&talk.server->mute, false);
     assert_connects(&talk);
     assert_works(&talk);

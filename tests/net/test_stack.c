@@ -3,6 +3,7 @@
  * threads have whatever the default of the process is.
  */
 #include "net/scene.h"
+#include "support/new_lock.h"
 
 #include <limits.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static void *call_everything(void *arg) {
     hf_lock_info *info = NULL;
     bool ok = hf_lock_new(client, "stack", &lock) == HF_OK &&
               hf_lock_new(client, "stack, held", &held) == HF_OK &&
-              hf_lock_new_kind(client, HF_FAIR, "stack, fair", 11, &fair) == HF_OK;
+              new_lock(client, HF_FAIR, "stack, fair", 11, &fair) == HF_OK;
     ok = ok && hf_lock_acquire(lock) == HF_OK && hf_lock_inspect(lock, &info) == HF_OK &&
          hf_lock_release(lock) == HF_OK && hf_lock_acquire(fair) == HF_OK &&
          hf_lock_release(fair) == HF_OK && hf_lock_acquire_for(held, 50) == HF_ETIMEDOUT;

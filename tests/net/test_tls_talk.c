@@ -182,7 +182,7 @@ static void end_behind_talk(void **state) {
     struct talk talk;
     hf_sem *semaphore = NULL;
     start(&talk, false);
-    assert_int_equal(hf_sem_new(talk.client, "cut", 3, &semaphore), HF_OK);
+    assert_int_equal(hf_sem_new_bytes(talk.client, "cut", 3, &semaphore), HF_OK);
     for (int i = 0; i < 3; i++) {
         assert_works(&talk);
         front_cut(talk.front);

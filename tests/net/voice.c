@@ -56,13 +56,15 @@ void line_begin_at(struct line *line, const char *socket) {
         .mem = &line->mem,
         .log = &line->log,
         .keeper = line->keeper,
+        .hosts = &line->host,
+        .hosts_len = 1,
         .node = "the server",
         .protocol = &hfi_resp,
         .login = &line->login,
         .cmd_timeout_ms = 20000,
         .ping_ms = 60000,
     };
-    assert_int_equal(hfi_addr_unix(socket, &line->target.address), HF_OK);
+    assert_int_equal(hfi_addr_unix(socket, &line->host.address), HF_OK);
     line->conn = hfi_conn_new(&line->target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
     assert_non_null(line->conn);
     assert_int_equal(hfi_keeper_start(line->keeper, &error), HF_OK);
@@ -160,17 +162,17 @@ enum outcome speak(struct voice *voice, size_t size, int64_t wait_ms) {
     struct hfi_req *req = NULL;
     voice->news = 0;
     int err = hfi_conn_submit(voice->line->conn, command, (size_t)head + size + 2, &voice->task,
-                              EVENT_REPLY, &voice->place, &req);
+                              EVENT_REPLY, &voice->attendant, &req);
     free(command);
     enum outcome outcome = UNSENT;
     if (err == HF_OK) {
         hfi_alarm_set(&voice->exec, &voice->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
         while (voice->news == 0)
             if (!hfi_exec_run(&voice->exec))
-                hfi_conn_attend(&voice->place, &voice->exec);
+                hfi_conn_attend(&voice->attendant, &voice->exec);
         hfi_alarm_clear(&voice->exec, &voice->alarm);
         outcome = hear(voice, req, text, size);
-        voice->place.asked = NULL;
+        voice->attendant.asked = NULL;
         hfi_exec_run(&voice->exec); /* what came in the last moment belongs to this call */
     }
     free(text);

@@ -26,6 +26,7 @@ struct line {
     struct proxy *proxy;
     struct hfi_keeper *keeper;
     struct hfi_resp_login login;
+    struct hfi_host host;
     struct hfi_target target;
     struct hfi_conn *conn;
 };
@@ -33,7 +34,7 @@ struct line {
 struct voice {
     struct line *line;
     struct hfi_exec exec;
-    struct hfi_place place;
+    struct hfi_attendant attendant;
     struct hfi_task task;
     struct hfi_alarm alarm;
     unsigned news;

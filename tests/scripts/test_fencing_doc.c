@@ -13,6 +13,7 @@
 
 #include "script.h"
 
+#include "support/new_lock.h"
 #include "support/wait.h"
 
 #include <holdfast/holdfast.h>
@@ -128,7 +129,7 @@ static void doc_story_of_the_paused_holder(void **state) {
     cmd_ok(server, "FLUSHALL");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_open(server_url(server), NULL, &clients[i]), HF_OK);
-        assert_int_equal(hf_lock_new_kind(clients[i], HF_FENCED, "orders", 6, &locks[i]), HF_OK);
+        assert_int_equal(new_lock(clients[i], HF_FENCED, "orders", 6, &locks[i]), HF_OK);
     }
     int64_t paused = acquire_token(locks[0], 100);
     int64_t other = acquire_token(locks[1], 60000); /* waits until the first lease is over */

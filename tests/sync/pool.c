@@ -12,7 +12,7 @@
 
 hf_permits *pool_permits(hf_client *client) {
     hf_permits *permits = NULL;
-    assert_int_equal(hf_permits_new(client, POOL_NAME, strlen(POOL_NAME), &permits), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(client, POOL_NAME, strlen(POOL_NAME), &permits), HF_OK);
     return permits;
 }
 

@@ -53,13 +53,13 @@ void scene_close_mute(hf_client *client) {
 
 hf_sem *scene_sem(hf_client *client) {
     hf_sem *sem = NULL;
-    assert_int_equal(hf_sem_new(client, SEM_NAME, strlen(SEM_NAME), &sem), HF_OK);
+    assert_int_equal(hf_sem_new_bytes(client, SEM_NAME, strlen(SEM_NAME), &sem), HF_OK);
     return sem;
 }
 
 hf_latch *scene_latch(hf_client *client) {
     hf_latch *latch = NULL;
-    assert_int_equal(hf_latch_new(client, LATCH_NAME, strlen(LATCH_NAME), &latch), HF_OK);
+    assert_int_equal(hf_latch_new_bytes(client, LATCH_NAME, strlen(LATCH_NAME), &latch), HF_OK);
     return latch;
 }
 
@@ -145,7 +145,7 @@ hf_stats scene_stats(hf_client *client) {
 
 void scene_set_permits(hf_sem *sem, int64_t permits) {
     bool was_set = false;
-    assert_int_equal(hf_sem_set(sem, permits, 0, &was_set), HF_OK);
+    assert_int_equal(hf_sem_try_set(sem, permits, 0, &was_set), HF_OK);
     assert_true(was_set);
 }
 

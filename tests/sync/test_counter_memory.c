@@ -80,9 +80,9 @@ static bool play(struct scene *s, long fail_at) {
     options.allocator = memory_allocator(&memory);
     int err = hf_open(server_url(s->server), &options, &client);
     if (err == HF_OK)
-        err = hf_sem_new(client, SEM_NAME, strlen(SEM_NAME), &sem);
+        err = hf_sem_new_bytes(client, SEM_NAME, strlen(SEM_NAME), &sem);
     if (err == HF_OK)
-        err = hf_latch_new(client, LATCH_NAME, strlen(LATCH_NAME), &latch);
+        err = hf_latch_new_bytes(client, LATCH_NAME, strlen(LATCH_NAME), &latch);
     if (err == HF_OK) {
         change_a_semaphore(sem);
         wait_for_permits(s, sem);

@@ -14,7 +14,7 @@
 
 static void set(hf_latch *latch, int64_t count) {
     bool was_set = false;
-    assert_int_equal(hf_latch_set(latch, count, &was_set), HF_OK);
+    assert_int_equal(hf_latch_try_set(latch, count, &was_set), HF_OK);
     assert_true(was_set);
 }
 
@@ -134,7 +134,7 @@ static void C194_C195_set_and_count(void **state) {
     scene_begin(&s, NULL);
     assert_count(s.latch, 0);
     set(s.latch, 1);
-    assert_int_equal(hf_latch_set(s.latch, 2, &was_set), HF_OK);
+    assert_int_equal(hf_latch_try_set(s.latch, 2, &was_set), HF_OK);
     assert_false(was_set);
     assert_count(s.latch, 1);
     /* What an older client has left of a count is an open latch. */
@@ -327,7 +327,7 @@ static void the_access_list_of_0_1_is_enough(void **state) {
     options.user = "locks";
     options.password = "secret";
     assert_int_equal(hf_open(server_url(s.server), &options, &client), HF_OK);
-    assert_int_equal(hf_latch_new(client, "app:ready", 9, &latch), HF_OK);
+    assert_int_equal(hf_latch_new_bytes(client, "app:ready", 9, &latch), HF_OK);
     set(latch, 1);
     waiter_await(&waiter, latch, HF_FOREVER, NULL);
     while (cmd_int(s.server, "EVAL %s 0", "return #redis.call('pubsub', 'channels')") == 0)
@@ -381,15 +381,15 @@ static void zero_and_negative_counts_are_refused(void **state) {
     hf_op *op = NULL;
     hf_wait_options options = HF_WAIT_INIT;
     scene_begin(&s, NULL);
-    assert_int_equal(hf_latch_set(s.latch, 0, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_set(s.latch, -1, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_set(s.latch, (int64_t)1 << 53, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_set_start(s.latch, 0, NULL, NULL, &op), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(s.latch, 0, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(s.latch, -1, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(s.latch, (int64_t)1 << 53, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set_start(s.latch, 0, NULL, NULL, &op), HF_EINVAL);
     assert_int_equal(hf_last_error()->code, HF_EINVAL);
-    assert_int_equal(hf_latch_new(NULL, "x", 1, &latch), HF_EINVAL);
-    assert_int_equal(hf_latch_new(s.client, "", 0, &latch), HF_EINVAL);
-    assert_int_equal(hf_latch_new(s.client, "x", 1, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_set(NULL, 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_new_bytes(NULL, "x", 1, &latch), HF_EINVAL);
+    assert_int_equal(hf_latch_new_bytes(s.client, "", 0, &latch), HF_EINVAL);
+    assert_int_equal(hf_latch_new_bytes(s.client, "x", 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(NULL, 1, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_count_down(NULL), HF_EINVAL);
     assert_int_equal(hf_latch_count(NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_delete(NULL, NULL), HF_EINVAL);
@@ -403,7 +403,7 @@ static void zero_and_negative_counts_are_refused(void **state) {
 }
 
 static void every_change_refuses(hf_latch *latch, int expected) {
-    assert_int_equal(hf_latch_set(latch, 1, NULL), expected);
+    assert_int_equal(hf_latch_try_set(latch, 1, NULL), expected);
     assert_int_equal(hf_latch_count_down(latch), expected);
     assert_int_equal(hf_latch_delete(latch, NULL), expected);
 }
@@ -442,7 +442,8 @@ static void U67_U68_permits_that_are_taken(void **state) {
     hf_permit_id id;
     bool done;
     scene_begin(&s, NULL);
-    assert_int_equal(hf_permits_new(s.client, LATCH_NAME, strlen(LATCH_NAME), &permits), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(s.client, LATCH_NAME, strlen(LATCH_NAME), &permits),
+                     HF_OK);
     assert_int_equal(hf_permits_set(permits, 2), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     every_change_refuses(s.latch, HF_EWRONGTYPE);
@@ -453,7 +454,7 @@ static void U67_U68_permits_that_are_taken(void **state) {
     assert_non_null(strstr(hf_last_error()->text, "delete them first"));
     assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
     assert_true(done);
-    assert_int_equal(hf_latch_set(s.latch, 1, &done), HF_OK);
+    assert_int_equal(hf_latch_try_set(s.latch, 1, &done), HF_OK);
     assert_true(done);
     hf_permits_free(permits);
     scene_end(&s);
@@ -557,7 +558,8 @@ static void names_on_the_wire(void **state) {
         cmd_ok(server, "FLUSHALL");
         struct monitor *monitor = monitor_start(server);
         assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-        assert_int_equal(hf_latch_new(client, names[i].name, strlen(names[i].name), &latch), HF_OK);
+        assert_int_equal(hf_latch_new_bytes(client, names[i].name, strlen(names[i].name), &latch),
+                         HF_OK);
         set(latch, 1);
         assert_int_equal(cmd_int(server, "GET %s", names[i].key), 1);
         assert_int_equal(hf_latch_count_down(latch), HF_OK);
@@ -577,10 +579,10 @@ static void every_operation_can_be_started(void **state) {
     hf_op *op = NULL;
     hf_result r = HF_RESULT_INIT;
     scene_begin(&s, NULL);
-    int err = hf_latch_set_start(s.latch, 2, NULL, NULL, &op);
+    int err = hf_latch_try_set_start(s.latch, 2, NULL, NULL, &op);
     assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
     assert_int_equal(r.value, 1);
-    err = hf_latch_set_start(s.latch, 2, NULL, NULL, &op);
+    err = hf_latch_try_set_start(s.latch, 2, NULL, NULL, &op);
     assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
     assert_int_equal(r.value, 0);
     err = hf_latch_count_down_start(s.latch, NULL, NULL, &op);

@@ -8,7 +8,7 @@
 
 static void begin_with(struct scene *s, int64_t count) {
     scene_begin(s, NULL);
-    assert_int_equal(hf_latch_set(s->rival_latch, count, NULL), HF_OK);
+    assert_int_equal(hf_latch_try_set(s->rival_latch, count, NULL), HF_OK);
 }
 
 /* The latch is closed, and somebody sleeps until it is open. */
@@ -39,7 +39,7 @@ static void U20_count_down_never_answered(void **state) {
         hf_options options = scene_options();
         options.cmd_timeout_ms = BRIEF_MS;
         scene_begin(&s, &options);
-        assert_int_equal(hf_latch_set(s.rival_latch, 3, NULL), HF_OK);
+        assert_int_equal(hf_latch_try_set(s.rival_latch, 3, NULL), HF_OK);
         proxy_mute_replies_after(s.proxy, SCENE_COUNT_DOWN);
         int64_t start_ms = now_ms();
         assert_int_equal(form->count_down(&s), HF_EUNKNOWN);
@@ -73,7 +73,7 @@ static void set_and_delete_replies_lost(void **state) {
     assert_int_equal(hf_latch_delete(s.latch, NULL), HF_EUNKNOWN);
     assert_false(key_exists(s.server, LATCH_NAME));
     proxy_drop_replies_after(s.proxy, hfi_script_latch_set.sha1);
-    assert_int_equal(hf_latch_set(s.latch, 5, NULL), HF_EUNKNOWN);
+    assert_int_equal(hf_latch_try_set(s.latch, 5, NULL), HF_EUNKNOWN);
     assert_int_equal(scene_number(LATCH_NAME), 5);
     scene_end(&s);
 }
@@ -151,8 +151,8 @@ static void lost_messages_hang_nobody(void **state) {
     hf_latch *other = NULL;
     begin_with(&s, 1);
     cmd_ok(s.server, "SET other 1");
-    assert_int_equal(hf_latch_new(s.client, "other", 5, &other), HF_OK);
-    assert_int_equal(hf_sem_set(s.rival_sem, 0, 0, NULL), HF_OK);
+    assert_int_equal(hf_latch_new_bytes(s.client, "other", 5, &other), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.rival_sem, 0, 0, NULL), HF_OK);
     waiter_await(&deleted, s.latch, HANG_MS, NULL);
     waiter_await(&trapped, other, HANG_MS, NULL);
     waiter_acquire(&hungry, s.sem, 1, HANG_MS, NULL);

@@ -76,7 +76,7 @@ static void watched_permits_of_many_names_share_batches(void **state) {
     for (int i = 0; i < NAMES; i++) {
         char name[16];
         int len = snprintf(name, sizeof name, "many%d", i);
-        assert_int_equal(hf_permits_new(p.client, name, (size_t)len, &permits[i]), HF_OK);
+        assert_int_equal(hf_permits_new_bytes(p.client, name, (size_t)len, &permits[i]), HF_OK);
         assert_int_equal(hf_permits_set(permits[i], EACH), HF_OK);
         pool_take(permits[i], EACH, HF_WATCHDOG, ids[i]);
     }
@@ -279,9 +279,9 @@ static void bad_arguments_are_refused(void **state) {
     bool done;
     pool_begin(&p, NULL, 5);
     struct monitor *monitor = monitor_start(p.server);
-    assert_int_equal(hf_permits_new(p.client, "", 0, &permits), HF_EINVAL);
-    assert_int_equal(hf_permits_new(p.client, NULL, 3, &permits), HF_EINVAL);
-    assert_int_equal(hf_permits_new(p.client, "x", 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_permits_new_bytes(p.client, "", 0, &permits), HF_EINVAL);
+    assert_int_equal(hf_permits_new_bytes(p.client, NULL, 3, &permits), HF_EINVAL);
+    assert_int_equal(hf_permits_new_bytes(p.client, "x", 1, NULL), HF_EINVAL);
     assert_int_equal(hf_permits_try_set(NULL, 1, &done), HF_EINVAL);
     assert_int_equal(hf_permits_try_set(p.permits, -1, &done), HF_EINVAL);
     assert_int_equal(hf_permits_set(p.permits, HF_PERMITS_MAX + 1), HF_EINVAL);
@@ -386,7 +386,7 @@ static void names_are_those_of_redisson(void **state) {
     options.name_prefix = "app:";
     pool_begin(&p, NULL, 0);
     assert_int_equal(hf_open(server_url(p.server), &options, &client), HF_OK);
-    assert_int_equal(hf_permits_new(client, "a{b}c", 5, &permits), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(client, "a{b}c", 5, &permits), HF_OK);
     struct monitor *monitor = monitor_start(p.server);
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);
     pool_take(permits, 1, LONG_MS, &id);
@@ -414,7 +414,7 @@ static bool take_without_memory(struct pool *p, long fail_at) {
     options.allocator = memory_allocator(&memory);
     int err = hf_open(server_url(p->server), &options, &client);
     if (err == HF_OK) {
-        err = hf_permits_new(client, POOL_NAME, strlen(POOL_NAME), &permits);
+        err = hf_permits_new_bytes(client, POOL_NAME, strlen(POOL_NAME), &permits);
         if (err == HF_OK) {
             hf_permits_options all = pool_options(5, 0, HF_WATCHDOG);
             err = hf_permits_acquire_with(permits, &all, ids);
@@ -528,7 +528,7 @@ static int take_and_stay(void *arg) {
     hf_client *client;
     hf_permits *permits;
     if (hf_open(server_url(scene_server()), &options, &client) != HF_OK ||
-        hf_permits_new(client, POOL_NAME, strlen(POOL_NAME), &permits) != HF_OK ||
+        hf_permits_new_bytes(client, POOL_NAME, strlen(POOL_NAME), &permits) != HF_OK ||
         hf_permits_acquire(permits, &child->id) != HF_OK)
         return 1;
     atomic_store(&child->holds, true);

@@ -6,6 +6,7 @@
  * a renewal would last.
  */
 #include "support/memory.h"
+#include "support/new_lock.h"
 #include "sync/pool.h"
 
 #define LONG_MS 60000
@@ -23,15 +24,15 @@ static void hold_all(struct holder *h) {
     hf_options options = pool_short_watchdog();
     pool_begin(&h->p, &options, 2);
     assert_int_equal(hf_lock_new(h->p.client, "plain", &h->lock), HF_OK);
-    assert_int_equal(hf_lock_new_kind(h->p.client, HF_READ, "rw", 2, &h->reader), HF_OK);
+    assert_int_equal(new_lock(h->p.client, HF_READ, "rw", 2, &h->reader), HF_OK);
     pool_take(h->p.permits, 1, HF_WATCHDOG, &h->id);
     assert_int_equal(hf_lock_acquire(h->lock), HF_OK);
     assert_int_equal(hf_lock_acquire(h->reader), HF_OK);
 }
 
 static void assert_locks_held(struct holder *h) {
-    assert_true(hf_lock_remaining_ms(h->lock, 0) > 0);
-    assert_true(hf_lock_remaining_ms(h->reader, 0) > 0);
+    assert_true(hf_lock_remaining_ms(h->lock) > 0);
+    assert_true(hf_lock_remaining_ms(h->reader) > 0);
     assert_true(key_exists(h->p.server, "plain"));
     assert_true(key_exists(h->p.server, "rw"));
 }
@@ -133,7 +134,7 @@ static int acquire_and_release_without_memory(struct pool *p, long from) {
     int64_t taken = -1;
     options.allocator = memory_allocator(&memory);
     assert_int_equal(hf_open(server_url(p->server), &options, &client), HF_OK);
-    assert_int_equal(hf_permits_new(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 5), HF_OK);
     atomic_store(&memory.fail_from, atomic_load(&memory.calls) + from);
     int err = hf_permits_acquire_with(permits, &all, ids);
@@ -179,7 +180,7 @@ static void U65_a_release_without_memory(void **state) {
     pool_begin(&p, NULL, 1);
     options.allocator = memory_allocator(&memory);
     assert_int_equal(hf_open(server_url(p.server), &options, &client), HF_OK);
-    assert_int_equal(hf_permits_new(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     atomic_store(&memory.fail_from, atomic_load(&memory.calls) + 2); /* enough for an operation */

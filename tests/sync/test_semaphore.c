@@ -16,7 +16,7 @@ static void C144_set_once_and_with_a_ttl(void **state) {
     bool was_set = false;
     scene_begin(&s, NULL);
     scene_set_permits(s.sem, 10);
-    assert_int_equal(hf_sem_set(s.sem, 15, 0, &was_set), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.sem, 15, 0, &was_set), HF_OK);
     assert_false(was_set);
     scene_assert_available(s.sem, 10);
     assert_int_equal(pttl(s.server, SEM_NAME), -1);
@@ -27,7 +27,7 @@ static void C144_set_once_and_with_a_ttl(void **state) {
     assert_false(deleted);
 
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_sem_set(s.sem, 1, 500, &was_set), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.sem, 1, 500, &was_set), HF_OK);
     assert_true(was_set);
     int64_t permits = -1;
     assert_int_equal(hf_sem_available(s.sem, &permits), HF_OK);
@@ -133,7 +133,7 @@ static void U51_the_ttl_stays(void **state) {
     struct scene s;
     int64_t permits = 0;
     scene_begin(&s, NULL);
-    assert_int_equal(hf_sem_set(s.sem, 5, 60000, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.sem, 5, 60000, NULL), HF_OK);
     assert_int_equal(hf_sem_add(s.sem, 3), HF_OK);
     assert_int_equal(hf_sem_drain(s.sem, &permits), HF_OK);
     assert_int_equal(permits, 8);

@@ -16,10 +16,10 @@ static void arguments_are_checked(void **state) {
     hf_wait_options options = HF_WAIT_INIT;
     scene_begin(&s, NULL);
     struct monitor *monitor = monitor_start(s.server);
-    assert_int_equal(hf_sem_new(NULL, "x", 1, &sem), HF_EINVAL);
-    assert_int_equal(hf_sem_new(s.client, NULL, 1, &sem), HF_EINVAL);
-    assert_int_equal(hf_sem_new(s.client, "x", 0, &sem), HF_EINVAL);
-    assert_int_equal(hf_sem_new(s.client, "x", 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(NULL, "x", 1, &sem), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(s.client, NULL, 1, &sem), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(s.client, "x", 0, &sem), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(s.client, "x", 1, NULL), HF_EINVAL);
     assert_null(sem);
     assert_int_equal(hf_sem_acquire(NULL, 1), HF_EINVAL);
     assert_int_equal(hf_sem_acquire(s.sem, -1), HF_EINVAL);
@@ -31,9 +31,9 @@ static void arguments_are_checked(void **state) {
     assert_int_equal(hf_sem_release(s.sem, -1), HF_EINVAL);
     assert_int_equal(hf_sem_release(s.sem, HF_PERMITS_MAX + 1), HF_EINVAL);
     assert_int_equal(hf_sem_release_if_exists(s.sem, -1, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_set(s.sem, -1, 0, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_set(s.sem, 1, -1, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_set(s.sem, 1, HF_LEASE_MAX_MS + 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_try_set(s.sem, -1, 0, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_try_set(s.sem, 1, -1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_try_set(s.sem, 1, HF_LEASE_MAX_MS + 1, NULL), HF_EINVAL);
     assert_int_equal(hf_sem_add(s.sem, -HF_PERMITS_MAX - 1), HF_EINVAL);
     assert_int_equal(hf_sem_add(s.sem, HF_PERMITS_MAX + 1), HF_EINVAL);
     assert_int_equal(hf_sem_drain(NULL, NULL), HF_EINVAL);
@@ -72,7 +72,7 @@ static void of_no_permits_nothing_is_sent(void **state) {
 
 static void every_change_refuses(hf_sem *sem, int expected) {
     int64_t permits;
-    assert_int_equal(hf_sem_set(sem, 1, 0, NULL), expected);
+    assert_int_equal(hf_sem_try_set(sem, 1, 0, NULL), expected);
     assert_int_equal(hf_sem_try(sem, 1), expected);
     assert_int_equal(hf_sem_acquire(sem, 1), expected);
     assert_int_equal(hf_sem_release(sem, 1), expected);
@@ -118,7 +118,7 @@ static void U67_U68_permits_that_are_taken(void **state) {
     hf_permit_id id;
     bool done;
     scene_begin(&s, NULL);
-    assert_int_equal(hf_permits_new(s.client, SEM_NAME, strlen(SEM_NAME), &permits), HF_OK);
+    assert_int_equal(hf_permits_new_bytes(s.client, SEM_NAME, strlen(SEM_NAME), &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 3), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     every_change_refuses(s.sem, HF_EWRONGTYPE);
@@ -153,7 +153,8 @@ static void names_with_odd_braces(void **state) {
     scene_begin(&s, NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         hf_sem *sem;
-        assert_int_equal(hf_sem_new(s.client, names[i].name, strlen(names[i].name), &sem), HF_OK);
+        assert_int_equal(hf_sem_new_bytes(s.client, names[i].name, strlen(names[i].name), &sem),
+                         HF_OK);
         scene_set_permits(sem, 1);
         cmd_ok(s.server, "ZADD %s 922337203685477 id", names[i].taken);
         assert_int_equal(hf_sem_try(sem, 1), names[i].seen ? HF_EWRONGTYPE : HF_OK);
@@ -230,7 +231,8 @@ static void names_on_the_wire(void **state) {
         cmd_ok(server, "FLUSHALL");
         struct monitor *monitor = monitor_start(server);
         assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-        assert_int_equal(hf_sem_new(client, names[i].name, strlen(names[i].name), &sem), HF_OK);
+        assert_int_equal(hf_sem_new_bytes(client, names[i].name, strlen(names[i].name), &sem),
+                         HF_OK);
         scene_set_permits(sem, 7);
         assert_int_equal(cmd_int(server, "GET %s", names[i].key), 7);
         snprintf(publish, sizeof publish, "lua] \"publish\" \"%s\" \"7\"", names[i].channel);
@@ -256,8 +258,8 @@ static void every_operation_can_be_started(void **state) {
         assert_int_equal(scene_wait_op(started, op, &r), HF_OK);                                   \
         assert_int_equal(r.value, wanted);                                                         \
     } while (0)
-    START(hf_sem_set_start(s.sem, 10, 60000, NULL, NULL, &op), 1);
-    START(hf_sem_set_start(s.sem, 12, 0, NULL, NULL, &op), 0);
+    START(hf_sem_try_set_start(s.sem, 10, 60000, NULL, NULL, &op), 1);
+    START(hf_sem_try_set_start(s.sem, 12, 0, NULL, NULL, &op), 0);
     int err = hf_sem_acquire_start(s.sem, 4, NULL, NULL, NULL, &op);
     assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
     START(hf_sem_available_start(s.sem, NULL, NULL, &op), 6);

@@ -12,14 +12,14 @@
 
 static void begin_with(struct scene *s, int64_t permits) {
     scene_begin(s, NULL);
-    assert_int_equal(hf_sem_set(s->rival_sem, permits, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s->rival_sem, permits, 0, NULL), HF_OK);
 }
 
 static void begin_briefly(struct scene *s, int64_t permits) {
     hf_options options = scene_options();
     options.cmd_timeout_ms = BRIEF_MS;
     scene_begin(s, &options);
-    assert_int_equal(hf_sem_set(s->rival_sem, permits, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s->rival_sem, permits, 0, NULL), HF_OK);
 }
 
 /* ---- Replies lost ---- */
@@ -78,7 +78,7 @@ static void U19_every_other_change_is_unknown_too(void **state) {
     assert_int_equal(hf_sem_delete(s.sem, NULL), HF_EUNKNOWN);
     assert_false(key_exists(s.server, SEM_NAME));
     proxy_drop_replies_after(s.proxy, hfi_script_semaphore_set.sha1);
-    assert_int_equal(hf_sem_set(s.sem, 4, 0, NULL), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_try_set(s.sem, 4, 0, NULL), HF_EUNKNOWN);
     assert_int_equal(scene_number(SEM_NAME), 4);
     assert_int_equal(scene_stats(s.client).unknowns, 5);
     scene_end(&s);
@@ -237,7 +237,7 @@ static void U22_cancelled_and_closed_with_manual_dispatch(void **state) {
     assert_int_equal(hf_open(proxy_url(s.proxy), &options, &client), HF_OK);
     hf_sem *sem = scene_sem(client);
     assert_int_equal(hf_ping_start(client, NULL, NULL, &op), HF_OK);
-    while (hf_op_wait(op, 0, NULL) == HF_EBUSY)
+    while (hf_op_wait(op, 0, NULL) == HF_EPENDING)
         assert_true(hf_dispatch(client, 10) >= 0); /* now there is a connection */
     hf_op_free(op);
     proxy_blackhole(s.proxy, false, true);
@@ -310,7 +310,7 @@ static void not_sent_into_a_connection_that_has_ended(void **state) {
     options.log = keep_the_keeper;
     options.log_user = &keeper;
     scene_begin(&s, &options);
-    assert_int_equal(hf_sem_set(s.rival_sem, 10, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.rival_sem, 10, 0, NULL), HF_OK);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     cancel_unanswered(&s, cancel, true);
     atomic_store(&keeper.wanted, true);
@@ -443,7 +443,7 @@ static void waits_survive_a_restart_of_the_server(void **state) {
     begin_with(&s, 1);
     hf_op *op = start_waiting(&s);
     server_restart(s.server); /* it forgets everything, scripts included */
-    assert_int_equal(hf_sem_set(s.rival_sem, 2, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.rival_sem, 2, 0, NULL), HF_OK);
     assert_int_equal(scene_wait_op(HF_OK, op, NULL), HF_OK);
     assert_int_equal(scene_number(SEM_NAME), 0);
     scene_end(&s);
@@ -491,7 +491,7 @@ static void a_reconnect_between_two_dispatches(void **state) {
     assert_true(proxy_wait_seen(s.proxy, SCENE_SUBSCRIBE, 2, HANG_MS));
     sleep_ms(100); /* for its answer, which is no event of ours to wait for */
     int64_t start_ms = now_ms();
-    while (hf_op_wait(op, 0, NULL) == HF_EBUSY && now_ms() - start_ms < HANG_MS)
+    while (hf_op_wait(op, 0, NULL) == HF_EPENDING && now_ms() - start_ms < HANG_MS)
         assert_true(hf_dispatch(client, 10) >= 0);
     assert_int_equal(scene_wait_op(HF_OK, op, NULL), HF_OK);
     assert_true(now_ms() - start_ms <
@@ -546,7 +546,7 @@ static int take_and_wait(void *arg) {
     hf_client *client;
     hf_sem *sem;
     if (hf_open(server_url(scene_server()), NULL, &client) != HF_OK ||
-        hf_sem_new(client, SEM_NAME, strlen(SEM_NAME), &sem) != HF_OK ||
+        hf_sem_new_bytes(client, SEM_NAME, strlen(SEM_NAME), &sem) != HF_OK ||
         hf_sem_acquire(sem, 3) != HF_OK)
         return 1;
     for (;;)

@@ -13,7 +13,7 @@
 
 static void begin_with(struct scene *s, int64_t permits) {
     scene_begin(s, NULL);
-    assert_int_equal(hf_sem_set(s->rival_sem, permits, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s->rival_sem, permits, 0, NULL), HF_OK);
 }
 
 /* Cancels an acquire of three permits of ten, or of one that there is, when it has reached the server
@@ -149,7 +149,7 @@ static void after_a_restart_nothing_is_given_back(void **state) {
     begin_with(&s, 10);
     give_up(&s, true);
     server_restart(s.server);
-    assert_int_equal(hf_sem_set(s.rival_sem, 10, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.rival_sem, 10, 0, NULL), HF_OK);
     let_settle(&s);
     assert_int_equal(scene_number(SEM_NAME), 10);
     scene_end(&s);
@@ -159,7 +159,7 @@ static void giving_back_keeps_the_ttl(void **state) {
     (void)state;
     struct scene s;
     scene_begin(&s, NULL);
-    assert_int_equal(hf_sem_set(s.rival_sem, 10, TTL_MS, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.rival_sem, 10, TTL_MS, NULL), HF_OK);
     give_up(&s, true);
     let_settle(&s);
     assert_int_equal(scene_number(SEM_NAME), 10);
@@ -228,8 +228,8 @@ static void without_a_place_it_is_unknown(void **state) {
     struct scene s;
     hf_sem *odd = NULL;
     scene_begin(&s, NULL);
-    assert_int_equal(hf_sem_new(s.client, ODD_NAME, strlen(ODD_NAME), &odd), HF_OK);
-    assert_int_equal(hf_sem_set(odd, 10, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_new_bytes(s.client, ODD_NAME, strlen(ODD_NAME), &odd), HF_OK);
+    assert_int_equal(hf_sem_try_set(odd, 10, 0, NULL), HF_OK);
     assert_int_equal(hf_sem_acquire(odd, 1), HF_OK);
     proxy_drop_replies_after(s.proxy, SCENE_ACQUIRE);
     assert_int_equal(hf_sem_acquire(odd, 3), HF_EUNKNOWN);
@@ -247,8 +247,8 @@ static void without_a_place_the_answer_is_waited_for(void **state) {
         hf_sem *odd = NULL;
         hf_op *op = NULL;
         scene_begin(&s, NULL);
-        assert_int_equal(hf_sem_new(s.client, ODD_NAME, strlen(ODD_NAME), &odd), HF_OK);
-        assert_int_equal(hf_sem_set(odd, 10, 0, NULL), HF_OK);
+        assert_int_equal(hf_sem_new_bytes(s.client, ODD_NAME, strlen(ODD_NAME), &odd), HF_OK);
+        assert_int_equal(hf_sem_try_set(odd, 10, 0, NULL), HF_OK);
         proxy_blackhole(s.proxy, false, true);
         assert_int_equal(hf_sem_acquire_start(odd, 3, NULL, NULL, NULL, &op), HF_OK);
         assert_true(scene_wait_number(ODD_NAME, 7, HANG_MS));
@@ -284,7 +284,7 @@ static void what_0_1_was_allowed_is_enough(void **state) {
     options.user = "old";
     options.password = "secret";
     scene_begin(&s, &options);
-    assert_int_equal(hf_sem_set(s.rival_sem, 10, 0, NULL), HF_OK);
+    assert_int_equal(hf_sem_try_set(s.rival_sem, 10, 0, NULL), HF_OK);
     proxy_drop_replies_after(s.proxy, SCENE_ACQUIRE);
     assert_int_equal(hf_sem_acquire(s.sem, 2), HF_OK);
     assert_int_equal(hf_sem_release(s.rival_sem, 2), HF_OK);
@@ -323,7 +323,7 @@ static void without_the_right_it_works_as_without_tickets(void **state) {
     options.log_user = &warnings;
     hf_client *client = NULL;
     assert_int_equal(hf_open(proxy_url(s.proxy), &options, &client), HF_OK);
-    assert_int_equal(hf_sem_new(client, "theirs", 6, &theirs), HF_OK);
+    assert_int_equal(hf_sem_new_bytes(client, "theirs", 6, &theirs), HF_OK);
     assert_int_equal(hf_sem_try(theirs, 1), HF_EPERM);
     assert_int_equal(atomic_load(&warnings.tickets), 0);
     hf_sem *sem = scene_sem(client);

@@ -7,6 +7,7 @@
  * part and that kind's line, nothing else; two clients of that user then do everything that the kind
  * can do. Whether a message was allowed shows in who wakes, and in notify_failures.
  */
+#include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
 
@@ -130,9 +131,9 @@ struct sides {
     bool in_line;
 };
 
-static hf_lock *lock_of(hf_client *client, hf_kind kind) {
+static hf_lock *lock_of(hf_client *client, any_kind kind) {
     hf_lock *lock;
-    assert_hf(HF_OK, hf_lock_new_kind(client, kind, NAME, strlen(NAME), &lock));
+    assert_hf(HF_OK, new_lock(client, kind, NAME, strlen(NAME), &lock));
     return lock;
 }
 
@@ -161,15 +162,15 @@ static void ask(hf_lock *lock) {
     hf_lock_info *info;
     assert_hf(HF_OK, hf_lock_is_locked(lock, &yes));
     assert_true(yes);
-    assert_hf(HF_OK, hf_lock_is_held_by(lock, 1, &yes));
+    assert_hf(HF_OK, hf_lock_is_mine_as(lock, 1, &yes));
     assert_true(yes);
-    assert_hf(HF_OK, hf_lock_hold_count(lock, 1, &number));
+    assert_hf(HF_OK, hf_lock_hold_count_as(lock, 1, &number));
     assert_int_equal(number, 1);
     assert_hf(HF_OK, hf_lock_ttl_ms(lock, &number));
     assert_true(number > 0);
     assert_hf(HF_OK, hf_lock_inspect(lock, &info));
     assert_int_equal(info->holders_len, 1);
-    assert_non_null(info->holders[0].connection);
+    assert_non_null(info->holders[0]->connection);
     hf_lock_info_free(info);
 }
 
@@ -209,7 +210,7 @@ static void use_lock(struct pair *pair, const struct sides *sides, bool nests) {
     assert_hf(HF_OK, hf_lock_release_as(sides->waits, 2));
 }
 
-static void try_locks(const char *rights, hf_kind holds, hf_kind waits, struct sides sides,
+static void try_locks(const char *rights, any_kind holds, any_kind waits, struct sides sides,
                       bool nests) {
     struct pair pair = begin(rights);
     sides.holds = lock_of(pair.first, holds);
@@ -240,7 +241,7 @@ static void fenced(void **state) {
 static void fair(void **state) {
     (void)state;
     try_locks(for_fair, HF_FAIR, HF_FAIR, by_line, true);
-    try_locks(for_fair, HF_FAIR_NONREENTRANT, HF_FAIR_NONREENTRANT, by_line, false);
+    try_locks(for_fair, HF_FAIR | HF_NONREENTRANT, HF_FAIR | HF_NONREENTRANT, by_line, false);
 }
 
 static void read_and_write(void **state) {
@@ -260,9 +261,9 @@ static void semaphore(void **state) {
     hf_op *op;
     bool yes;
     int64_t number;
-    assert_hf(HF_OK, hf_sem_new(pair.first, NAME, strlen(NAME), &one));
-    assert_hf(HF_OK, hf_sem_new(pair.second, NAME, strlen(NAME), &other));
-    assert_hf(HF_OK, hf_sem_set(one, 3, 60000, &yes));
+    assert_hf(HF_OK, hf_sem_new_bytes(pair.first, NAME, strlen(NAME), &one));
+    assert_hf(HF_OK, hf_sem_new_bytes(pair.second, NAME, strlen(NAME), &other));
+    assert_hf(HF_OK, hf_sem_try_set(one, 3, 60000, &yes));
     assert_true(yes);
     assert_hf(HF_OK, hf_sem_acquire(one, 3));
     assert_hf(HF_EBUSY, hf_sem_try(other, 1));
@@ -295,10 +296,10 @@ static void latch(void **state) {
     hf_op *op;
     bool yes;
     int64_t number;
-    assert_hf(HF_OK, hf_latch_new(pair.first, NAME, strlen(NAME), &one));
-    assert_hf(HF_OK, hf_latch_new(pair.second, NAME, strlen(NAME), &other));
+    assert_hf(HF_OK, hf_latch_new_bytes(pair.first, NAME, strlen(NAME), &one));
+    assert_hf(HF_OK, hf_latch_new_bytes(pair.second, NAME, strlen(NAME), &other));
     for (int round = 0; round < 2; round++) {
-        assert_hf(HF_OK, hf_latch_set(one, 2, &yes));
+        assert_hf(HF_OK, hf_latch_try_set(one, 2, &yes));
         assert_true(yes);
         assert_hf(HF_OK, hf_latch_count_down(one));
         assert_hf(HF_OK, hf_latch_count(other, &number));
@@ -371,8 +372,8 @@ static void permits(void **state) {
     struct pair pair = begin(for_permits);
     hf_permits *one;
     hf_permits *other;
-    assert_hf(HF_OK, hf_permits_new(pair.first, NAME, strlen(NAME), &one));
-    assert_hf(HF_OK, hf_permits_new(pair.second, NAME, strlen(NAME), &other));
+    assert_hf(HF_OK, hf_permits_new_bytes(pair.first, NAME, strlen(NAME), &one));
+    assert_hf(HF_OK, hf_permits_new_bytes(pair.second, NAME, strlen(NAME), &other));
     use_permits(&pair, one, other);
     hf_permits_free(one);
     hf_permits_free(other);

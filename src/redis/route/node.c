@@ -22,7 +22,8 @@
 struct hfi_node {
     const struct hfi_mem *mem;
     struct hfi_target target;
-    struct hfi_resp_login login;                              /* of the target, too */
+    struct hfi_host host; /* the target has these two */
+    struct hfi_resp_login login;
     char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
     struct hfi_tls_context *tls;                              /* this too */
 
@@ -57,8 +58,8 @@ static bool aim_at_host(struct hfi_node *node, const struct hfi_url *url) {
     node->resolve_arg = format_text(node->mem, "", url->host, port);
     snprintf(port, sizeof port, "%s:%u", colons ? "]" : "", (unsigned)url->port);
     node->name = format_text(node->mem, colons ? "[" : "", url->host, port);
-    if (!hfi_addr_numeric(url->host, url->port, &node->target.address))
-        node->target.resolve = hfi_resolve_host;
+    if (!hfi_addr_numeric(url->host, url->port, &node->host.address))
+        node->host.resolve = hfi_resolve_host;
     return node->resolve_arg != NULL && node->name != NULL;
 }
 
@@ -68,7 +69,7 @@ static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error
         enough = aim_at_host(node, url);
     } else if (url->kind == HFI_URL_UNIX) {
         enough = copy_text(node->mem, url->path, &node->name);
-        int err = hfi_addr_unix(url->path, &node->target.address);
+        int err = hfi_addr_unix(url->path, &node->host.address);
         if (err != HF_OK)
             return hfi_fail(error, err, "the path of the socket is empty or too long");
     } else {
@@ -76,11 +77,13 @@ static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error
         enough = copy_text(node->mem, directory, &node->resolve_arg);
         node->name = format_text(node->mem, "local:", directory, "");
         enough = enough && node->name != NULL;
-        node->target.resolve = hfi_resolve_local;
+        node->host.resolve = hfi_resolve_local;
         node->target.identified = true;
     }
-    node->target.node = node->name;
-    node->target.resolve_arg = node->resolve_arg;
+    node->host.name = node->target.node = node->name;
+    node->target.hosts = &node->host;
+    node->target.hosts_len = 1;
+    node->host.resolve_arg = node->resolve_arg;
     return enough ? HF_OK : hfi_fail(error, HF_ENOMEM, "out of memory");
 }
 
@@ -99,7 +102,7 @@ static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *conf
     int err = hfi_tls_context_new(node->mem, &options, url->host, &node->tls, error);
     if (err != HF_OK)
         return err;
-    node->target.tls = node->tls;
+    node->host.tls = node->tls;
     if (options.insecure)
         hfi_log(config->log, HF_LOG_WARN,
                 "%s: TLS without verification: this may be anybody's server", node->name);

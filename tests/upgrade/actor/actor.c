@@ -19,6 +19,22 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What had another name in 0.1. */
+#ifdef ACTOR_OF_0_1
+typedef hf_kind any_kind;
+#define FAIR_NONREENTRANT HF_FAIR_NONREENTRANT
+#define new_lock hf_lock_new_kind
+#define hf_lock_hold_count_as hf_lock_hold_count
+#define hf_permits_new_bytes hf_permits_new
+#define hf_sem_new_bytes hf_sem_new
+#define hf_sem_try_set hf_sem_set
+#define hf_latch_new_bytes hf_latch_new
+#define hf_latch_try_set hf_latch_set
+#else
+#include "support/new_lock.h"
+#define FAIR_NONREENTRANT (HF_FAIR | HF_NONREENTRANT)
+#endif
+
 enum { HANDLES = 128 };
 
 static struct handle {
@@ -32,10 +48,10 @@ static pthread_mutex_t output_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct {
     const char *word;
-    hf_kind kind;
+    any_kind kind;
 } lock_kinds[] = {{"plain", HF_PLAIN}, {"nonreentrant", HF_NONREENTRANT},
                   {"spin", HF_SPIN},   {"fenced", HF_FENCED},
-                  {"fair", HF_FAIR},   {"nonreentrantfair", HF_FAIR_NONREENTRANT},
+                  {"fair", HF_FAIR},   {"nonreentrantfair", FAIR_NONREENTRANT},
                   {"read", HF_READ},   {"write", HF_WRITE}};
 
 static bool is_lock(const char *kind) {
@@ -50,14 +66,14 @@ static int make(hf_client *client, const char *kind, const char *name, void **re
     size_t len = strlen(name);
     for (size_t i = 0; i < sizeof lock_kinds / sizeof *lock_kinds; i++) {
         if (strcmp(kind, lock_kinds[i].word) == 0)
-            return hf_lock_new_kind(client, lock_kinds[i].kind, name, len, (hf_lock **)ret);
+            return new_lock(client, lock_kinds[i].kind, name, len, (hf_lock **)ret);
     }
     if (strcmp(kind, "permits") == 0)
-        return hf_permits_new(client, name, len, (hf_permits **)ret);
+        return hf_permits_new_bytes(client, name, len, (hf_permits **)ret);
     if (strcmp(kind, "semaphore") == 0)
-        return hf_sem_new(client, name, len, (hf_sem **)ret);
+        return hf_sem_new_bytes(client, name, len, (hf_sem **)ret);
     if (strcmp(kind, "latch") == 0)
-        return hf_latch_new(client, name, len, (hf_latch **)ret);
+        return hf_latch_new_bytes(client, name, len, (hf_latch **)ret);
     return HF_EINVAL;
 }
 
@@ -106,7 +122,7 @@ static int do_lock(hf_lock *lock, const struct request *request, char *answer) {
     }
     if (strcmp(request->verb, "count") == 0) {
         int64_t count = 0;
-        int err = hf_lock_hold_count(lock, (hf_owner)request->owner, &count);
+        int err = hf_lock_hold_count_as(lock, (hf_owner)request->owner, &count);
         snprintf(answer, ANSWER_SIZE, "%lld", (long long)count);
         return err;
     }
@@ -144,7 +160,7 @@ static int do_permits(hf_permits *permits, const struct request *request, char *
 static int do_semaphore(hf_sem *sem, const struct request *request, char *answer) {
     int64_t number = 0;
     if (strcmp(request->verb, "set") == 0)
-        return hf_sem_set(sem, request->count, 0, NULL);
+        return hf_sem_try_set(sem, request->count, 0, NULL);
     if (strcmp(request->verb, "acquire") == 0)
         return hf_sem_acquire_for(sem, request->count, request->wait_ms);
     if (strcmp(request->verb, "release") == 0)
@@ -160,7 +176,7 @@ static int do_semaphore(hf_sem *sem, const struct request *request, char *answer
 static int do_latch(hf_latch *latch, const struct request *request, char *answer) {
     (void)answer;
     if (strcmp(request->verb, "set") == 0)
-        return hf_latch_set(latch, request->count, NULL);
+        return hf_latch_try_set(latch, request->count, NULL);
     if (strcmp(request->verb, "down") == 0)
         return hf_latch_count_down(latch);
     return strcmp(request->verb, "acquire") == 0 ? hf_latch_await_for(latch, request->wait_ms)

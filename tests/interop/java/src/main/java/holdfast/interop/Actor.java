@@ -36,4 +36,18 @@ final class Actor {
     void interrupt() {
         thread.interrupt();
     }
+
+    /** Whether it waits for a message: in the semaphore in which Redisson's locks do. */
+    boolean isAsleep() {
+        Thread.State state = thread.getState();
+        if (state != Thread.State.WAITING && state != Thread.State.TIMED_WAITING) {
+            return false;
+        }
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
+                return true;
+            }
+        }
+        return false;
+    }
 }

@@ -26,6 +26,7 @@ import org.redisson.api.RedissonClient;
  *   ID stress C places=kind:name,... [thread=N]           see Stress
  *   ID rounds C parties=n ... [thread=N]                  see Rounds
  *   ID interrupt thread=N                                 interrupts what thread N waits for
+ *   ID asleep thread=N                                    answers whether N waits for a lock's message
  *   ID shutdown C                                         closes a client, orderly
  *   ID die                                                ends the JVM, closing nothing
  *   ID ping                                               answers nothing
@@ -130,6 +131,10 @@ public final class Main {
                 actor(request).interrupt();
                 return "";
             });
+            return;
+        }
+        if (request.verb.equals("asleep")) {
+            answerTo(request.id, () -> actor(request).isAsleep());
             return;
         }
         actor(request).submit(() -> answerTo(request.id, () -> run(request)));

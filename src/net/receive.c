@@ -1,25 +1,18 @@
 /*
- * Bytes in and out of a connection.
+ * Bytes into a connection: reading, and handing on what they say.
  *
- * Output: submits append to `out` under the mutex; one thread at a time writes, without the mutex,
- * from `writing`. Whoever finds a writer at work leaves its bytes to it. So commands of many
- * threads share a send(), and nobody waits for the socket with the mutex held.
+ * Only the holder of the seat reads. What came is fed to the protocol's reader, which makes messages
+ * of it; these complete requests, in order, or are what nobody has asked for.
  *
- * Input: only the holder of the seat reads. What came is fed to the protocol's reader, which makes
- * messages of it.
- *
- * TLS: `out` is in clear and is encrypted into `writing` when a writer takes it; what was received
- * is decrypted before it is fed to the reader. Both happen under the mutex, sending and receiving
- * do not. Reading goes on until TLS wants more from the socket, so nothing that poll() cannot see
- * is ever left inside.
+ * TLS: what was received is decrypted before it is fed to the reader, under the mutex; receiving
+ * needs none. Reading goes on until TLS wants more from the socket, so nothing that poll() cannot
+ * see is ever left inside.
  */
 #include "net/impl.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define MAX_TLS_ANSWERS 262144 /* TLS by itself says little, unless nobody reads it */
 #define MAX_TALK 4             /* chunks; nobody has more than that to say on an idle connection */
@@ -27,113 +20,66 @@
 #define DELIVER_MAX 64
 #define TLS_ALERT 0x15 /* how a TLS server begins its answer to a client that speaks in clear */
 
-static bool reserve(const struct hfi_mem *mem, struct buffer *buffer, size_t len) {
-    if (len <= buffer->cap - buffer->len)
-        return true;
-    size_t cap = buffer->cap == 0 ? 512 : buffer->cap;
-    while (cap - buffer->len < len)
-        cap *= 2;
-    char *grown = hfi_realloc(mem, buffer->bytes, cap);
-    if (grown == NULL)
-        return false;
-    buffer->bytes = grown;
-    buffer->cap = cap;
-    return true;
-}
+/* ---- Messages ---- */
 
-bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
-                       size_t len) {
-    if (!reserve(mem, buffer, len))
-        return false;
-    memcpy(buffer->bytes + buffer->len, bytes, len);
-    buffer->len += len;
-    return true;
-}
-
-void hfi_conn_discard_output(struct hfi_conn *conn) {
-    assert(conn->writer == NULL); /* its socket has been closed */
-    conn->out.len = 0;
-    conn->writing.len = conn->write_pos = 0;
-    atomic_store(&conn->blocked, false);
-}
-
-/* The same as take_output() for TLS, which may also have something to say of its own. */
-static bool take_encrypted(struct hfi_conn *conn) {
-    conn->writing.len = conn->write_pos = 0;
-    bool ok = conn->out.len == 0 || hfi_tls_write(conn->tls, conn->out.bytes, conn->out.len);
-    conn->out.len = 0;
-    conn->unsent = 0;
-    size_t pending = hfi_tls_pending(conn->tls);
-    ok = ok && reserve(conn->target->mem, &conn->writing, pending);
-    if (!ok) {
-        hfi_conn_break_locked(conn);
-        return false;
-    }
-    if (pending > 0)
-        conn->writing.len = hfi_tls_take(conn->tls, conn->writing.bytes, pending);
-    return conn->writing.len > 0;
-}
-
-/* Nothing is being written: take what was gathered. */
-static bool take_output(struct hfi_conn *conn) {
-    if (conn->write_pos < conn->writing.len)
-        return true; /* the rest of an earlier send */
-    if (conn->tls != NULL)
-        return take_encrypted(conn);
-    struct buffer empty = conn->writing;
-    empty.len = 0;
-    conn->writing = conn->out;
-    conn->out = empty;
-    conn->write_pos = 0;
-    conn->unsent = 0;
-    return conn->writing.len > 0;
-}
-
-static int send_once(int fd, const char *bytes, size_t len, size_t *ret_sent) {
-    ssize_t sent;
-    do
-        sent = send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (sent < 0 && errno == EINTR);
-    *ret_sent = sent > 0 ? (size_t)sent : 0;
-    return sent < 0 ? errno : 0;
-}
-
-void hfi_conn_flush_locked(struct hfi_conn *conn) {
-    struct writer self = {.disowned = false};
-    if (conn->writer != NULL)
-        return; /* that thread will write ours too */
-    conn->writer = &self;
-    while ((conn->state == CONN_READY || conn->state == CONN_GREETING || conn->state == CONN_TLS) &&
-           !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
-        int fd = conn->fd;
-        char *bytes = conn->writing.bytes;
-        size_t pos = conn->write_pos, len = conn->writing.len, sent;
-        pthread_mutex_unlock(&conn->mtx);
-        int failure = send_once(fd, bytes + pos, len - pos, &sent);
-        pthread_mutex_lock(&conn->mtx);
-
-        if (self.disowned) { /* it was lost meanwhile */
-            close(fd);
-            hfi_free(conn->target->mem, bytes);
-            return;
-        }
-        conn->write_pos += sent;
-        if (failure == EAGAIN || failure == EWOULDBLOCK) {
-            atomic_store(&conn->blocked, true);
-            /* so that it polls for POLLOUT */
-            hfi_exec_nudge(conn->driver != NULL ? conn->driver
-                                                : hfi_keeper_exec(conn->target->keeper));
-        } else if (failure != 0) {
-            hfi_conn_break_locked(conn);
-        }
-    }
-    conn->writer = NULL;
-}
-
-void hfi_conn_flush(struct hfi_conn *conn) {
+/* Completes the requests that these replies answer. Returns how many there were. */
+static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t len) {
+    struct hfi_wakes wakes = {.len = 0};
+    struct hfi_link *link;
+    size_t i;
     pthread_mutex_lock(&conn->mtx);
-    hfi_conn_flush_locked(conn);
+    for (i = 0; i < len && (link = hfi_list_pop_front(&conn->fifo)) != NULL; i++) {
+        struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
+        conn->in_flight--;
+        req->reply = replies[i];
+        hfi_req_complete_locked(conn, req, &wakes);
+        hfi_req_unref(req);
+    }
     pthread_mutex_unlock(&conn->mtx);
+    hfi_wakes_flush(&wakes);
+    return i;
+}
+
+static bool is_push(const struct hfi_conn *conn, const void *message) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
+    return conn->push != NULL && (protocol->is_push == NULL || protocol->is_push(message));
+}
+
+/* Hands messages on in the order in which they came. Returns how many were taken: all, unless there
+ * is a reply that nobody asked for. */
+static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
+    size_t done = 0;
+    while (done < len) {
+        size_t replies = 0;
+        while (done + replies < len && !is_push(conn, messages[done + replies]))
+            replies++;
+        size_t used = replies > 0 ? complete_requests(conn, messages + done, replies) : 0;
+        done += used;
+        if (used < replies)
+            break;
+        if (done < len) {
+            conn->push(conn->arg, messages[done]);
+            conn->target->protocol->message_free(messages[done++]);
+        }
+    }
+    return done;
+}
+
+static int deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
+    int err = HF_OK;
+    size_t done = 0;
+    if (conn->state == CONN_GREETING) {
+        assert(len == 1);
+        err = hfi_conn_greeted(conn, messages[0], error);
+    } else {
+        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
+        done = hand_on(conn, messages, len);
+        if (done < len)
+            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
+    }
+    for (size_t i = done; i < len; i++)
+        conn->target->protocol->message_free(messages[i]);
+    return err;
 }
 
 /* Takes whole messages out of the reader and hands them on, many at a time: what came in one packet
@@ -150,12 +96,14 @@ static int deliver_messages(struct hfi_conn *conn, hf_error *error) {
             if (err != HF_OK || messages[len] == NULL)
                 break;
         }
-        int delivered = len > 0 ? hfi_conn_deliver(conn, messages, len, error) : HF_OK;
+        int delivered = len > 0 ? deliver(conn, messages, len, error) : HF_OK;
         if (delivered != HF_OK || err != HF_OK)
             return delivered != HF_OK ? delivered : err;
     } while (len == max);
     return HF_OK;
 }
+
+/* ---- Bytes ---- */
 
 /* HF_OK with *ret_len 0: there is nothing to read now. */
 static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_len,

@@ -1,0 +1,259 @@
+/*
+ * Bytes out of a connection: submitting requests, and the output buffer.
+ *
+ * Called by the engine's exchanges on any thread, and by the holder of the seat, who flushes what was
+ * gathered. Submits append to `out` under the mutex; one thread at a time writes, without the mutex,
+ * from `writing`. Whoever finds a writer at work leaves its bytes to it. So commands of many threads
+ * share a send(), and nobody waits for the socket with the mutex held. Invariant: requests in `fifo`
+ * are in the order in which their bytes were appended.
+ *
+ * TLS: `out` is in clear and is encrypted into `writing` when a writer takes it, under the mutex.
+ */
+#include "net/impl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* This many commands in flight keep the server busy; further ones are gathered and written
+ * together. */
+#define HOLD_BACK 8
+/* A seat that writes once per round gathers at most this many: the server can start on them while we
+ * make the next. */
+#define GATHER_MAX 16
+#define PEEK_AFTER_IDLE_MS 50
+
+/* ---- The output ---- */
+
+static bool reserve(const struct hfi_mem *mem, struct buffer *buffer, size_t len) {
+    if (len <= buffer->cap - buffer->len)
+        return true;
+    size_t cap = buffer->cap == 0 ? 512 : buffer->cap;
+    while (cap - buffer->len < len)
+        cap *= 2;
+    char *grown = hfi_realloc(mem, buffer->bytes, cap);
+    if (grown == NULL)
+        return false;
+    buffer->bytes = grown;
+    buffer->cap = cap;
+    return true;
+}
+
+bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const char *bytes,
+                       size_t len) {
+    if (!reserve(mem, buffer, len))
+        return false;
+    memcpy(buffer->bytes + buffer->len, bytes, len);
+    buffer->len += len;
+    return true;
+}
+
+void hfi_conn_discard_output(struct hfi_conn *conn) {
+    assert(conn->writer == NULL); /* its socket has been closed */
+    conn->out.len = 0;
+    conn->writing.len = conn->write_pos = 0;
+    atomic_store(&conn->blocked, false);
+}
+
+/* The same as take_output() for TLS, which may also have something to say of its own. */
+static bool take_encrypted(struct hfi_conn *conn) {
+    conn->writing.len = conn->write_pos = 0;
+    bool ok = conn->out.len == 0 || hfi_tls_write(conn->tls, conn->out.bytes, conn->out.len);
+    conn->out.len = 0;
+    conn->unsent = 0;
+    size_t pending = hfi_tls_pending(conn->tls);
+    ok = ok && reserve(conn->target->mem, &conn->writing, pending);
+    if (!ok) {
+        hfi_conn_break_locked(conn);
+        return false;
+    }
+    if (pending > 0)
+        conn->writing.len = hfi_tls_take(conn->tls, conn->writing.bytes, pending);
+    return conn->writing.len > 0;
+}
+
+/* Nothing is being written: take what was gathered. */
+static bool take_output(struct hfi_conn *conn) {
+    if (conn->write_pos < conn->writing.len)
+        return true; /* the rest of an earlier send */
+    if (conn->tls != NULL)
+        return take_encrypted(conn);
+    struct buffer empty = conn->writing;
+    empty.len = 0;
+    conn->writing = conn->out;
+    conn->out = empty;
+    conn->write_pos = 0;
+    conn->unsent = 0;
+    return conn->writing.len > 0;
+}
+
+static int send_once(int fd, const char *bytes, size_t len, size_t *ret_sent) {
+    ssize_t sent;
+    do
+        sent = send(fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    *ret_sent = sent > 0 ? (size_t)sent : 0;
+    return sent < 0 ? errno : 0;
+}
+
+void hfi_conn_flush_locked(struct hfi_conn *conn) {
+    struct writer self = {.disowned = false};
+    if (conn->writer != NULL)
+        return; /* that thread will write ours too */
+    conn->writer = &self;
+    while ((conn->state == CONN_READY || conn->state == CONN_GREETING || conn->state == CONN_TLS) &&
+           !atomic_load(&conn->blocked) && !atomic_load(&conn->broken) && take_output(conn)) {
+        int fd = conn->fd;
+        char *bytes = conn->writing.bytes;
+        size_t pos = conn->write_pos, len = conn->writing.len, sent;
+        pthread_mutex_unlock(&conn->mtx);
+        int failure = send_once(fd, bytes + pos, len - pos, &sent);
+        pthread_mutex_lock(&conn->mtx);
+
+        if (self.disowned) { /* it was lost meanwhile */
+            close(fd);
+            hfi_free(conn->target->mem, bytes);
+            return;
+        }
+        conn->write_pos += sent;
+        if (failure == EAGAIN || failure == EWOULDBLOCK) {
+            atomic_store(&conn->blocked, true);
+            /* so that it polls for POLLOUT */
+            hfi_exec_nudge(conn->driver != NULL ? conn->driver
+                                                : hfi_keeper_exec(conn->target->keeper));
+        } else if (failure != 0) {
+            hfi_conn_break_locked(conn);
+        }
+    }
+    conn->writer = NULL;
+}
+
+void hfi_conn_flush(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+/* ---- Requests ---- */
+
+static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task, unsigned event) {
+    struct hfi_req *req = hfi_zalloc(conn->target->mem, sizeof *req);
+    if (req == NULL)
+        return NULL;
+    atomic_init(&req->refs, 2); /* the FIFO's and the caller's */
+    req->mem = conn->target->mem;
+    req->protocol = conn->target->protocol;
+    req->conn = conn;
+    req->task = task;
+    req->event = event;
+    if (task != NULL)
+        hfi_task_ref(task);
+    return req;
+}
+
+/* Is an idle connection still open, as far as the kernel knows? */
+static bool peek_is_alive(struct hfi_conn *conn) {
+    char byte;
+    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        /* anything to read would be taken for the answer to the next command */
+        return true;
+    if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
+        return true;
+    hfi_conn_break_locked(conn);
+    return false;
+}
+
+/* The server may have closed it long ago: find out before a command is lost in it. */
+static bool is_alive_if_idle(struct hfi_conn *conn, int64_t now_ms) {
+    if (conn->in_flight > 0 ||
+        now_ms - atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) < PEEK_AFTER_IDLE_MS)
+        return true;
+    return peek_is_alive(conn);
+}
+
+/* The end of one that still owes answers; those that have come, if any, are in front of it. */
+static bool peek_has_ended(const struct hfi_conn *conn) {
+    char byte;
+    ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+void hfi_conn_look(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken)) {
+        if (conn->in_flight == 0)
+            peek_is_alive(conn);
+        else if (peek_has_ended(conn))
+            hfi_conn_break_locked(conn); /* before its driver has noticed */
+    }
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
+    if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
+        return HF_ENOMEM;
+    conn->unsent++;
+    if (conn->target->commands != NULL)
+        atomic_fetch_add_explicit(conn->target->commands, 1, memory_order_relaxed);
+    return HF_OK;
+}
+
+/* The seat's own thread gathers and flushes once per round; others write unless enough is on its
+ * way. */
+static void flush_unless_gathering(struct hfi_conn *conn) {
+    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
+                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
+    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
+        hfi_conn_flush_locked(conn);
+}
+
+int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                    unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+    assert(attendant == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
+    struct hfi_req *req = new_request(conn, task, event);
+    if (req == NULL)
+        return HF_ENOMEM;
+    int64_t now_ms = hfi_now_ms();
+    int err = HF_EUNREACH;
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
+        err = append_locked(conn, bytes, len);
+    if (err == HF_OK) {
+        req->sent_ms = now_ms;
+        atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
+        hfi_list_push_back(&conn->fifo, &req->link);
+        conn->in_flight++;
+        if (attendant != NULL) {
+            conn->attendants++;
+            req->attendant = attendant;
+            attendant->asked = conn;
+        }
+        *ret_req = req;
+        flush_unless_gathering(conn);
+        if (attendant == NULL && conn->driver == NULL && conn->attendants == 0)
+            hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    if (err != HF_OK) {
+        if (task != NULL)
+            hfi_task_unref(task);
+        hfi_free(req->mem, req);
+    }
+    return err;
+}
+
+int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
+    int err = HF_EUNREACH;
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken))
+        err = append_locked(conn, bytes, len);
+    if (err == HF_OK) {
+        conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
+        flush_unless_gathering(conn);
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    return err;
+}

@@ -1,0 +1,205 @@
+/*
+ * A target with several hosts: tried in turn, from any of them on, each with its own lookup.
+ *
+ * The servers are real; what is dead has a path where nobody listens, and what is silent is frozen.
+ * Which host is tried first is left to chance, so what must not depend on it is tried many times.
+ */
+#include "net/voice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HOSTS = 3 };
+
+struct world {
+    struct line line;
+    struct hfi_host hosts[HOSTS];
+    char names[HOSTS][160];
+};
+
+static struct server *servers[HOSTS];
+
+/* A lookup that finds a path. */
+static int resolve(const char *target, int64_t deadline_ms, struct hfi_addr *ret_addrs, size_t cap,
+                   size_t *ret_count, hf_error *error) {
+    (void)deadline_ms;
+    (void)cap;
+    if (strcmp(target, "nowhere") == 0)
+        return hfi_fail(error, HF_EUNREACH, "there is no such host");
+    *ret_count = 1;
+    return hfi_addr_unix(target, &ret_addrs[0]);
+}
+
+/* Every second one has to be looked up. */
+static void world_begin(struct world *world, const char *const *paths, size_t len,
+                        int64_t cmd_timeout_ms) {
+    hf_error error = {.code = HF_OK};
+    struct line *line = &world->line;
+    memset(world, 0, sizeof *world);
+    assert_int_equal(hfi_keeper_new(&line->mem, &line->keeper, &error), HF_OK);
+    for (size_t i = 0; i < len; i++) {
+        struct hfi_host *host = &world->hosts[i];
+        snprintf(world->names[i], sizeof world->names[i], "host %zu", i);
+        host->name = world->names[i];
+        host->resolve = i % 2 == 1 ? resolve : NULL;
+        host->resolve_arg = paths[i];
+        assert_int_equal(hfi_addr_unix(paths[i], &host->address), HF_OK);
+    }
+    line->login.client_name = "hosts";
+    line->target = (struct hfi_target){.mem = &line->mem,
+                                       .log = &line->log,
+                                       .keeper = line->keeper,
+                                       .hosts = world->hosts,
+                                       .hosts_len = len,
+                                       .node = "all of them",
+                                       .protocol = &hfi_resp,
+                                       .login = &line->login,
+                                       .cmd_timeout_ms = cmd_timeout_ms,
+                                       .ping_ms = 60000};
+    line->conn = hfi_conn_new(&line->target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
+    assert_non_null(line->conn);
+    assert_int_equal(hfi_keeper_start(line->keeper, &error), HF_OK);
+}
+
+static void world_end(struct world *world) {
+    line_end(&world->line);
+}
+
+static int try_to_connect(struct world *world, hf_error *ret_error) {
+    struct voice voice;
+    struct hfi_want want = {.err = HF_OK};
+    voice_begin(&voice, &world->line);
+    hfi_conn_want(world->line.conn, &want, &voice.task, EVENT_READY);
+    while ((voice.news & EVENT_READY) == 0)
+        if (!hfi_exec_run(&voice.exec))
+            hfi_exec_sleep(&voice.exec);
+    hfi_conn_unwant(world->line.conn, &want);
+    voice_end(&voice);
+    *ret_error = want.error;
+    return want.err;
+}
+
+/* One is dead, whichever it is, and it does not matter where the attempt begins. */
+static void a_dead_host_is_passed_over(void **state) {
+    (void)state;
+    const char *const forms[][2] = {{"/nowhere/to/be/found", server_socket(servers[0])},
+                                    {server_socket(servers[0]), "/nowhere/to/be/found"},
+                                    {server_socket(servers[0]), "nowhere"}};
+    for (int i = 0; i < 24; i++) {
+        struct world world;
+        world_begin(&world, forms[i % 3], 2, 20000);
+        connect_line(&world.line); /* at the first attempt */
+        assert_line_works(&world.line);
+        world_end(&world);
+    }
+}
+
+static void any_may_be_the_first(void **state) {
+    (void)state;
+    const char *paths[HOSTS];
+    bool seen[HOSTS] = {false};
+    for (size_t i = 0; i < HOSTS; i++)
+        paths[i] = server_socket(servers[i]);
+    for (int i = 0; i < 200 && !(seen[0] && seen[1] && seen[2]); i++) {
+        struct world world;
+        world_begin(&world, paths, HOSTS, 20000);
+        connect_line(&world.line);
+        seen[world.line.conn->host] = true;
+        world_end(&world);
+    }
+    assert_true(seen[0] && seen[1] && seen[2]); /* not so once in 10^35 */
+}
+
+/* The one in use dies, and there is another; then it comes back, and the other dies. */
+static void the_one_in_use_dies(void **state) {
+    (void)state;
+    const char *const paths[] = {server_socket(servers[0]), server_socket(servers[1])};
+    struct world world;
+    world_begin(&world, paths, 2, 20000);
+    connect_line(&world.line);
+    assert_line_works(&world.line);
+    for (int i = 0; i < 4; i++) {
+        size_t used = world.line.conn->host;
+        server_kill(servers[used]);
+        hfi_conn_look(world.line.conn);
+        connect_line(&world.line);
+        assert_int_equal(world.line.conn->host, 1 - used);
+        assert_line_works(&world.line);
+        server_restart(servers[used]);
+    }
+    world_end(&world);
+}
+
+/* A host that accepts and says nothing takes its share of the time, and no more. */
+static void a_silent_host_leaves_time_for_others(void **state) {
+    (void)state;
+    const char *const paths[] = {server_socket(servers[0]), server_socket(servers[1])};
+    server_freeze(servers[0]);
+    for (int i = 0; i < 6; i++) {
+        struct world world;
+        world_begin(&world, paths, 2, 2000);
+        connect_line(&world.line);
+        assert_int_equal(world.line.conn->host, 1);
+        assert_line_works(&world.line);
+        world_end(&world);
+    }
+    server_unfreeze(servers[0]);
+}
+
+static void all_dead_says_why_for_each(void **state) {
+    (void)state;
+    const char *const paths[] = {"/nowhere/to/be/found", "nowhere", "/nor/here"};
+    struct world world;
+    hf_error error;
+    world_begin(&world, paths, HOSTS, 20000);
+    assert_int_equal(try_to_connect(&world, &error), HF_EUNREACH);
+    assert_non_null(strstr(error.text, "host 0: cannot connect: No such file or directory"));
+    assert_non_null(strstr(error.text, "host 1: there is no such host"));
+    assert_non_null(strstr(error.text, "host 2: cannot connect: No such file or directory"));
+    assert_string_equal(error.node, "all of them");
+    world_end(&world);
+}
+
+/* A refusal says more than that another host is not there. */
+static void a_refusal_is_what_counts(void **state) {
+    (void)state;
+    const struct server_options options = {.password = "secret"};
+    struct server *strict = server_start(&options);
+    const char *const paths[] = {server_socket(strict), "nowhere"};
+    for (int i = 0; i < 12; i++) {
+        struct world world;
+        hf_error error;
+        world_begin(&world, paths, 2, 20000);
+        assert_int_equal(try_to_connect(&world, &error), HF_EPERM);
+        assert_non_null(strstr(error.text, "host 0: the server refused: NOAUTH"));
+        assert_non_null(strstr(error.text, "host 1: there is no such host"));
+        world_end(&world);
+    }
+    server_free(strict);
+}
+
+static int start_servers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < HOSTS; i++)
+        servers[i] = server_start(NULL);
+    return 0;
+}
+
+static int stop_servers(void **state) {
+    (void)state;
+    for (size_t i = 0; i < HOSTS; i++)
+        server_free(servers[i]);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dead_host_is_passed_over),
+        cmocka_unit_test(any_may_be_the_first),
+        cmocka_unit_test(the_one_in_use_dies),
+        cmocka_unit_test(a_silent_host_leaves_time_for_others),
+        cmocka_unit_test(all_dead_says_why_for_each),
+        cmocka_unit_test(a_refusal_is_what_counts),
+    };
+    return cmocka_run_group_tests(tests, start_servers, stop_servers);
+}
