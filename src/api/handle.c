@@ -62,7 +62,7 @@ static int make(hf_client *client, const struct hfi_handle_type *type, const voi
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     handle->type = type;
     handle->kind = kind;
-    handle->spin = (struct hfi_spin){.first_ms = options.spin_first_ms,
+    handle->spin = (struct hfi_backoff){.first_ms = options.spin_first_ms,
                                      .max_ms = options.spin_max_ms,
                                      .factor = options.spin_factor};
     *ret_handle = handle;

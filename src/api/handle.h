@@ -42,7 +42,7 @@ struct hfi_handle {
     const struct hfi_handle_type *type;
     hf_client *client; /* referenced */
     const struct hfi_kind *kind;
-    struct hfi_spin spin; /* locks */
+    struct hfi_backoff spin; /* locks */
     struct hfi_ear ear;
     size_t name_len;
     char *name; /* behind the struct, in the same allocation; a NUL follows it, and its stem */

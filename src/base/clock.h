@@ -18,4 +18,13 @@ int64_t hfi_after_ms(int64_t base_ms, int64_t delta_ms);
  * that is over; 0 when it has passed. */
 int64_t hfi_left_ms(int64_t until_ms);
 
+/* The earlier and the later of two times, or the shorter and the longer of two durations. */
+static inline int64_t hfi_min_ms(int64_t a_ms, int64_t b_ms) {
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
+static inline int64_t hfi_max_ms(int64_t a_ms, int64_t b_ms) {
+    return a_ms > b_ms ? a_ms : b_ms;
+}
+
 #endif

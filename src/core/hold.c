@@ -14,10 +14,6 @@
 #define ROUNDING_MS 2     /* the clocks of both sides are read in whole milliseconds */
 #define VERIFY_GAP_MS 100 /* between two questions whether a hold is still there */
 
-static int64_t min_ms(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static int64_t max_ms(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
@@ -293,7 +289,7 @@ void hfi_hold_renewed_locked(struct hfi_hold *hold, const struct hfi_proof *proo
     if (hfi_hold_lacks_proof(hold)) {
         note_proof(hold, proof);
         if (!hfi_hold_is_watched(hold))
-            hold->promised_until_ms = min_ms(
+            hold->promised_until_ms = hfi_min_ms(
                 hold->promised_until_ms, max_ms(hold->proved_until_ms, proof->promised_until_ms));
         if (!is_in_part(proof))
             hold->part_ms = 0;
@@ -306,8 +302,8 @@ void hfi_hold_renewed_locked(struct hfi_hold *hold, const struct hfi_proof *proo
 /* The time between two attempts is a part of what is left, so that there are always some to
  * come. */
 void hfi_hold_renew_again_locked(struct hfi_hold *hold, int64_t now_ms) {
-    int64_t pause_ms = min_ms(period_ms(hold) / 8, 1000);
-    pause_ms = min_ms(pause_ms, (hfi_hold_deadline_ms(hold) - now_ms) / 8);
+    int64_t pause_ms = hfi_min_ms(period_ms(hold) / 8, 1000);
+    pause_ms = hfi_min_ms(pause_ms, (hfi_hold_deadline_ms(hold) - now_ms) / 8);
     int64_t at_ms = now_ms + max_ms(pause_ms, 10);
     if (hold->renew_at_ms != HFI_NEVER)
         hold->renew_at_ms = at_ms;

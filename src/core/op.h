@@ -128,7 +128,7 @@ struct hfi_op_args {
     const unsigned char *ids; /* copied: `ids_len` of HFI_ID_LEN bytes each */
     size_t ids_len;
     hf_permit_id *ret_ids;       /* permits: as many */
-    const struct hfi_spin *spin; /* acquire: copied; NULL: as the kind does */
+    const struct hfi_backoff *spin; /* acquire: copied; NULL: as the kind does */
     hf_lock_info **ret_info;     /* inspect: written before it completes, on success */
     struct hfi_exec *exec;
     struct hfi_self *self;

@@ -14,10 +14,6 @@
 
 #include <assert.h>
 
-static int64_t min_ms(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Renewals due within so much time of each other go together. */
 static int64_t slot_ms(const struct hfi_core *core) {
     return core->watchdog_ms / 3 / 16;
@@ -48,13 +44,13 @@ static int64_t renewal_slot(const struct hfi_hold *hold) {
 void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
     int64_t at_ms = hfi_hold_deadline_ms(hold);
     if (hold->renewing == HFI_RESTING && hfi_hold_is_renewed(hold))
-        at_ms = min_ms(at_ms, renewal_slot(hold));
+        at_ms = hfi_min_ms(at_ms, renewal_slot(hold));
     if (hold->renewing == HFI_RESTING && hold->verify_at_ms != 0)
-        at_ms = min_ms(at_ms, hold->verify_at_ms);
+        at_ms = hfi_min_ms(at_ms, hold->verify_at_ms);
     if (hold->possession != HFI_HOLD_WARNED)
-        at_ms = min_ms(at_ms, hfi_hold_warn_at_ms(hold));
+        at_ms = hfi_min_ms(at_ms, hfi_hold_warn_at_ms(hold));
     if (!atomic_load_explicit(&hold->core->listening, memory_order_relaxed))
-        at_ms = min_ms(at_ms, listen_at_ms(hold));
+        at_ms = hfi_min_ms(at_ms, listen_at_ms(hold));
     set_alarm_locked(hold, at_ms);
 }
 

@@ -15,6 +15,7 @@
 #ifndef HFI_ENGINE_ENGINE_H
 #define HFI_ENGINE_ENGINE_H
 
+#include "base/backoff.h"
 #include "base/task.h"
 
 #include <holdfast/holdfast.h>
@@ -104,12 +105,6 @@ enum hfi_act {
     HFI_ACTS
 };
 
-/* How a lock that spins sleeps between two attempts: first so long, then each time `factor` times
- * longer, up to a limit. */
-struct hfi_spin {
-    int64_t first_ms, max_ms, factor;
-};
-
 #define HFI_ID_LEN 16 /* bytes of a permit's id */
 
 enum hfi_question { HFI_ASK_LOCKED, HFI_ASK_COUNT, HFI_ASK_TTL, HFI_ASK_PING };
@@ -153,8 +148,8 @@ struct hfi_call {
     const unsigned char
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
-    struct hfi_spin spin; /* acquire, kinds that spin; all 0: as the kind does */
-    int64_t start_ms;     /* when the caller came */
+    struct hfi_backoff spin; /* acquire, kinds that spin; all 0: as the kind does */
+    int64_t start_ms;        /* when the caller came */
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
      * the end of the exchange. */
     int64_t deadline_ms;
@@ -169,7 +164,7 @@ struct hfi_call {
     /* The same of an acquire that must not run twice: what the server knows it by. */
     struct {
         uint64_t number; /* 0: there is none */
-        int place;
+        int peg;
     } ticket;
 
     struct hfi_signs signs; /* out, while it runs */

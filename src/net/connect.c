@@ -7,6 +7,7 @@
  * `cmd_timeout_ms`, of which each host has an equal share of what is left, so a silent one leaves
  * time for the others.
  */
+#include "base/chance.h"
 #include "net/impl.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static void clear_away(struct hfi_conn *conn) {
 /* Being down and saying why is one step, so that nobody can find it down without a reason. */
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error) {
     clear_away(conn);
-    conn->retry_at_ms = hfi_now_ms() + hfi_conn_backoff_ms(conn->failures++);
+    conn->retry_at_ms = hfi_now_ms() + hfi_conn_backoff_ms(conn, conn->failures++);
     if (err != HF_ECLOSED) {
         /* Else only the deadline of the attempt that has failed would wake us. */
         hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
@@ -340,7 +341,7 @@ void hfi_conn_start_connecting(struct hfi_conn *conn) {
     conn->connect_deadline_ms = hfi_now_ms() + target->cmd_timeout_ms;
     conn->hosts_left = target->hosts_len;
     if (target->hosts_len > 1)
-        conn->host = (conn->has_tried ? conn->host + 1 : hfi_conn_dice()) % target->hosts_len;
+        conn->host = (conn->has_tried ? conn->host + 1 : hfi_throw_dice(conn)) % target->hosts_len;
     conn->has_tried = true;
     hfi_error_clear(&conn->why);
     try_host(conn);

@@ -169,10 +169,9 @@ void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *err
 /* the next message of the greeting; it is over when `greeted` is set */
 int hfi_conn_greeted(struct hfi_conn *conn, const void *message, hf_error *error);
 
-/* tend.c: the keeper's thread, but for the dice */
+/* tend.c: the keeper's thread */
 void hfi_conn_tend(struct hfi_conn *conn);
 void hfi_conn_tell_wants_locked(struct hfi_conn *conn, int err, const hf_error *error);
-int64_t hfi_conn_backoff_ms(unsigned failures);
-uint32_t hfi_conn_dice(void);
+int64_t hfi_conn_backoff_ms(const struct hfi_conn *conn, unsigned failures);
 
 #endif

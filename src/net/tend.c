@@ -6,27 +6,17 @@
  * fleet does not come back in step. An idle connection is pinged every `ping_ms`; one that is still
  * silent `cmd_timeout_ms` later is closed.
  */
+#include "base/backoff.h"
+#include "base/chance.h"
 #include "net/impl.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <sys/random.h>
 
-#define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS 1000
+static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 1000, .factor = 2};
 
-uint32_t hfi_conn_dice(void) {
-    uint32_t dice = 0;
-    if (getrandom(&dice, sizeof dice, GRND_NONBLOCK) != (ssize_t)sizeof dice)
-        dice = (uint32_t)hfi_now_us();
-    return dice;
-}
-
-int64_t hfi_conn_backoff_ms(unsigned failures) {
-    int64_t limit = BACKOFF_MAX_MS;
-    if (failures < 6)
-        limit = (int64_t)BACKOFF_FIRST_MS << failures;
-    return limit / 2 + (int64_t)(hfi_conn_dice() % (uint32_t)(limit / 2 + 1));
+int64_t hfi_conn_backoff_ms(const struct hfi_conn *conn, unsigned failures) {
+    return hfi_backoff_spread_ms(&backoff, failures, hfi_throw_dice(conn));
 }
 
 /* ---- Who wants it ---- */
@@ -122,10 +112,10 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
 /* The first attempt after a loss is made at once, but we must not hammer a server that lets us in
  * only to close again. */
 static int64_t after_loss_ms(struct hfi_conn *conn, int64_t now_ms) {
-    if (now_ms - conn->ready_since_ms >= BACKOFF_MAX_MS)
+    if (now_ms - conn->ready_since_ms >= backoff.max_ms)
         conn->short_lives = 0;
     unsigned before = conn->short_lives++;
-    return before == 0 ? now_ms : now_ms + hfi_conn_backoff_ms(before - 1);
+    return before == 0 ? now_ms : now_ms + hfi_conn_backoff_ms(conn, before - 1);
 }
 
 static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {

@@ -14,7 +14,7 @@
 #include <assert.h>
 
 static void write_act(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    struct hfi_call_state *state = HFI_CONTAINER(x, struct hfi_call_state, exchange);
+    struct hfi_call_state *state = hfi_state_around(x);
     state->u.act->write(x->redis, state->call, not_after_ms, command);
 }
 
@@ -31,9 +31,9 @@ static void acted(struct hfi_call *call) {
         return;
     }
     if (answer.not_notified)
-        hfi_redis_notify_failed(state->exchange.redis);
+        hfi_redis_notify_failed(&state->exchange);
     if (answer.not_told)
-        hfi_ask_refused(state->exchange.redis);
+        hfi_rumours_refused(&state->exchange);
     call->value = answer.value;
     call->proof =
         hfi_proof_of(state->exchange.redis, call->kind, state->exchange.sent_ms, call->lease_ms);

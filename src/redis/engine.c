@@ -104,45 +104,86 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
     return hfi_after_ms(end_ms, hfi_redis_of(engine)->cmd_timeout_ms);
 }
 
-/* ---- What the connections tell ---- */
-
-static void on_push(void *arg, const void *reply) {
-    struct hfi_redis *redis = arg;
-    hfi_pubsub_push(redis->pubsub, reply);
+static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                           size_t name_len) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    return route->ops->node(route, name, hfi_kind_stem_len(kind, name, name_len));
 }
 
-static void on_pubsub_state(void *arg, bool up) {
+/* ---- What the nodes tell ---- */
+
+static int node_made(void *arg, struct hfi_node *node) {
     struct hfi_redis *redis = arg;
-    hfi_pubsub_state(redis->pubsub, up);
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    int err = hfi_pubsub_new(redis->mem, redis->log, redis->keeper, hfi_node_listener(node),
+                             &learnt->pubsub);
+    return err == HF_OK ? hfi_rumours_new(redis, node, &learnt->rumours) : err;
 }
 
-static void on_control_state(void *arg, bool up) {
-    struct hfi_redis *redis = arg;
-    static const struct hfi_scope all;
-    if (up && redis->control_was_up && redis->news != NULL)
-        redis->news->reconnected(redis->news->arg, &all);
-    redis->control_was_up = redis->control_was_up || up;
+static void node_stopping(void *arg, struct hfi_node *node) {
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    (void)arg;
+    hfi_rumours_stop(learnt->rumours);
+    hfi_pubsub_stop(learnt->pubsub);
 }
+
+static void node_freed(void *arg, struct hfi_node *node) {
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    (void)arg;
+    hfi_rumours_free(learnt->rumours);
+    hfi_pubsub_free(learnt->pubsub);
+}
+
+static void on_push(void *arg, struct hfi_node *node, const void *message) {
+    (void)arg;
+    hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
+}
+
+static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
+    (void)arg;
+    hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
+}
+
+static void on_control_state(void *arg, struct hfi_node *node, bool up) {
+    struct hfi_redis *redis = arg;
+    bool *was_up = &hfi_node_learnt(node)->control_was_up;
+    if (up && *was_up && redis->news != NULL)
+        redis->news->reconnected(redis->news->arg, &(struct hfi_scope){.node = node});
+    *was_up = *was_up || up;
+}
+
+static const struct hfi_node_hooks hooks = {
+    .made = node_made,
+    .stopping = node_stopping,
+    .freed = node_freed,
+    .push = on_push,
+    .pubsub_state = on_pubsub_state,
+    .control_state = on_control_state,
+};
 
 static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
     hfi_redis_of(engine)->news = news;
 }
 
-void hfi_redis_notify_failed(struct hfi_redis *redis) {
-    atomic_fetch_add_explicit(redis->notify_failures, 1, memory_order_relaxed);
-    if (!atomic_exchange(&redis->notify_warned, true))
-        hfi_log(redis->log, HF_LOG_WARN,
+void hfi_redis_notify_failed(struct hfi_exchange *x) {
+    atomic_fetch_add_explicit(x->redis->notify_failures, 1, memory_order_relaxed);
+    if (!atomic_exchange(&hfi_node_learnt(x->node)->wake_ups_warned, true))
+        hfi_log(x->redis->log, HF_LOG_WARN,
                 "a lock was released, but this user may not publish on its channel: waiters will "
                 "notice late");
 }
 
-bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control) {
-    struct hfi_node *node = redis->route->ops->node(redis->route, NULL, 0);
-    if (!hfi_node_was_replaced(node, ret_control))
-        return false;
-    hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more", hfi_node_name(node));
-    hfi_ask_changed(redis);
-    return true;
+bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
+                            bool *ret_control) {
+    struct hfi_node *node = hfi_redis_aim(redis, name, len);
+    bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
+    if (replaced) {
+        hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more",
+                hfi_node_name(node));
+        hfi_rumours_changed(hfi_node_learnt(node)->rumours);
+    }
+    hfi_node_unref(node);
+    return replaced;
 }
 
 /* ---- Life ---- */
@@ -160,23 +201,15 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .ping_ms = config->ping_ms,
         .commands = config->commands,
         .reconnects = config->reconnects,
-        .push = on_push,
-        .pubsub_state = on_pubsub_state,
-        .control_state = on_control_state,
+        .hooks = &hooks,
         .arg = redis,
     };
-    int err = hfi_single_new(&node, &redis->route, error);
-    if (err == HF_OK)
-        hfi_pubsub_use(redis->pubsub,
-                       hfi_node_pubsub(redis->route->ops->node(redis->route, NULL, 0)));
-    return err;
+    return hfi_single_new(&node, &redis->route, error);
 }
 
 static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
-    hfi_ask_free(redis->ask);
-    hfi_pubsub_free(redis->pubsub);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis);
 }
@@ -207,10 +240,6 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");
     if (redis->prefix == NULL)
         err = hfi_fail(error, HF_ENOMEM, "out of memory");
-    if (err == HF_OK &&
-        (hfi_pubsub_new(redis->mem, redis->log, redis->keeper, &redis->pubsub) != HF_OK ||
-         hfi_ask_new(redis, &redis->ask) != HF_OK))
-        err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err == HF_OK) {
         redis->names =
             (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
@@ -228,8 +257,6 @@ static void stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     if (atomic_exchange(&redis->stopped, true))
         return;
-    hfi_ask_stop(redis->ask);
-    hfi_pubsub_stop(redis->pubsub);
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);
 }
@@ -246,40 +273,75 @@ static void close_fds(struct hfi_engine *engine) {
 
 /* ---- Manual dispatch ---- */
 
-/* Made at the first call. NULL: out of memory, or stopped. */
-static struct hfi_conn *dispatch_conn(struct hfi_engine *engine) {
-    struct hfi_route *route = hfi_redis_of(engine)->route;
-    return hfi_node_pick(route->ops->node(route, NULL, 0), HFI_LANE_DISPATCH);
-}
+/* Connections are made at the first call; there is none without memory, or after stop. */
 
-static void flush(struct hfi_engine *engine) {
-    struct hfi_conn *conn = dispatch_conn(engine);
+static void flush_node(struct hfi_node *node, void *arg) {
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    (void)arg;
     if (conn != NULL)
         hfi_conn_flush(conn);
 }
 
-static size_t poll_fds(struct hfi_engine *engine, struct pollfd *fds, size_t cap) {
-    struct hfi_conn *conn = dispatch_conn(engine);
+static void flush(struct hfi_engine *engine) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    route->ops->each(route, flush_node, NULL);
+}
+
+struct polled {
+    struct pollfd *fds;
+    size_t cap, len;
+};
+
+static void poll_node(struct hfi_node *node, void *arg) {
+    struct polled *polled = arg;
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
     struct pollfd one = {.fd = -1};
     if (conn != NULL)
         one.fd = hfi_conn_dispatch_fd(conn, &one.events);
     if (one.fd < 0)
-        return 0;
-    if (cap > 0)
-        fds[0] = one;
-    return 1;
+        return;
+    if (polled->len < polled->cap)
+        polled->fds[polled->len] = one;
+    polled->len++;
+}
+
+static size_t poll_fds(struct hfi_engine *engine, struct pollfd *fds, size_t cap) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    struct polled polled = {.fds = fds, .cap = cap};
+    route->ops->each(route, poll_node, &polled);
+    return polled.len;
+}
+
+struct found {
+    const struct pollfd *fds;
+    size_t len;
+};
+
+static void service_node(struct hfi_node *node, void *arg) {
+    const struct found *found = arg;
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    short events;
+    int fd = conn != NULL ? hfi_conn_dispatch_fd(conn, &events) : -1;
+    for (size_t i = 0; fd >= 0 && i < found->len; i++)
+        if (found->fds[i].fd == fd && found->fds[i].revents != 0)
+            hfi_conn_service(conn, found->fds[i].revents);
 }
 
 static void service(struct hfi_engine *engine, const struct pollfd *fds, size_t len) {
-    struct hfi_conn *conn = dispatch_conn(engine);
-    if (conn != NULL && len > 0 && fds[0].revents != 0)
-        hfi_conn_service(conn, fds[0].revents);
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    struct found found = {.fds = fds, .len = len};
+    route->ops->each(route, service_node, &found);
+}
+
+static void enlist_node(struct hfi_node *node, void *arg) {
+    struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
+    if (conn != NULL)
+        hfi_conn_enlist(conn, *(const int *)arg);
 }
 
 static void enlist(struct hfi_engine *engine, int epoll_fd) {
-    struct hfi_conn *conn = dispatch_conn(engine);
-    if (conn != NULL)
-        hfi_conn_enlist(conn, epoll_fd);
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    route->ops->each(route, enlist_node, &epoll_fd);
 }
 
 /* ---- The tables ---- */
@@ -308,8 +370,9 @@ static const struct hfi_engine_ops engine_ops = {
     .hold_id = hold_id,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
+    .node_of = node_of,
     .tell_news_to = tell_news_to,
-    .listen = hfi_ask_listen,
+    .listen = hfi_rumours_listen,
     .flush = flush,
     .poll = poll_fds,
     .service = service,

@@ -14,19 +14,19 @@
  */
 #include "redis/exchange.h"
 
+#include "base/backoff.h"
+#include "base/chance.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "redis/errors.h"
 #include "redis/internal.h"
+#include "redis/script_reply.h"
 
 #include <assert.h>
 #include <stdio.h>
 
 #define SLICE_FIRST_MS 500
 #define SLICE_MIN_MS 20
-#define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS 500
-#define CODE_TOO_LATE (-3)
 #define ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
 
 /* ---- Timer ---- */
@@ -50,23 +50,15 @@ bool hfi_exchange_woken(const struct hfi_exchange *x) {
     return hfi_now_ms() >= x->wake_ms;
 }
 
-static int64_t earlier(int64_t a_ms, int64_t b_ms) {
-    return a_ms < b_ms ? a_ms : b_ms;
-}
-
-static int64_t later(int64_t a_ms, int64_t b_ms) {
-    return a_ms > b_ms ? a_ms : b_ms;
-}
-
 /* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
 static int64_t silent_at_ms(const struct hfi_exchange *x) {
     if (x->silence_ms == HFI_NEVER)
         return HFI_NEVER;
-    int64_t silent_ms =
-        hfi_after_ms(later(x->start_ms, hfi_node_last_answer_ms(x->node)), x->silence_ms);
+    int64_t answer_ms = x->node != NULL ? hfi_node_last_answer_ms(x->node) : 0;
+    int64_t silent_ms = hfi_after_ms(hfi_max_ms(x->start_ms, answer_ms), x->silence_ms);
     if (x->refused_since_ms == 0)
         return silent_ms;
-    return earlier(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
+    return hfi_min_ms(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
 }
 
 /* Running it twice is the same as running it once, and there is nothing to undo. */
@@ -109,9 +101,7 @@ static void mark_unanswered(struct hfi_exchange *x) {
         atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
 }
 
-void hfi_exchange_end(struct hfi_exchange *x) {
-    if (x->redis == NULL)
-        return;
+static void drop_all(struct hfi_exchange *x) {
     if (x->phase == HFI_PHASE_ASKED)
         mark_unanswered(x);
     drop_want(x);
@@ -122,6 +112,14 @@ void hfi_exchange_end(struct hfi_exchange *x) {
         hfi_alarm_clear(x->alarm_exec, &x->alarm);
     x->alarm_exec = NULL;
     x->phase = HFI_PHASE_IDLE;
+}
+
+void hfi_exchange_end(struct hfi_exchange *x) {
+    if (x->redis == NULL)
+        return;
+    drop_all(x);
+    hfi_node_unref(x->node);
+    x->node = NULL;
 }
 
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
@@ -219,23 +217,14 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
 static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
     x->phase = HFI_PHASE_PAUSED;
     hfi_exchange_tell(x);
-    hfi_exchange_sleep(x, earlier(earlier(at_ms, x->limit_ms), silent_at_ms(x)));
+    hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(at_ms, x->limit_ms), silent_at_ms(x)));
     return HFI_PENDING;
 }
 
-/* Something between half and all of `ms`, so that many clients do not come back in step. */
-static int64_t jittered(const struct hfi_exchange *x, int64_t ms) {
-    uint64_t dice = (uint64_t)hfi_now_us() ^ (uint64_t)(uintptr_t)x;
-    dice = (dice ^ (dice >> 33)) * 0xff51afd7ed558ccdu;
-    return ms / 2 + (int64_t)((dice >> 33) % (uint64_t)(ms / 2 + 1));
-}
-
 static enum hfi_progress back_off(struct hfi_exchange *x) {
-    int64_t delay_ms = BACKOFF_MAX_MS;
-    if (x->tries < 5)
-        delay_ms = (int64_t)BACKOFF_FIRST_MS << x->tries;
-    x->tries++;
-    return pause_until(x, hfi_now_ms() + jittered(x, delay_ms));
+    static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
+    int64_t pause_ms = hfi_backoff_spread_ms(&backoff, x->tries++, hfi_throw_dice(x));
+    return pause_until(x, hfi_now_ms() + pause_ms);
 }
 
 /* A connection could not be made; x->error says why. */
@@ -256,8 +245,8 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
 
 /* Sleeps until `at_ms`, but looks up now and then. */
 static void wait_for_answer(struct hfi_exchange *x, int64_t at_ms) {
-    at_ms = earlier(at_ms, hfi_now_ms() + HFI_LOOK_UP_MS);
-    hfi_exchange_sleep(x, earlier(earlier(x->limit_ms, at_ms), silent_at_ms(x)));
+    at_ms = hfi_min_ms(at_ms, hfi_now_ms() + HFI_LOOK_UP_MS);
+    hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(x->limit_ms, at_ms), silent_at_ms(x)));
 }
 
 static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *conn) {
@@ -297,7 +286,7 @@ static void await_reply(struct hfi_exchange *x) {
  * `received_ms`. */
 static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn, int64_t now_ms,
                                    int64_t server_ms, int64_t received_ms) {
-    x->stop_ms = earlier(earlier(x->limit_ms, x->known_until_ms), now_ms + x->slice_ms);
+    x->stop_ms = hfi_min_ms(hfi_min_ms(x->limit_ms, x->known_until_ms), now_ms + x->slice_ms);
     if (x->once || x->known_ms > 0)
         hfi_conn_look(conn);
     struct hfi_command command;
@@ -322,9 +311,17 @@ static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn
     return HFI_PENDING;
 }
 
+/* Another node may serve the name by now. */
+static void aim(struct hfi_exchange *x) {
+    struct hfi_node *before = x->node;
+    x->node = hfi_redis_aim(x->redis, x->name, x->name_len);
+    hfi_node_unref(before);
+}
+
 /* Makes the next try: sends a copy if there is a connection, else asks for one. */
 static enum hfi_progress try_now(struct hfi_exchange *x) {
     int64_t now_ms = hfi_now_ms(), server_ms, received_ms;
+    aim(x);
     if (is_stopped(x))
         return closed(x);
     if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
@@ -333,7 +330,8 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
         return fail(x, HF_EUNKNOWN, "the server has not answered in time to be asked again");
     if (now_ms < x->quiet_until_ms)
         return pause_until(x, x->quiet_until_ms);
-    x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
+    if (x->node == NULL)
+        return not_connected(x, hfi_fail(x->error, HF_EUNREACH, "no server is known for this"));
     struct hfi_conn *conn = hfi_node_pick(x->node, x->lane);
     if (conn == NULL)
         return is_stopped(x) ? closed(x) : fail(x, HF_ENOMEM, "no memory for a connection");
@@ -356,10 +354,10 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     x->start_ms = hfi_now_ms();
     hfi_exchange_held_up(x, HF_EUNREACH); /* until there is an answer */
     /* A lost copy is waited out: leave time for others before the exchange must end. */
-    x->slice_ms = later(earlier(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
+    x->slice_ms =
+        hfi_max_ms(hfi_min_ms(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
     if (x->retry == HFI_RETRY_NONE) /* there are no others, so it may be as slow as the limit */
-        x->slice_ms = later(x->limit_ms - x->start_ms, SLICE_MIN_MS);
-    x->node = x->redis->route->ops->node(x->redis->route, x->name, x->name_len);
+        x->slice_ms = hfi_max_ms(x->limit_ms - x->start_ms, SLICE_MIN_MS);
     return try_now(x);
 }
 
@@ -404,25 +402,6 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
     return back_off(x);
 }
 
-/* Every script answers with integers, of which the last is the server's clock. */
-static bool is_script_reply(const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0)
-        return false;
-    for (size_t i = 0; i < reply->elements; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
-            return false;
-    long long now = reply->element[reply->elements - 1]->integer;
-    return now > 0 && now < INT64_MAX / 2;
-}
-
-static bool is_too_late(const redisReply *reply) {
-    return reply->elements == 1 || reply->element[0]->integer == CODE_TOO_LATE;
-}
-
-bool hfi_is_refusal(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_ERROR || (is_script_reply(reply) && is_too_late(reply));
-}
-
 static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR)
         return refused(x, reply);
@@ -432,16 +411,16 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
         hfi_exchange_is_well(x);
         return finish(x, HF_OK);
     }
-    if (!is_script_reply(reply)) {
+    if (!hfi_is_script_reply(reply)) {
         x->unanswered = !only_asks(x); /* it may have run */
         return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
     }
     hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());
-    if (is_too_late(reply)) {
-        int64_t slice_max_ms = later(x->redis->cmd_timeout_ms, SLICE_FIRST_MS);
+    if (hfi_is_too_late(reply)) {
+        int64_t slice_max_ms = hfi_max_ms(x->redis->cmd_timeout_ms, SLICE_FIRST_MS);
         bool longest = x->slice_ms >= slice_max_ms;
         drop_request(x);
-        x->slice_ms = earlier(2 * x->slice_ms, slice_max_ms);
+        x->slice_ms = hfi_min_ms(2 * x->slice_ms, slice_max_ms);
         return longest ? back_off(x) : try_now(x);
     }
     x->unanswered = false;
@@ -477,7 +456,7 @@ static enum hfi_progress on_ready(struct hfi_exchange *x) {
 static enum hfi_progress on_timer(struct hfi_exchange *x) {
     int64_t now_ms = hfi_now_ms();
     if (is_stopped(x)) {
-        hfi_exchange_end(x);
+        drop_all(x);
         return closed(x);
     }
     if (now_ms < x->wake_ms)

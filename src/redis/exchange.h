@@ -91,7 +91,7 @@ struct hfi_exchange {
     struct hfi_attendant attendant; /* the synchronous caller whose exchange it is */
     struct hfi_conn *conn;
     struct hfi_want *want;
-    struct hfi_node *node;
+    struct hfi_node *node; /* of the last try, with a reference until the end */
     struct hfi_exec *alarm_exec;
     struct hfi_alarm alarm;
 };
@@ -108,9 +108,6 @@ void hfi_exchange_end(struct hfi_exchange *x);
 /* The same, but a copy that is out stays out, and its reply will still be posted to the task as the
  * event x->reply_event. Returns its request, which is now the caller's, or NULL. */
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x);
-
-/* A reply that says: the script did nothing. */
-bool hfi_is_refusal(const redisReply *reply);
 
 /* The time until which the last copy may act, on our clock. */
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);

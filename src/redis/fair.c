@@ -6,7 +6,7 @@
  * until when each of them is believed to be alive, all as in Redisson; and a hash of our own with
  * what our waiters say about themselves. A release gives the lock directly to the first in line, if
  * that is one of ours and is listening. What the scripts do is in fair_*.lua, how a waiter behaves
- * in line.c; here is only what the scripts are given and what they answer. As for plain locks, the
+ * in waiting_line.c; here is only what the scripts are given and what they answer. As for plain locks, the
  * second acquire of a non-reentrant one is refused before anything is sent. Stateless; any thread.
  */
 #include "redis/line.h"
@@ -55,7 +55,8 @@ static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *ca
 static void add_common(const struct hfi_redis *redis, const struct hfi_call *call,
                        const char *owner, size_t owner_len, int64_t not_after_ms,
                        struct hfi_command *command) {
-    bool remembers = !atomic_load(&redis->fair_forgets);
+    const struct hfi_call_state *state = call->state;
+    bool remembers = !atomic_load(&hfi_node_learnt(state->exchange.node)->no_unheard);
     hfi_command_bytes(command, remembers ? "5" : "4", 1);
     hfi_name_key(&redis->names, call->name, call->name_len, command);
     add_named(redis, QUEUE, call, command);
@@ -86,12 +87,12 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, call->count);
     hfi_command_number(command, words.waits ? 1 : 0);
     hfi_command_number(command, words.confirm_ms);
-    hfi_command_number(command, words.ticket);
+    hfi_command_number(command, words.number);
     hfi_command_number(command, words.horizon_ms);
     hfi_command_number(command, redis->fair_wait_ms);
 }
 
-/* If we are in line: zero, the holder's lease, the place, the ticket, the time in us, when to come
+/* If we are in line: zero, the holder's lease, the position, our number, the time in us, when to come
  * again, and the time. All other answers are the plain lock's. */
 static int read_acquire(const struct hfi_call *call, const redisReply *reply,
                         struct hfi_acquire_answer *ret) {
@@ -101,13 +102,14 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
     }
     *ret = (struct hfi_acquire_answer){.verdict = HFI_TAKEN,
                                        .ttl_ms = reply->element[1]->integer,
-                                       .place = reply->element[2]->integer,
-                                       .ticket = reply->element[3]->integer,
+                                       .position = reply->element[2]->integer,
+                                       .number = reply->element[3]->integer,
                                        .server_us = reply->element[4]->integer,
                                        .again_ms = reply->element[5]->integer};
     bool sound = reply->element[0]->integer == ANSWER_WAIT && call->count == 0 &&
-                 ret->ttl_ms >= -2 && ret->place >= 0 && ret->ticket >= 0 && ret->server_us > 0 &&
-                 ret->again_ms >= 0 && ret->server_us / 1000 == reply->element[6]->integer;
+                 ret->ttl_ms >= -2 && ret->position >= 0 && ret->number >= 0 &&
+                 ret->server_us > 0 && ret->again_ms >= 0 &&
+                 ret->server_us / 1000 == reply->element[6]->integer;
     return sound ? HF_OK : HF_EPROTO;
 }
 
@@ -152,7 +154,7 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command) {
     add_common(redis, call, owner, owner_len, not_after_ms, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 /* Its second number says two things: -1 or 0 as the plain lock's, and 2 more if there is more. */
@@ -200,6 +202,7 @@ static const struct hfi_redis_kind fair = {
     .write_force = write_force,
     .read_force = read_force,
     .channel = channel,
+    .waiting = &hfi_waiting_in_line,
     .renewer = &hfi_renewer_hash,
     .give_up = &hfi_script_fair_give_up,
     .write_give_up = write_give_up,
@@ -213,7 +216,7 @@ const struct hfi_kind hfi_kind_fair = {
     .name = "fair",
     .ops = &hfi_redis_call_ops,
     .reentrant = true,
-    .exclusive = false, /* every waiter has its own place */
+    .exclusive = false, /* every waiter stands in line itself */
     .queues = true,
     .engine_private = &fair,
 };

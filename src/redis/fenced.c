@@ -51,6 +51,7 @@ static const struct hfi_redis_kind fenced = {
     .write_force = hfi_plain_write_force,
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &hfi_renewer_hash,
 };
 

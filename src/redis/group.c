@@ -171,10 +171,6 @@ static const struct hfi_renewer renewer = {
 /* A break sees who holds the values, and then names these owners, so that it breaks no hold of
  * whoever came next. */
 
-static struct hfi_call_state *state_of(struct hfi_exchange *x) {
-    return HFI_CONTAINER(x, struct hfi_call_state, exchange);
-}
-
 static void look_at_holders(struct hfi_call *call);
 
 static void drop_seen(struct hfi_call *call) {
@@ -184,14 +180,14 @@ static void drop_seen(struct hfi_call *call) {
 }
 
 static void write_force(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    const struct hfi_call_state *state = state_of(x);
+    const struct hfi_call_state *state = hfi_state_around(x);
     const struct values values = values_of(state->call);
     const redisReply *seen = state->u.force.seen->reply;
     hfi_command_text(command, "1");
     add_key(x->redis, &values, command);
     hfi_command_number(command, not_after_ms);
     add_channel(x->redis, state->call, command);
-    hfi_ask_say_broken(x->redis, command);
+    hfi_rumours_say_broken(x->redis, command);
     for (size_t i = 0; i < values.len; i++) {
         const redisReply *owner = seen->element[i];
         if (owner->type != REDIS_REPLY_STRING)
@@ -203,7 +199,7 @@ static void write_force(struct hfi_exchange *x, int64_t not_after_ms, struct hfi
 
 static void broken(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    const struct hfi_exchange *x = &state->exchange;
+    struct hfi_exchange *x = &state->exchange;
     struct hfi_force_answer answer = {0};
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
@@ -214,9 +210,9 @@ static void broken(struct hfi_call *call) {
         return;
     }
     if (answer.not_notified)
-        hfi_redis_notify_failed(x->redis);
+        hfi_redis_notify_failed(x);
     if (answer.not_told)
-        hfi_ask_refused(x->redis);
+        hfi_rumours_refused(x);
     if (answer.broken || x->resent) {
         call->value = 1;
         hfi_call_finish(call, HF_OK);
@@ -263,7 +259,7 @@ static void seen_holders(struct hfi_call *call) {
 
 static void write_holders(struct hfi_exchange *x, int64_t not_after_ms,
                           struct hfi_command *command) {
-    const struct values values = values_of(state_of(x)->call);
+    const struct values values = values_of(hfi_state_around(x)->call);
     (void)not_after_ms;
     hfi_command_text(command, "HMGET");
     add_key(x->redis, &values, command);
@@ -285,7 +281,7 @@ static void force(struct hfi_call *call) {
 /* Only the server can say which leases have ended, so all questions are one script. */
 
 static void write_look(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     const struct values values = values_of(call);
     hfi_command_text(command, "1");
     add_key(x->redis, &values, command);
@@ -336,6 +332,7 @@ static const struct hfi_redis_kind group = {
     .write_release = write_turn,
     .read_release = hfi_plain_read_release,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &renewer,
     .ends_early_ms = 1,
 };

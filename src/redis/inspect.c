@@ -19,10 +19,6 @@
 #define UUID_LEN 36
 #define OUR_NAME "holdfast:"
 
-static struct hfi_call_state *state_of(struct hfi_exchange *x) {
-    return HFI_CONTAINER(x, struct hfi_call_state, exchange);
-}
-
 static void free_owners(hf_holder **list, size_t len) {
     for (size_t i = 0; i < len; i++) {
         free(list[i]->owner);
@@ -77,7 +73,7 @@ static const redisReply *step_reply(struct hfi_call *call, int type) {
 }
 
 static void write_on_key(struct hfi_exchange *x, const char *verb, struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     hfi_command_text(command, verb);
     hfi_name_key(&x->redis->names, call->name, call->name_len, command);
 }
@@ -225,13 +221,13 @@ static void got_line(struct hfi_call *call) {
         hfi_call_fail_proto(call);
         return;
     }
-    if (info->holders_len > 0 && (info->waiters_len > 0 || state->kind->give_up != NULL))
+    if (info->holders_len > 0 && (info->waiters_len > 0 || state->kind->waiting->in_line))
         info->kind = HF_FOUND_FAIR;
     look_at_connections(call);
 }
 
 static void write_line(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     (void)not_after_ms;
     hfi_command_text(command, "LRANGE");
     char *room = hfi_command_room(command, hfi_fair_queue(x->redis, call, NULL));
@@ -348,7 +344,7 @@ static void got_leases(struct hfi_call *call) {
 
 static void write_leases(struct hfi_exchange *x, int64_t not_after_ms,
                          struct hfi_command *command) {
-    const struct hfi_call *call = state_of(x)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     (void)not_after_ms;
     hfi_command_text(command, "EXISTS");
     hfi_name_taken_permits(&x->redis->names, call->name, call->name_len, command);

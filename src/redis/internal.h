@@ -2,17 +2,21 @@
  * includes this.
  *
  *   engine.c    the table of operations; making, stopping and freeing an engine
- *   call.c      what all calls share: beginning, stepping, ending
+ *   call_life.c what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
- *   acquire.c   attempt, subscribe, attempt, sleep
- *   line.c      waiting in line at the server: places, grants
- *   backoff.c   how long to sleep between attempts when nobody tells of releases
- *   verbs.c     release, extend, force, questions, settlement
+ *   acquire.c   attempt, begin to wait, attempt, sleep
+ *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
+ *               a manner of waiting each: what is told, how long to sleep, what ends it
+ *   hand_over.c what a hand-over leaves in front of a line
+ *   release.c   release and extend
+ *   force.c     breaking a hold
+ *   question.c  questions that are one command
+ *   settle.c    making sure of the end of what has an unknown outcome
  *   inspect.c   who is on a lock
  *   renew.c     renewals in batches
  *   pubsub.c    channels and who listens on them
- *   ask.c       the channel of holdfast clients: hearing of broken holds
+ *   rumour.c    the channel of holdfast clients: hearing of broken holds, and saying so
  *   act.c       what is done to things that are no locks
  *   ticket.c    how the server can tell whether an acquire has run
  *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
@@ -22,7 +26,8 @@
  *               some values of a group; what they are called on the wire
  *   semaphore.c, permits.c, latch.c, counter.c
  *               the same for things that are no locks; what their counters have in common
- *   names.c, command.c, errors.c   names on the wire, commands as bytes, error replies as codes
+ *   names.c, command.c, script_reply.c, errors.c
+ *               names on the wire, commands as bytes, replies of scripts, error replies as codes
  */
 #ifndef HFI_REDIS_INTERNAL_H
 #define HFI_REDIS_INTERNAL_H
@@ -30,11 +35,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "redis/ask.h"
 #include "redis/exchange.h"
 #include "redis/names.h"
 #include "redis/pubsub.h"
 #include "redis/route/route.h"
+#include "redis/rumour.h"
 #include "redis/ticket.h"
 
 struct hfi_keeper;
@@ -47,38 +52,29 @@ struct hfi_redis {
     char *prefix;
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms;
-    int64_t renew_every_ms;         /* a third of the watchdog's lease */
-    int64_t fair_horizon_ms;        /* a waiter in line that says nothing for so long is dead */
-    int64_t fair_confirm_ms;        /* a grant waits no longer than this for a sign of life */
-    int64_t fair_wait_ms;           /* what a Java waiter adds to the deadlines behind it */
-    _Atomic int64_t fair_newest_us; /* the newest time of the server seen by those in line */
-    atomic_bool fair_forgets;       /* this user may not use the key for who did not hear */
+    int64_t renew_every_ms;  /* a third of the watchdog's lease */
+    int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
+    int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
+    int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
     atomic_ullong *unknowns, *notify_failures;
     struct hfi_tickets tickets;
 
     struct hfi_route *route;
-    struct hfi_pubsub *pubsub;
-    struct hfi_ask *ask;
     int db;
-    atomic_bool ask_warned;    /* that a break could not be told of was logged */
-    atomic_bool stopped;       /* the connections are gone or about to go */
-    atomic_bool notify_warned; /* that wake-ups fail was logged */
-    atomic_bool held_up_told;  /* that waits get no useful answer was logged */
+    atomic_bool stopped; /* the connections are gone or about to go */
 
     /* The keeper's thread only. */
-    struct hfi_link renewals; /* running */
-    bool renews_by_name;      /* it is a cluster's server: the keys of a script must share a slot */
-    bool control_was_up;
+    struct hfi_link renewals;    /* running */
     const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
 };
 
 struct hfi_redis_kind;
 struct hfi_redis_act;
 
-/* A waiter's place in line at the server, as line.c knows it. */
+/* A waiter in line at the server, as waiting_line.c knows it. */
 struct hfi_line {
-    int64_t ticket;           /* 0: none yet */
-    int64_t place;            /* 1 is the first; 0: far behind */
+    int64_t number;           /* by which the server knows us in line; 0: none yet */
+    int64_t position;         /* 1 is the first; 0: far behind */
     int64_t confirm_ms;       /* how long a grant shall wait for us */
     int64_t least_confirm_ms; /* the shortest the server was told of in this wait; 0: of none */
     int64_t answered_us;      /* the server's time in its last answer */
@@ -88,6 +84,12 @@ struct hfi_line {
     unsigned behind;          /* naps so far while the lock was free, but not for us */
     bool queued;              /* there may be an entry of ours */
     bool granted;             /* there was a message of a grant, and the lock was not ours yet */
+};
+
+/* What a waiter for a latch has seen of it, as waiting_latch.c knows it. */
+struct hfi_latch_look {
+    int64_t count; /* when it was last seen; 0: not yet */
+    int64_t proof; /* of when it was open, as it was at the first look */
 };
 
 /* The state of a call, in call->state. */
@@ -104,7 +106,7 @@ struct hfi_call_state {
     bool settling;  /* it is the settlement: unless it succeeds, nothing is settled */
     bool yields;    /* its owner wants to acquire again: it ends after the next answer */
     bool remembers; /* its last script was given the key for who did not hear (fair.c) */
-    /* it has its outcome, and goes on with what it left in front of a line (line.c) */
+    /* it has its outcome, and goes on with what it left in front of a line (hand_over.c) */
     bool handing_over;
     int outcome;
     const char *outcome_words;
@@ -113,17 +115,16 @@ struct hfi_call_state {
     union {
         struct {
             struct hfi_waiter waiter;
+            struct hfi_node *home; /* where it listens, with a reference; NULL: nowhere */
             struct hfi_line line;
+            struct hfi_latch_look latch;
             int64_t ttl_ms;       /* what was left of the other's lease */
             int64_t attempted_ms; /* when the last attempt started */
             unsigned naps;        /* sleeps so far while nobody told us of releases */
             unsigned fruitless;   /* wake-ups in a row that led to nothing */
             bool woken;           /* there was a message since the last attempt started */
-            bool listening;       /* the waiter is registered */
             bool heard;           /* and the server has confirmed it */
             bool ticketless;      /* it was refused with a ticket, and is tried without */
-            int64_t count;        /* of what counts down, when it was last seen; 0: not yet */
-            int64_t proof;        /* of when it was open, as it was at the first look */
         } acquire;
         struct {
             struct hfi_req *seen; /* holds the owner that was seen */
@@ -142,7 +143,16 @@ static inline struct hfi_call_state *hfi_state_of(struct hfi_call *call) {
     return call->state;
 }
 
-/* ---- call.c ---- */
+static inline struct hfi_call_state *hfi_state_around(struct hfi_exchange *x) {
+    return HFI_CONTAINER(x, struct hfi_call_state, exchange);
+}
+
+/* The reply of a call's exchange that has succeeded. */
+static inline const redisReply *hfi_answer_of(struct hfi_call *call) {
+    return hfi_exchange_reply(&hfi_state_of(call)->exchange);
+}
+
+/* ---- call_life.c ---- */
 
 /* Starts the bookkeeping of a call, with exchanges that end at call->deadline_ms and are
  * repeated briefly. */
@@ -170,12 +180,20 @@ void hfi_call_cancel(struct hfi_call *call, int err);
 
 /* ---- engine.c ---- */
 
-/* A release or break whose wake-up the server refused: counts it, and logs the first. */
-void hfi_redis_notify_failed(struct hfi_redis *redis);
+/* The node that serves a name now, with a reference; NULL: none is known. Any thread. */
+static inline struct hfi_node *hfi_redis_aim(struct hfi_redis *redis, const char *name,
+                                             size_t len) {
+    return redis->route->ops->aim(redis->route, name, len);
+}
 
-/* The server that connections lead to is not where it was, so what we hold there protects nothing
- * any more: the core is told. *ret_control: renewals would still have gone there. Any thread. */
-bool hfi_redis_was_replaced(struct hfi_redis *redis, bool *ret_control);
+/* A release or break whose wake-up the server refused: counts it, and logs the first. */
+void hfi_redis_notify_failed(struct hfi_exchange *x);
+
+/* The server that this name's connections lead to is not where it was, so what we hold there
+ * protects nothing any more: the core is told. *ret_control: renewals would still have gone there.
+ * Any thread. */
+bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
+                            bool *ret_control);
 
 /* ---- The operations ---- */
 

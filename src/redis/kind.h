@@ -5,8 +5,8 @@
 #define HFI_REDIS_KIND_H
 
 #include "base/clock.h"
-#include "redis/backoff.h"
 #include "redis/internal.h"
+#include "redis/waiting.h"
 
 struct hfi_acquire_answer {
     enum { HFI_ACQUIRED, HFI_TAKEN, HFI_ACQUIRE_GONE, HFI_ACQUIRE_MISMATCH } verdict;
@@ -14,8 +14,8 @@ struct hfi_acquire_answer {
     int64_t
         ttl_ms; /* taken: when the other's lease ends; -1 never, -2 it is free, but not for us */
     int64_t token;
-    int64_t proof; /* taken, and it counts down: of the last time that it was open; 0: none */
-    int64_t place, ticket, server_us; /* taken, and in line for it: see line.h */
+    int64_t proof; /* taken, a latch: of the last time that it was open; 0: none */
+    int64_t position, number, server_us; /* taken, and in line for it: see line.h */
     /* taken, but free: in so many ms it may be ours; tried once: there is no answer yet */
     int64_t again_ms;
 };
@@ -95,9 +95,7 @@ struct hfi_redis_kind {
     /* Asks whether it is locked. NULL: it is if its key exists. */
     void (*ask_locked)(struct hfi_call *call);
 
-    /* Waiters do not listen on the channel, but sleep this long between attempts. NULL: they
-     * listen. */
-    const struct hfi_backoff *backoff;
+    const struct hfi_waiting *waiting; /* how its waiters wait */
 
     const struct hfi_renewer *renewer;
 
@@ -106,9 +104,8 @@ struct hfi_redis_kind {
      * not. */
     int64_t ends_early_ms;
 
-    /* Waiters stand in line at the server (line.c). Whoever gives up leaves the line by this
-     * script, which also undoes an acquire. NULL: there is no line, and a release undoes an
-     * acquire. */
+    /* If waiters stand in line at the server: whoever gives up leaves the line by this script, which
+     * also undoes an acquire. */
     const struct hfi_script *give_up;
     void (*write_give_up)(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command);
@@ -126,10 +123,6 @@ struct hfi_redis_kind {
     /* Acquiring twice differs from acquiring once, unless the server can tell by a ticket
      * (ticket.h); where there can be none, it is as hfi_redis_act.once. */
     bool draws_tickets;
-    /* It counts down, and is then open for everybody. To acquire it is only to look; and a wait is
-     * also over when it has been open since the first look: there is another proof of that, or the
-     * number has grown. */
-    bool counts_down;
     /* Undoes what an unsettled call without a ticket may have done, as far as its answer tells, in
      * place of the release that undoes an acquire of a lock. The call has begun; what a cancelled
      * acquire left under way is state->ghost. */

@@ -7,7 +7,7 @@
  * what they answer. Waiting is asking for the number again and again, so it changes nothing and may
  * be repeated. A message on the latch's channel is a reason to ask, and no more. Beside the number
  * is the proof that the latch was open, which whatever opens or closes it from here leaves for a
- * while; so whoever asks when it is closed anew still learns that it was open (acquire.c). Java
+ * while; so whoever asks when it is closed anew still learns that it was open (waiting_latch.c). Java
  * leaves none. Stateless; any thread.
  */
 #include "redis/counter.h"
@@ -116,9 +116,9 @@ static const struct hfi_redis_kind latch = {
     .write_acquire = write_await,
     .read_acquire = read_await,
     .channel = channel,
+    .waiting = &hfi_waiting_latch,
     .acts = acts,
     .busy = "the latch is closed",
-    .counts_down = true,
 };
 
 const struct hfi_kind hfi_thing_latch = {

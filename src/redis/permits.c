@@ -21,7 +21,7 @@ enum {
     ANSWER_NOT_NOTIFIED = 2,
     ANSWER_MISSING = -1,
     ANSWER_ENDED = -2,
-    ANSWER_NOT_TOLD = -1 /* in the second place, of a deletion */
+    ANSWER_NOT_TOLD = -1 /* as the second number, of a deletion */
 };
 
 /* ---- What scripts are given ---- */
@@ -281,7 +281,7 @@ static void write_expire(const struct hfi_redis *redis, const struct hfi_call *c
 static void write_delete(const struct hfi_redis *redis, const struct hfi_call *call,
                          int64_t not_after_ms, struct hfi_command *command) {
     add_head(redis, call, not_after_ms, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 static int read_deleted(const struct hfi_call *call, const redisReply *reply,
@@ -374,6 +374,7 @@ static const struct hfi_redis_kind permits = {
     .write_release = write_settle,
     .read_release = read_settle,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &renewer,
     .ends_early_ms = 1,
     .acts = acts,

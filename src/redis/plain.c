@@ -18,7 +18,7 @@ enum {
     ANSWER_YES = 1,
     ANSWER_NOT_NOTIFIED = 2,
     ANSWER_GONE = -1,
-    ANSWER_NOT_TOLD = -1, /* in the second place, of a break */
+    ANSWER_NOT_TOLD = -1, /* as the second number, of a break */
     ANSWER_MISMATCH = -2
 };
 
@@ -151,7 +151,7 @@ void hfi_plain_write_force(const struct hfi_redis *redis, const struct hfi_call 
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     add_channel(redis, call, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 int hfi_plain_read_force(const redisReply *reply, struct hfi_force_answer *ret) {
@@ -179,6 +179,7 @@ const struct hfi_redis_kind hfi_plain = {
     .write_force = hfi_plain_write_force,
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
+    .waiting = &hfi_waiting_listen,
     .renewer = &hfi_renewer_hash,
 };
 

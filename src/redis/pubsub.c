@@ -1,5 +1,5 @@
 /*
- * The channels we listen on.
+ * The channels of one server that we listen on.
  *
  * Waiters join and leave on any thread, under `mtx`, and messages come on the thread of whoever
  * reads the connection. It is written to on the keeper's thread alone, by a task that brings the
@@ -308,6 +308,7 @@ static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const c
 
 static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,
                               struct hfi_waiter *waiter, struct hfi_task *task) {
+    waiter->pubsub = pubsub;
     waiter->channel = channel;
     waiter->task = task;
     waiter->number = 0;
@@ -351,8 +352,8 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     return channel != NULL ? HF_OK : HF_ENOMEM;
 }
 
-bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
-                     int64_t *ret_heard_ms) {
+bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_heard_ms) {
+    struct hfi_pubsub *pubsub = waiter->pubsub;
     pthread_mutex_lock(&pubsub->mtx);
     bool any = waiter->number > 0;
     if (any) {
@@ -368,7 +369,8 @@ void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller) {
     hfi_conn_catch_up(pubsub->conn, caller);
 }
 
-void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter) {
+void hfi_pubsub_leave(struct hfi_waiter *waiter) {
+    struct hfi_pubsub *pubsub = waiter->pubsub;
     pthread_mutex_lock(&pubsub->mtx);
     struct hfi_channel *channel = waiter->channel;
     hfi_list_remove(&waiter->link);
@@ -399,13 +401,14 @@ static void destroy(struct hfi_task *task) {
 }
 
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,
-                   struct hfi_pubsub **ret) {
+                   struct hfi_conn *conn, struct hfi_pubsub **ret) {
     struct hfi_pubsub *pubsub = hfi_zalloc(mem, sizeof *pubsub);
     if (pubsub == NULL)
         return HF_ENOMEM;
     pubsub->mem = mem;
     pubsub->log = log;
     pubsub->exec = hfi_keeper_exec(keeper);
+    pubsub->conn = conn;
     pubsub->alarm.fire = alarm_fired;
     pubsub->alarm_ms = HFI_NEVER;
     hfi_list_init(&pubsub->todo);
@@ -416,12 +419,10 @@ int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct 
     return HF_OK;
 }
 
-void hfi_pubsub_use(struct hfi_pubsub *pubsub, struct hfi_conn *conn) {
-    pubsub->conn = conn;
-}
-
 void hfi_pubsub_stop(struct hfi_pubsub *pubsub) {
     struct hfi_channel *channel, *next;
+    if (pubsub == NULL)
+        return;
     pthread_mutex_lock(&pubsub->mtx);
     pubsub->stopped = true;
     HASH_ITER(hh, pubsub->channels, channel, next)

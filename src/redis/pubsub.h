@@ -1,4 +1,4 @@
-/* The channels we listen on, and who waits for a message on each.
+/* The channels of one server that we listen on, and who waits for a message on each.
  *
  * A message is a hint to try again, whatever it says, so it becomes an event for each waiter's
  * task; a number in it is kept for waiters that know what it means. One subscription serves all
@@ -22,6 +22,7 @@ struct hfi_channel;
  * the connection was lost. */
 struct hfi_waiter {
     struct hfi_link link;
+    struct hfi_pubsub *pubsub; /* where it has joined */
     struct hfi_channel *channel;
     struct hfi_task *task;
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
@@ -36,11 +37,11 @@ struct hfi_waiter {
     int64_t heard_ms; /* and when it came */
 };
 
+/* For the channels of the server to which `conn` leads. */
 int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct hfi_keeper *keeper,
-                   struct hfi_pubsub **ret);
-void hfi_pubsub_use(struct hfi_pubsub *pubsub, struct hfi_conn *conn); /* before anybody joins */
+                   struct hfi_conn *conn, struct hfi_pubsub **ret);
 /* On the keeper's thread, before the connection goes: nothing is sent any more, and all waiters
- * are woken. */
+ * are woken. NULL is fine. */
 void hfi_pubsub_stop(struct hfi_pubsub *pubsub);
 void hfi_pubsub_free(struct hfi_pubsub *pubsub); /* NULL is fine */
 
@@ -51,12 +52,11 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
 /* The same, but only if the channel is subscribed already. False: it is not. */
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
-void hfi_pubsub_leave(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter);
+void hfi_pubsub_leave(struct hfi_waiter *waiter);
 
 /* The largest positive number among the messages since it joined or last asked. False: none, or
  * only words. */
-bool hfi_pubsub_take(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, int64_t *ret_number,
-                     int64_t *ret_heard_ms);
+bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_heard_ms);
 
 /* A synchronous caller is about to join: what came while nobody listened is not for it. */
 void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);

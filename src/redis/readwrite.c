@@ -157,7 +157,7 @@ static void write_force(const struct hfi_redis *redis, const struct hfi_call *ca
     hfi_command_bytes(command, owner, owner_len);
     hfi_command_text(command, side);
     add_channel(redis, call, command);
-    hfi_ask_say_broken(redis, command);
+    hfi_rumours_say_broken(redis, command);
 }
 
 static void write_read_force(const struct hfi_redis *redis, const struct hfi_call *call,
@@ -175,7 +175,7 @@ static void write_write_force(const struct hfi_redis *redis, const struct hfi_ca
 /* ---- Is it locked? ---- */
 
 static void write_question(struct hfi_exchange *x, const char *verb, struct hfi_command *command) {
-    const struct hfi_call *call = HFI_CONTAINER(x, struct hfi_call_state, exchange)->call;
+    const struct hfi_call *call = hfi_state_around(x)->call;
     hfi_command_text(command, verb);
     hfi_name_key(&x->redis->names, call->name, call->name_len, command);
 }
@@ -257,6 +257,7 @@ static const struct hfi_redis_kind read_side = {
     .write_force = write_read_force,
     .read_force = hfi_plain_read_force,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .ask_locked = ask_read_locked,
     .renewer = &read_renewer,
 };
@@ -274,6 +275,7 @@ static const struct hfi_redis_kind write_side = {
     .write_force = write_write_force,
     .read_force = hfi_plain_read_force,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .ask_locked = ask_write_locked,
     .renewer = &hfi_renewer_hash,
 };

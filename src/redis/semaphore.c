@@ -12,6 +12,7 @@
 #include "redis/counter.h"
 
 #include "base/clock.h"
+#include "redis/script_reply.h"
 
 #define CHANNEL "redisson_sc"
 
@@ -24,11 +25,11 @@ static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call
 /* The keys, with that of the ticket, if there is one. */
 static void begin_with_ticket(const struct hfi_redis *redis, const struct hfi_call *call,
                               int64_t not_after_ms, struct hfi_command *command) {
-    char place[HFI_TICKET_PLACE_MAX];
+    char peg[HFI_TICKET_PEG_MAX];
     bool drawn = hfi_ticket_drawn(call);
     if (drawn)
-        hfi_ticket_place(call, place);
-    hfi_counter_begin_beside(redis, call, drawn ? place : NULL, not_after_ms, command);
+        hfi_ticket_peg(call, peg);
+    hfi_counter_begin_beside(redis, call, drawn ? peg : NULL, not_after_ms, command);
     hfi_command_number(command, call->amount);
     if (drawn)
         hfi_command_number(command, (int64_t)call->ticket.number);
@@ -199,6 +200,7 @@ static const struct hfi_redis_kind semaphore = {
     .write_release = write_undo,
     .read_release = read_undo,
     .channel = channel,
+    .waiting = &hfi_waiting_listen,
     .acts = acts,
     .busy = "there are too few permits",
     .draws_tickets = true,

@@ -4,8 +4,8 @@
  *
  * Called by exchange.c on the thread of the exchange's task. Other threads read the signs (struct
  * hfi_signs) without a lock. Whoever waits for a lock for ever should learn that it is the server
- * it waits for; but a thousand who wait need not say so a thousand times, so it is said once, until
- * an answer to any of them ends it.
+ * it waits for; but a thousand who wait need not say so a thousand times, so it is said once for
+ * each server, until an answer to any of them ends it.
  */
 #include "base/clock.h"
 #include "redis/exchange.h"
@@ -28,15 +28,17 @@ void hfi_exchange_is_well(struct hfi_exchange *x) {
     x->useless_since_ms = x->refused_since_ms = 0;
     if (x->signs != NULL)
         atomic_store_explicit(&x->signs->held_up_since_ms, 0, memory_order_relaxed);
-    if (atomic_load_explicit(&x->redis->held_up_told, memory_order_relaxed))
-        atomic_store(&x->redis->held_up_told, false);
+    atomic_bool *told = &hfi_node_learnt(x->node)->held_up_told;
+    if (atomic_load_explicit(told, memory_order_relaxed))
+        atomic_store(told, false);
 }
 
 void hfi_exchange_tell(struct hfi_exchange *x) {
     bool waits = x->silence_ms != HFI_NEVER;
-    if (!waits || x->useless_since_ms == 0 || hfi_now_ms() < x->useless_since_ms + HFI_LOOK_UP_MS)
+    if (!waits || x->useless_since_ms == 0 || x->node == NULL ||
+        hfi_now_ms() < x->useless_since_ms + HFI_LOOK_UP_MS)
         return;
-    if (atomic_exchange(&x->redis->held_up_told, true))
+    if (atomic_exchange(&hfi_node_learnt(x->node)->held_up_told, true))
         return;
     int name_len = (int)(x->name_len < NAME_SHOWN ? x->name_len : NAME_SHOWN);
     bool why = x->trouble != HF_OK && x->error->text[0] != '\0';

@@ -8,8 +8,6 @@
  */
 #include "redis/plain.h"
 
-static const struct hfi_backoff backoff = {.first_ms = 1, .max_ms = 128, .factor = 2};
-
 static const struct hfi_redis_kind spin = {
     .field_suffix = "",
     .acquire = &hfi_script_plain_acquire,
@@ -23,7 +21,7 @@ static const struct hfi_redis_kind spin = {
     .write_force = hfi_plain_write_force,
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
-    .backoff = &backoff,
+    .waiting = &hfi_waiting_spin,
     .renewer = &hfi_renewer_hash,
 };
 

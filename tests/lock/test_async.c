@@ -194,6 +194,12 @@ static void failures_come_in_the_result(void **state) {
     assert_int_equal(hf_lock_acquire_start(w.lock, &bad, on_done, &told, &op), HF_EINVAL);
     assert_int_equal(hf_lock_extend_start(w.lock, 1, 0, on_done, &told, &op), HF_EINVAL);
     assert_int_equal(hf_lock_release_start(w.lock, UINT64_MAX, on_done, &told, &op), HF_EINVAL);
+    /* it belongs to no thread, so it cannot be about this one's hold without saying so */
+    assert_int_equal(hf_lock_release_start(w.lock, 0, on_done, &told, &op), HF_EINVAL);
+    assert_int_equal(hf_lock_extend_start(w.lock, 0, 1000, on_done, &told, &op), HF_EINVAL);
+    assert_int_equal(hf_lock_is_mine_start(w.lock, 0, on_done, &told, &op), HF_EINVAL);
+    assert_int_equal(hf_lock_hold_count_start(w.lock, 0, on_done, &told, &op), HF_EINVAL);
+    assert_int_equal(hf_lock_inspect_start(w.lock, NULL, on_done, &told, &op), HF_EINVAL);
     assert_null(op);
     assert_int_equal(hf_lock_release_start(w.lock, 1, on_done, &told, NULL), HF_OK);
     wait_told(&told);
@@ -201,6 +207,43 @@ static void failures_come_in_the_result(void **state) {
     assert_int_equal(told.result.error.code, HF_ENOTOWNER);
     assert_int_not_equal(told.result.error.text[0], '\0');
     assert_int_equal(atomic_load(&told.calls), 1);
+    world_end(&w);
+}
+
+/* The answer is there when the callback runs, and is the caller's. */
+static void inspect_writes_before_the_callback(void **state) {
+    (void)state;
+    struct world w;
+    hf_lock_info *info = NULL;
+    struct told told = {0};
+    hf_op *op = NULL;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_inspect_start(w.lock, &info, on_done, &told, NULL), HF_OK);
+    wait_told(&told);
+    assert_int_equal(told.result.code, HF_OK);
+    assert_int_equal(info->kind, HF_FOUND_PLAIN);
+    assert_null(info->words);
+    assert_int_equal(info->holders_len, 1);
+    assert_string_equal(info->holders[0]->owner, w.owner);
+    hf_lock_info_free(info);
+
+    info = NULL;
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    cmd_ok(w.server, "RPUSH " WORLD_NAME " something");
+    assert_int_equal(hf_lock_inspect_start(w.lock, &info, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
+    assert_int_equal(info->kind, HF_FOUND_OTHER);
+    assert_string_equal(info->words, "list");
+    hf_op_free(op);
+    hf_lock_info_free(info);
+
+    info = NULL;
+    cmd_ok(w.server, "DEL " WORLD_NAME);
+    hf_close(w.client);
+    assert_int_equal(hf_lock_inspect_start(w.lock, &info, NULL, NULL, &op), HF_ECLOSED);
+    assert_null(info);
+    w.client = NULL;
     world_end(&w);
 }
 
@@ -546,6 +589,7 @@ int main(void) {
         cmocka_unit_test(every_verb_with_a_wait_or_without_an_op),
         cmocka_unit_test(ttl_in_both_forms),
         cmocka_unit_test(failures_come_in_the_result),
+        cmocka_unit_test(inspect_writes_before_the_callback),
         cmocka_unit_test(freed_inside_the_callback_and_before_it),
         cmocka_unit_test(sixty_four_in_flight_start_each_other),
         cmocka_unit_test(sixty_four_in_flight_on_names_of_their_own),

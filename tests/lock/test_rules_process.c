@@ -270,6 +270,8 @@ static int use_parents_client(void *arg) {
                          hf_ping(w->client),
                          hf_lock_new(w->client, "x", &lock),
                          hf_lock_on_lost(w->lock, NULL, NULL),
+                         hf_lock_lost_fd(w->lock),
+                         hf_dispatch_fd(w->client),
                          hf_lock_acquire_start(w->lock, NULL, NULL, NULL, &op),
                          hf_op_wait(forked->op, HF_FOREVER, NULL)};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)

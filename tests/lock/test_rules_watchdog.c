@@ -7,6 +7,8 @@
  */
 #include "lock/world.h"
 
+#include <stdio.h>
+
 static hf_options with_watchdog(int64_t watchdog_ms) {
     hf_options options = world_options();
     options.watchdog_ms = watchdog_ms;
@@ -112,6 +114,30 @@ static void rule7_max_hold_ends_renewal(void **state) {
     world_end(&w);
 }
 
+/* The same by the url, which wins. */
+static void rule7_max_hold_by_the_url(void **state) {
+    (void)state;
+    char url[512];
+    hf_client *client;
+    hf_lock *lock;
+    hf_options options = with_watchdog(ENDURING_MS);
+    options.max_hold_ms = 600000;
+    snprintf(url, sizeof url, "%s?max_hold_ms=1000", server_url(world_server()));
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    assert_int_equal(hf_lock_new(client, "by the url", &lock), HF_OK);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    int64_t left_ms = 0;
+    for (int64_t end_ms = start_ms + HANG_MS; now_ms() < end_ms; sleep_ms(5))
+        if ((left_ms = hf_lock_remaining_ms(lock)) == 0)
+            break;
+    assert_int_equal(left_ms, 0);
+    assert_true(now_ms() - start_ms >= 1000);
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rule7_caught_renewal_spares_another_owner),
@@ -119,6 +145,7 @@ int main(void) {
         cmocka_unit_test(rule7_caught_renewal_does_not_revive),
         cmocka_unit_test(rule7_fixed_lease_is_not_renewed),
         cmocka_unit_test(rule7_max_hold_ends_renewal),
+        cmocka_unit_test(rule7_max_hold_by_the_url),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
 }

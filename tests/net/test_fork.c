@@ -115,6 +115,10 @@ static bool is_gone(void *arg) {
     return true;
 }
 
+static bool was_given_up(void *log) {
+    return scene_log_contains(log, "the connection was lost");
+}
+
 /* One that is given up because nothing was answered, with a command on its way. */
 static void a_connection_that_was_given_up_ends(void **state) {
     (void)state;
@@ -123,6 +127,8 @@ static void a_connection_that_was_given_up_ends(void **state) {
         hf_options options = scene_options();
         options.cmd_timeout_ms = 200;
         options.connect_timeout_ms = 400;
+        struct scene_log log;
+        scene_log_start(&log, &options);
         hf_client *client = scene_open(*url, &options);
         assert_int_equal(hf_ping(client), HF_OK);
         long long ids[SCENE_CONNS];
@@ -131,11 +137,14 @@ static void a_connection_that_was_given_up_ends(void **state) {
 
         server_freeze(server);
         assert_int_equal(hf_ping(client), HF_EUNREACH);
+        assert_true(
+            wait_until(was_given_up, &log, HANG_MS / 10)); /* a moment after the call, perhaps */
         server_unfreeze(server);
         struct gone gone = {client, ids[0]};
         assert_true(wait_until(is_gone, &gone, HANG_MS / 10));
         kill_child(child);
         assert_int_equal(hf_close(client), HF_OK);
+        scene_log_end(&log);
     }
 }
 

@@ -9,6 +9,9 @@
 #include "support/new_lock.h"
 #include "sync/pool.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #define LONG_MS 60000
 
 /* ---- A server that does not take everything ---- */
@@ -198,6 +201,62 @@ static void U65_a_release_without_memory(void **state) {
     pool_end(&p);
 }
 
+/* ---- A descriptor for losses, and the name ---- */
+
+static bool is_readable(int fd, int limit_ms) {
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    return poll(&ready, 1, limit_ms) == 1;
+}
+
+static void a_lost_permit_makes_its_descriptor_readable(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id id;
+    hf_options options = pool_short_watchdog();
+    pool_begin(&p, &options, 2);
+    int fd = hf_permits_lost_fd(p.permits), rival_fd = hf_permits_lost_fd(p.rival_permits);
+    assert_true(fd >= 0 && rival_fd >= 0 && fd != rival_fd);
+    assert_int_equal(hf_permits_lost_fd(p.permits), fd);
+    pool_take(p.permits, 1, HF_WATCHDOG, &id);
+    assert_int_equal(hf_permits_release(p.permits, &id), HF_OK);
+    assert_false(is_readable(fd, 0)); /* given back is not lost */
+    pool_take(p.permits, 1, HF_WATCHDOG, &id);
+    assert_int_equal(hf_permits_delete(p.rival_permits, NULL), HF_OK);
+    assert_true(is_readable(fd, HANG_MS));
+    uint64_t count;
+    assert_int_equal(read(fd, &count, sizeof count), sizeof count);
+    assert_int_equal(count, 1);
+    assert_false(is_readable(rival_fd, 0)); /* that one held nothing */
+    assert_int_equal(hf_permits_lost_fd(NULL), HF_EINVAL);
+    pool_end(&p);
+}
+
+static void handles_know_their_names(void **state) {
+    (void)state;
+    struct pool p;
+    hf_sem *sem;
+    hf_latch *latch;
+    hf_permits *permits;
+    size_t len;
+    pool_begin(&p, NULL, 1);
+    assert_string_equal(hf_permits_name(p.permits, NULL), POOL_NAME);
+    assert_int_equal(hf_sem_new(p.client, "sem", &sem), HF_OK);
+    assert_int_equal(hf_latch_new_bytes(p.client, "a\0b", 3, &latch), HF_OK);
+    assert_int_equal(hf_permits_new(p.client, "permits", &permits), HF_OK);
+    assert_string_equal(hf_sem_name(sem, &len), "sem");
+    assert_int_equal(len, 3);
+    assert_memory_equal(hf_latch_name(latch, &len), "a\0b", 4);
+    assert_int_equal(len, 3);
+    assert_string_equal(hf_permits_name(permits, &len), "permits");
+    assert_int_equal(len, 7);
+    hf_sem_free(sem);
+    hf_latch_free(latch);
+    hf_permits_free(permits);
+    assert_int_equal(hf_sem_new(p.client, NULL, &sem), HF_EINVAL);
+    assert_int_equal(hf_latch_new(p.client, "", &latch), HF_EINVAL);
+    pool_end(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(U39_a_full_server_renews_and_extends),
@@ -205,6 +264,8 @@ int main(void) {
         cmocka_unit_test(an_extension_that_is_answered_after_the_loss),
         cmocka_unit_test(U65_an_acquire_that_runs_out_of_memory),
         cmocka_unit_test(U65_a_release_without_memory),
+        cmocka_unit_test(a_lost_permit_makes_its_descriptor_readable),
+        cmocka_unit_test(handles_know_their_names),
     };
     return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
 }

@@ -1,5 +1,6 @@
 /*
- * C210 and the spin lock's own sleeps: how long a waiter that nobody wakes sleeps between attempts.
+ * C210 and the spin lock's own sleeps: how long a waiter that nobody wakes sleeps between attempts;
+ * and the pauses of what was refused.
  *
  * The chance in a sleep is an argument, so every value it can have is looked at. No server, no time
  * passes.
@@ -11,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/backoff.h"
+#include "base/chance.h"
 #include "redis/kind.h"
 
 #define DICE 200 /* more than any number of naps here: all outcomes of a throw */
@@ -43,8 +46,8 @@ static void C210_sequence_of_sleeps(void **state) {
 
 static void spin_doubles_from_one_to_128(void **state) {
     (void)state;
-    const struct hfi_backoff *backoff = hfi_redis_kind_of(&hfi_kind_spin)->backoff;
-    assert_non_null(backoff);
+    const struct hfi_backoff *backoff = &hfi_spin_backoff;
+    assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_spin)->waiting, &hfi_waiting_spin);
     for (unsigned naps = 0; naps < 7; naps++) {
         struct range range = range_of(backoff, naps);
         assert_int_equal(range.least_ms, (int64_t)1 << naps);
@@ -56,13 +59,56 @@ static void spin_doubles_from_one_to_128(void **state) {
         assert_int_equal(range.least_ms, 128);
         assert_int_equal(range.most_ms, 128);
     }
-    assert_null(hfi_redis_kind_of(&hfi_kind_plain)->backoff);
+    assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_plain)->waiting, &hfi_waiting_listen);
+}
+
+static void pauses_are_spread_between_half_and_all(void **state) {
+    (void)state;
+    static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 100, .factor = 2};
+    static const struct range wanted[] = {{10, 20}, {20, 40}, {40, 80}, {50, 100}, {50, 100}};
+    for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct range range = {INT64_MAX, 0};
+        for (uint64_t dice = 0; dice < DICE; dice++) {
+            int64_t ms = hfi_backoff_spread_ms(&backoff, i, dice);
+            range.least_ms = ms < range.least_ms ? ms : range.least_ms;
+            range.most_ms = ms > range.most_ms ? ms : range.most_ms;
+        }
+        assert_int_equal(range.least_ms, wanted[i].least_ms);
+        assert_int_equal(range.most_ms, wanted[i].most_ms);
+    }
+    assert_in_range(hfi_backoff_spread_ms(&backoff, UINT32_MAX, 7), 50, 100);
+}
+
+/* What comes out of a clock and an address still fills the whole range. */
+static void dice_fall_on_every_side(void **state) {
+    (void)state;
+    unsigned seen[6] = {0};
+    char salts[1000];
+    for (size_t i = 0; i < sizeof salts; i++)
+        seen[hfi_throw_dice(&salts[i]) % 6]++;
+    for (size_t i = 0; i < 6; i++)
+        assert_true(seen[i] > 0);
+}
+
+/* As a handle may want it. */
+static void a_factor_of_one_does_not_grow(void **state) {
+    (void)state;
+    static const struct hfi_backoff backoff = {.first_ms = 10, .max_ms = 40, .factor = 1};
+    static const unsigned naps[] = {0, 1, 7, 29, 30, 1000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof naps / sizeof *naps; i++) {
+        struct range range = range_of(&backoff, naps[i]);
+        assert_int_equal(range.least_ms, 10);
+        assert_in_range(range.most_ms, 10, 40);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(C210_sequence_of_sleeps),
         cmocka_unit_test(spin_doubles_from_one_to_128),
+        cmocka_unit_test(a_factor_of_one_does_not_grow),
+        cmocka_unit_test(pauses_are_spread_between_half_and_all),
+        cmocka_unit_test(dice_fall_on_every_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

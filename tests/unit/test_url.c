@@ -95,9 +95,9 @@ static const struct good good[] = {
     {"local:/a%20b?ping_ms=7", {.kind = HFI_URL_LOCAL, .path = S("/a b"), .ping_ms = 7}},
 
     {"redis://host?cmd_timeout_ms=1&connect_timeout_ms=2&watchdog_ms=3&ping_ms=4"
-     "&fair_wait_ms=5",
+     "&fair_wait_ms=5&max_hold_ms=6",
      {TCP("host", 6379), .cmd_timeout_ms = 1, .connect_timeout_ms = 2, .watchdog_ms = 3,
-      .ping_ms = 4, .fair_wait_ms = 5}},
+      .ping_ms = 4, .fair_wait_ms = 5, .max_hold_ms = 6}},
     {"redis://host?watchdog_ms=316224000000", {TCP("host", 6379), .watchdog_ms = HF_LEASE_MAX_MS}},
     {"redis://host?name_prefix=app%3a", {TCP("host", 6379), .name_prefix = S("app:")}},
     {"redis://host?name_prefix=a@b&db=1", {TCP("host", 6379), .name_prefix = S("a@b"), .db = 1}},
@@ -134,6 +134,7 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->cmd_timeout_ms, expected->cmd_timeout_ms) &&
            same_time(found->connect_timeout_ms, expected->connect_timeout_ms) &&
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
+           same_time(found->max_hold_ms, expected->max_hold_ms) &&
            same_time(found->ping_ms, expected->ping_ms) &&
            same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
            same_text(found->name_prefix, expected->name_prefix) &&

@@ -2,7 +2,7 @@
  * One server and our connections to it.
  *
  * Called by the exchanges of the engine, on any thread, to get the connection for a lane; by the
- * engine to make and end it. The connections are made at once, except the dispatcher's, and opened
+ * route to make and end it. The connections are made at once, except the dispatcher's, and opened
  * when first wanted. What a node knows of its target never changes, so picking needs no lock of its
  * own; only the late dispatch connection does.
  *
@@ -16,18 +16,23 @@
 #include "net/resp.h"
 #include "redis/route/local.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 struct hfi_node {
+    atomic_uint refs;
     const struct hfi_mem *mem;
+    const struct hfi_node_hooks *hooks;
+    void *arg;
+    struct hfi_learnt learnt;
     struct hfi_target target;
     struct hfi_host host; /* the target has these two */
     struct hfi_resp_login login;
     char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
     struct hfi_tls_context *tls;                              /* this too */
 
-    struct hfi_conn *command[2], *control, *pubsub;
+    struct hfi_conn *command[2], *control, *listener;
     atomic_bool second_wanted;
     atomic_bool stopped;
     pthread_mutex_t mtx; /* guards the making of `dispatch` */
@@ -133,16 +138,33 @@ static int describe_us(struct hfi_node *node, const struct hfi_node_config *conf
     return HF_OK;
 }
 
-static int make_connections(struct hfi_node *node, const struct hfi_node_config *config,
-                            hf_error *error) {
+/* ---- What the connections tell ---- */
+
+static void on_push(void *arg, const void *message) {
+    struct hfi_node *node = arg;
+    node->hooks->push(node->arg, node, message);
+}
+
+static void on_pubsub_state(void *arg, bool up) {
+    struct hfi_node *node = arg;
+    node->hooks->pubsub_state(node->arg, node, up);
+}
+
+static void on_control_state(void *arg, bool up) {
+    struct hfi_node *node = arg;
+    node->hooks->control_state(node->arg, node, up);
+}
+
+/* ---- Life ---- */
+
+static int make_connections(struct hfi_node *node, hf_error *error) {
     struct hfi_target *target = &node->target;
     for (size_t i = 0; i < 2; i++)
         node->command[i] = hfi_conn_new(target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
-    node->control = hfi_conn_new(target, HFI_SEAT_KEEPER, NULL, config->control_state, config->arg);
-    node->pubsub =
-        hfi_conn_new(target, HFI_SEAT_LISTENERS, config->push, config->pubsub_state, config->arg);
+    node->control = hfi_conn_new(target, HFI_SEAT_KEEPER, NULL, on_control_state, node);
+    node->listener = hfi_conn_new(target, HFI_SEAT_LISTENERS, on_push, on_pubsub_state, node);
     if (node->command[0] == NULL || node->command[1] == NULL || node->control == NULL ||
-        node->pubsub == NULL)
+        node->listener == NULL)
         return hfi_fail(error, HF_ENOMEM, "no memory or descriptors for a connection");
     return HF_OK;
 }
@@ -151,7 +173,10 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     struct hfi_node *node = hfi_zalloc(config->mem, sizeof *node);
     if (node == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
+    atomic_init(&node->refs, 1);
     node->mem = config->mem;
+    node->hooks = config->hooks;
+    node->arg = config->arg;
     pthread_mutex_init(&node->mtx, NULL);
 
     int err = describe_us(node, config, error);
@@ -160,9 +185,12 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     if (err == HF_OK)
         err = prepare_tls(node, config, error);
     if (err == HF_OK)
-        err = make_connections(node, config, error);
+        err = make_connections(node, error);
+    if (err == HF_OK && node->hooks->made(node->arg, node) != HF_OK)
+        err = hfi_fail(error, HF_ENOMEM, "out of memory");
     if (err != HF_OK) {
-        hfi_node_free(node);
+        hfi_node_stop(node);
+        hfi_node_unref(node);
         return err;
     }
     *ret = node;
@@ -170,18 +198,24 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
 }
 
 void hfi_node_stop(struct hfi_node *node) {
-    atomic_store(&node->stopped, true);
-    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->pubsub,
+    if (atomic_exchange(&node->stopped, true))
+        return;
+    node->hooks->stopping(node->arg, node);
+    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
                                 atomic_exchange(&node->dispatch, NULL)};
-    node->command[0] = node->command[1] = node->control = node->pubsub = NULL;
+    node->command[0] = node->command[1] = node->control = node->listener = NULL;
     for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
         hfi_conn_free(conns[i]);
 }
 
-void hfi_node_free(struct hfi_node *node) {
-    if (node == NULL)
-        return;
-    hfi_node_stop(node);
+struct hfi_node *hfi_node_ref(struct hfi_node *node) {
+    atomic_fetch_add_explicit(&node->refs, 1, memory_order_relaxed);
+    return node;
+}
+
+static void free_node(struct hfi_node *node) {
+    assert(atomic_load(&node->stopped));
+    node->hooks->freed(node->arg, node);
     if (node->password != NULL)
         explicit_bzero(node->password, strlen(node->password));
     hfi_free(node->mem, node->password);
@@ -194,11 +228,16 @@ void hfi_node_free(struct hfi_node *node) {
     hfi_free(node->mem, node);
 }
 
+void hfi_node_unref(struct hfi_node *node) {
+    if (node != NULL && atomic_fetch_sub_explicit(&node->refs, 1, memory_order_acq_rel) == 1)
+        free_node(node);
+}
+
 void hfi_node_close_fds(struct hfi_node *node) {
     hfi_conn_close_fds(node->command[0]);
     hfi_conn_close_fds(node->command[1]);
     hfi_conn_close_fds(node->control);
-    hfi_conn_close_fds(node->pubsub);
+    hfi_conn_close_fds(node->listener);
     hfi_conn_close_fds(atomic_load(&node->dispatch));
 }
 
@@ -245,7 +284,7 @@ bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
         return false;
     struct hfi_identity there = {0};
     hfi_local_identity(node->resolve_arg, &there);
-    struct hfi_conn *conns[] = {node->control, node->command[0], node->command[1], node->pubsub,
+    struct hfi_conn *conns[] = {node->control, node->command[0], node->command[1], node->listener,
                                 atomic_load_explicit(&node->dispatch, memory_order_acquire)};
     bool replaced = false;
     for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++) {
@@ -256,8 +295,12 @@ bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
     return replaced;
 }
 
-struct hfi_conn *hfi_node_pubsub(struct hfi_node *node) {
-    return node->pubsub;
+struct hfi_conn *hfi_node_listener(struct hfi_node *node) {
+    return node->listener;
+}
+
+struct hfi_learnt *hfi_node_learnt(struct hfi_node *node) {
+    return &node->learnt;
 }
 
 const char *hfi_node_name(const struct hfi_node *node) {

@@ -1,6 +1,11 @@
-/* One server and our connections to it: two for commands of synchronous callers, one for the
- * keeper (renewals, settlement, asynchronous operations), one for pub/sub, and one for
- * hf_dispatch() if that is used. None is opened before somebody needs it. */
+/* One server: our connections to it, and what is learnt from it.
+ *
+ * There are two connections for commands of synchronous callers, one for the keeper (renewals,
+ * settlement, asynchronous operations), one for messages, and one for hf_dispatch() if that is used.
+ * None is opened before somebody needs it.
+ *
+ * Nodes are reference-counted: by the route that made them, by each exchange from its first try to
+ * its end, and by whoever listens to messages. */
 #ifndef HFI_REDIS_ROUTE_NODE_H
 #define HFI_REDIS_ROUTE_NODE_H
 
@@ -9,6 +14,42 @@
 #include "net/url.h"
 
 struct hfi_node;
+struct hfi_pubsub;
+struct hfi_rumours;
+
+/* What the engine has learnt from a server, beside its scripts, which it simply tries. The clock is
+ * not here but with each connection: an address can lead to two processes for a moment, and
+ * `not-after` would be worth nothing if it were by the clock of the other. */
+struct hfi_learnt {
+    struct hfi_pubsub *pubsub;   /* its channels; the same from `made` to `freed`, like the next */
+    struct hfi_rumours *rumours; /* what is said there of broken holds */
+
+    /* Any thread. */
+    _Atomic int64_t newest_us;   /* the newest time of its clock seen by those in line */
+    atomic_bool no_unheard;      /* this user may not use the key for who did not hear (fair.c) */
+    atomic_bool no_tickets;      /* nor leave tickets (ticket.c) */
+    atomic_bool wake_ups_warned; /* that it refuses to wake those who wait was logged */
+    atomic_bool rumours_warned;  /* that it refuses to tell of a break was logged */
+    atomic_bool held_up_told;    /* that waits get no useful answer was logged */
+
+    /* The keeper's thread only. */
+    bool in_slots;       /* it is a cluster's: the keys of a script must share a slot */
+    bool control_was_up; /* so when it is up again, that is a reconnect */
+};
+
+/* What a node tells the engine. */
+struct hfi_node_hooks {
+    /* Its connections are made, and nothing was sent yet. HF_ENOMEM. */
+    int (*made)(void *arg, struct hfi_node *node);
+    void (*stopping)(void *arg,
+                     struct hfi_node *node); /* on the keeper's thread; or it has ended */
+    void (*freed)(void *arg, struct hfi_node *node);
+    /* A message, on the thread of whoever reads. */
+    void (*push)(void *arg, struct hfi_node *node, const void *message);
+    /* Its connection for messages, or the keeper's, came up or was lost. On the keeper's thread. */
+    void (*pubsub_state)(void *arg, struct hfi_node *node, bool up);
+    void (*control_state)(void *arg, struct hfi_node *node, bool up);
+};
 
 struct hfi_node_config {
     const struct hfi_mem *mem;
@@ -19,24 +60,26 @@ struct hfi_node_config {
     const char *client_name;   /* copied */
     int64_t cmd_timeout_ms, ping_ms;
     atomic_ullong *commands, *reconnects;
-    hfi_push_fn push;           /* messages of the pub/sub connection */
-    hfi_state_fn pubsub_state;  /* it came up, or was lost */
-    hfi_state_fn control_state; /* the same for the keeper's connection */
-    void *arg;                  /* of all three */
+    const struct hfi_node_hooks *hooks;
+    void *arg; /* of all of these */
 };
 
+/* With one reference. */
 int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf_error *error);
+struct hfi_node *hfi_node_ref(struct hfi_node *node); /* returns it */
+void hfi_node_unref(struct hfi_node *node);           /* NULL is fine */
 /* Closes the connections: requests in flight complete with HF_ECLOSED. On the keeper's thread,
- * or when it has ended, and when nobody can be in hfi_node_pick() on another. Idempotent. */
+ * or when it has ended, and when nobody can be in hfi_node_pick() on another. Idempotent; whoever
+ * made it does so before its last reference goes. */
 void hfi_node_stop(struct hfi_node *node);
-void hfi_node_free(struct hfi_node *node); /* NULL and half-built nodes are fine */
 void hfi_node_close_fds(struct hfi_node *node);
 
 /* The connection for a call of this lane. NULL: stopped, or (dispatch only) out of memory. */
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
-struct hfi_conn *hfi_node_pubsub(struct hfi_node *node);
+struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
+struct hfi_learnt *hfi_node_learnt(struct hfi_node *node);
 
-/* Whether connections lead to a server that is not where it was: its place was removed, or another
+/* Whether connections lead to a server that is not where it was: its socket was removed, or another
  * one is there now. These are closed, and the next go to what is there. *ret_control: the keeper's
  * is among them. Never for a server that is not found by a path of ours (local:). Any thread. */
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control);

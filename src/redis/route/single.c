@@ -18,10 +18,21 @@ static struct single *single_of(struct hfi_route *route) {
     return HFI_CONTAINER(route, struct single, base);
 }
 
-static struct hfi_node *single_node(struct hfi_route *route, const char *key, size_t len) {
+static struct hfi_node *single_aim(struct hfi_route *route, const char *key, size_t len) {
+    (void)key;
+    (void)len;
+    return hfi_node_ref(single_of(route)->node);
+}
+
+static const struct hfi_node *single_node(struct hfi_route *route, const char *key, size_t len) {
     (void)key;
     (void)len;
     return single_of(route)->node;
+}
+
+static void single_each(struct hfi_route *route, void (*visit)(struct hfi_node *node, void *arg),
+                        void *arg) {
+    visit(single_of(route)->node, arg);
 }
 
 static void single_stop(struct hfi_route *route) {
@@ -30,7 +41,8 @@ static void single_stop(struct hfi_route *route) {
 
 static void single_free(struct hfi_route *route) {
     struct single *single = single_of(route);
-    hfi_node_free(single->node);
+    hfi_node_stop(single->node);
+    hfi_node_unref(single->node);
     hfi_free(single->mem, single);
 }
 
@@ -39,7 +51,9 @@ static void single_close_fds(struct hfi_route *route) {
 }
 
 static const struct hfi_route_ops single_ops = {
+    .aim = single_aim,
     .node = single_node,
+    .each = single_each,
     .stop = single_stop,
     .free = single_free,
     .close_fds = single_close_fds,

@@ -131,7 +131,7 @@ void hfi_call_fail_proto(struct hfi_call *call) {
  * quiet for as long as that may act, which is much longer than its answer takes; so wait for the
  * answer. */
 static bool awaits_answer(const struct hfi_call_state *state) {
-    return state->settling && (state->kind->give_up != NULL || state->call->settle_release) &&
+    return state->settling && (state->kind->waiting->in_line || state->call->settle_release) &&
            state->exchange.phase == HFI_PHASE_ASKED;
 }
 

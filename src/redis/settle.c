@@ -1,0 +1,125 @@
+/*
+ * Settlement: making sure of the end of a call whose outcome is unknown.
+ *
+ * Called by src/core through the engine's table, on the keeper's thread, which owns the state. The
+ * script that undoes an acquire, or repeats a release, is sent again and again until the server has
+ * answered and no copy of the former command can act any more.
+ */
+#include "base/clock.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+#include "redis/line.h"
+#include "redis/script_reply.h"
+
+#include <string.h>
+
+#define SETTLE_PAUSE_MS 500
+
+static void settle_now(struct hfi_call *call);
+
+/* The count whose release leaves what the core believes to hold. */
+static int64_t settled_from(const struct hfi_call *call) {
+    return call->settle_release ? call->count : call->count + 1;
+}
+
+/* An acquire that may have left the owner in line. */
+static bool gives_up(struct hfi_call *call) {
+    return !call->settle_release && hfi_state_of(call)->kind->waiting->in_line;
+}
+
+static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
+                         struct hfi_command *command) {
+    struct hfi_call_state *state = hfi_state_around(x);
+    if (gives_up(state->call))
+        state->kind->write_give_up(x->redis, state->call, not_after_ms, command);
+    else
+        state->kind->write_release(x->redis, state->call, settled_from(state->call), not_after_ms,
+                                   command);
+}
+
+/* The cancelled command has been answered after all, so there is nothing to wait for. */
+static void ghost_answered(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const redisReply *reply = state->ghost->reply;
+    struct hfi_acquire_answer answer;
+    if (state->ghost->err != HF_OK) {
+        /* the connection was lost: the alarm is set to when no copy can act any more */
+        hfi_call_drop_ghost(call);
+        return;
+    }
+    bool nothing = !gives_up(call) && (hfi_is_refusal(reply) ||
+                                       (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
+                                        answer.verdict != HFI_ACQUIRED));
+    hfi_call_drop_ghost(call);
+    if (nothing)
+        hfi_call_finish(call, HF_OK);
+    else
+        settle_now(call);
+}
+
+static void step_settle_later(struct hfi_call *call, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->ghost != NULL && (events & state->ghost_event) != 0 &&
+        atomic_load(&state->ghost->complete)) {
+        ghost_answered(call);
+    } else if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
+        hfi_call_drop_ghost(call);
+        settle_now(call);
+    }
+}
+
+static void settle_at(struct hfi_call *call, int64_t at_ms) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->step = step_settle_later;
+    hfi_exchange_sleep(&state->exchange, at_ms);
+}
+
+static void settled(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_release_answer answer = {0};
+    int err = state->exchange.err;
+    if (err == HF_OK && gives_up(call))
+        err = state->kind->read_give_up(hfi_answer_of(call), &answer);
+    else if (err == HF_OK)
+        err = state->kind->read_release(settled_from(call), hfi_answer_of(call), &answer);
+    if (err == HF_OK || err == HF_EWRONGTYPE) { /* another type: nothing of ours is there */
+        if (err == HF_OK && answer.not_notified)
+            hfi_redis_notify_failed(&state->exchange);
+        hfi_line_finish(call, HF_OK, NULL, err == HF_OK && answer.more);
+        return;
+    }
+    int64_t again_ms = hfi_now_ms() + SETTLE_PAUSE_MS;
+    if (err == HF_ECLOSED || again_ms >= call->deadline_ms)
+        hfi_call_finish(call, err);
+    else
+        settle_at(call, again_ms);
+}
+
+static void settle_now(struct hfi_call *call) {
+    const struct hfi_redis_kind *kind = hfi_state_of(call)->kind;
+    hfi_call_send(call, gives_up(call) ? kind->give_up : kind->release, write_settle, settled);
+}
+
+/* The state is as the failed call has left it: with a request in it, perhaps. */
+void hfi_settle(struct hfi_call *call) {
+    struct hfi_call_state *state = call->state;
+    struct hfi_req *ghost = state->ghost;
+    unsigned ghost_event = state->ghost_event;
+    memset(state, 0, sizeof *state);
+    hfi_call_begin(call);
+    state->settles = state->settling = true;
+    state->cleanup = hfi_call_drop_ghost;
+    state->exchange.retry = HFI_RETRY_PATIENTLY;
+    state->ghost = ghost;
+    state->ghost_event = ghost_event;
+    if (state->kind->settle != NULL && !hfi_ticket_drawn(call)) {
+        state->kind->settle(call);
+        return;
+    }
+    if (ghost != NULL || hfi_now_ms() < call->ghost_until_ms)
+        settle_at(call, call->ghost_until_ms);
+    else
+        settle_now(call);
+    if (ghost != NULL && atomic_load(&ghost->complete))
+        ghost_answered(call); /* while nobody was looking */
+}

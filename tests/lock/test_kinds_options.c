@@ -1,0 +1,132 @@
+/*
+ * Kinds as a base and flags: which combinations there are, what is refused, and the sleeps of a
+ * spin lock as its handle wants them.
+ *
+ * Attempts are counted at the proxy. A sleep is never shorter than it was asked for, so there can
+ * only be so many within a given time; a machine that is slow makes them fewer.
+ */
+#include "lock/kinds.h"
+
+static int make(hf_client *client, const hf_lock_options *options) {
+    hf_lock *lock = NULL;
+    int err = hf_lock_new_with(client, WORLD_NAME, strlen(WORLD_NAME), options, &lock);
+    assert_true((err == HF_OK) == (lock != NULL));
+    hf_lock_free(lock);
+    return err;
+}
+
+static bool is_offered(hf_kind kind, unsigned flags) {
+    if (kind == HF_PLAIN)
+        return flags == 0 || flags == HF_NONREENTRANT || flags == HF_SPIN || flags == HF_FENCED;
+    return flags == 0 || (kind == HF_FAIR && flags == HF_NONREENTRANT);
+}
+
+static void every_combination_is_offered_or_refused(void **state) {
+    (void)state;
+    static const hf_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE};
+    struct world w;
+    hf_lock_options options = HF_LOCK_INIT;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        options.kind = kinds[i];
+        for (unsigned flags = 0; flags <= 0x1000; flags += 0x80) {
+            options.flags = flags;
+            bool offered = is_offered(kinds[i], flags);
+            assert_int_equal(make(w.client, &options), offered ? HF_OK : HF_ENOTSUP);
+        }
+    }
+    assert_int_equal(make(w.client, NULL), HF_OK);
+    world_end(&w);
+}
+
+/* As 0.1 had it, or mistaken for one another. */
+static void a_flag_is_no_kind(void **state) {
+    (void)state;
+    static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, 4, 5, 6, 7};
+    struct world w;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        hf_lock_options options = HF_LOCK_INIT;
+        options.kind = (hf_kind)flags[i];
+        assert_int_equal(make(w.client, &options), HF_ENOTSUP);
+    }
+    world_end(&w);
+}
+
+static void sleeps_that_are_none_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        int64_t first_ms, factor, max_ms;
+        int err;
+    } rows[] = {
+        {1, 2, 128, HF_OK},
+        {1, 1, 1, HF_OK},
+        {86400000, 1000, 86400000, HF_OK},
+        {0, 2, 128, HF_EINVAL},
+        {-1, 2, 128, HF_EINVAL},
+        {129, 2, 128, HF_EINVAL},
+        {1, 2, 86400001, HF_EINVAL},
+        {1, 0, 128, HF_EINVAL},
+        {1, 1001, 128, HF_EINVAL},
+        {1, INT64_MIN, 128, HF_EINVAL},
+        {INT64_MAX, 2, INT64_MAX, HF_EINVAL},
+    };
+    struct world w;
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hf_lock_options options = HF_LOCK_INIT;
+        options.flags = HF_SPIN;
+        options.spin_first_ms = rows[i].first_ms;
+        options.spin_factor = rows[i].factor;
+        options.spin_max_ms = rows[i].max_ms;
+        assert_int_equal(make(w.client, &options), rows[i].err);
+        if (rows[i].err != HF_OK)
+            assert_non_null(strstr(hf_last_error()->text, "spin_"));
+    }
+    world_end(&w);
+}
+
+/* How often a waiter with these sleeps tries within 900 ms. */
+static size_t attempts_with(int64_t first_ms, int64_t factor, int64_t max_ms, bool async) {
+    struct world w;
+    hf_lock *lock;
+    hf_lock_options options = HF_LOCK_INIT;
+    kind_begin(&w, HF_SPIN, NULL);
+    options.flags = HF_SPIN;
+    options.spin_first_ms = first_ms;
+    options.spin_factor = factor;
+    options.spin_max_ms = max_ms;
+    assert_int_equal(hf_lock_new_with(w.client, WORLD_NAME, strlen(WORLD_NAME), &options, &lock),
+                     HF_OK);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    size_t before = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(async ? world_acquire_async(lock, 0, 900, NULL)
+                           : hf_lock_acquire_for(lock, 900),
+                     HF_ETIMEDOUT);
+    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE) - before;
+    hf_lock_free(lock);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+    return attempts;
+}
+
+static void a_handle_says_how_its_waiters_sleep(void **state) {
+    (void)state;
+    for (int async = 0; async <= 1; async++) {
+        assert_int_equal(attempts_with(60000, 2, 60000, async), 1); /* not while it waits */
+        assert_in_range(attempts_with(300, 1, 300, async), 2, 4);   /* at 0, 300, 600 ... */
+        assert_in_range(attempts_with(10, 1000, 500, async), 2, 3); /* 0, 10, 510 */
+        /* 1 to 128 ms makes 13 at most */
+        assert_true(attempts_with(1, 1, 5, async) > 20);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_combination_is_offered_or_refused),
+        cmocka_unit_test(a_flag_is_no_kind),
+        cmocka_unit_test(sleeps_that_are_none_are_refused),
+        cmocka_unit_test(a_handle_says_how_its_waiters_sleep),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}
