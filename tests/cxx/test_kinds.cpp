@@ -118,7 +118,7 @@ void a_fair_mutex_is_a_mutex(void **) {
 void some_values_of_a_group_are_a_mutex(void **) {
     holdfast::client ours{url()}, theirs{url()};
     holdfast::mutex both(ours, "team", {"jack", "mary"}), across(theirs, "team", {"mary", "paul"});
-    holdfast::mutex beside(theirs, "team", std::vector<std::string_view>{"paul", ""});
+    holdfast::mutex beside(ours, "team", std::vector<std::string_view>{"paul", ""});
     {
         std::scoped_lock guard(both, beside);
         assert_false(across.try_lock());
