@@ -268,7 +268,8 @@ static void explain(const struct counter *counter) {
         {HF_FOUND_READ, locked},
         {HF_FOUND_WRITE, locked},
         {HF_FOUND_PERMITS, "a set of slots: see 'holdfast show'"},
-        {HF_FOUND_FREE, "not there, but slots may be left over from it: then delete '{NAME}:timeout'"},
+        {HF_FOUND_FREE,
+         "not there, but slots may be left over from it: then delete '{NAME}:timeout'"},
         {HF_FOUND_FREE, NULL},
     };
     explain_name(counter->client, counter->name, counter->kind->noun, all);

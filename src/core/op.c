@@ -290,7 +290,9 @@ void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
         return;
     }
     op->state = HFI_OP_CALLING;
-    memset(call->state, 0, call->kind->ops->call_size);
+    if (op->called)
+        memset(call->state, 0, call->kind->ops->call_size);
+    op->called = true;
     engine_op(call);
     hfi_op_look_if_done(op);
 }

@@ -37,6 +37,7 @@ struct hf_op {
     const struct hfi_verb *verb;
     enum hfi_op_state state;
     bool call_done; /* the engine has finished; looked at when it has returned */
+    bool called;    /* the engine's state is no longer all zero */
     bool cancellable;
     bool cancelled_first; /* before it began: then nothing is sent */
     bool lined_up;        /* had to wait for another of this process */
@@ -127,9 +128,9 @@ struct hfi_op_args {
     int64_t amount, ttl_ms;
     const unsigned char *ids; /* copied: `ids_len` of HFI_ID_LEN bytes each */
     size_t ids_len;
-    hf_permit_id *ret_ids;       /* permits: as many */
+    hf_permit_id *ret_ids;          /* permits: as many */
     const struct hfi_backoff *spin; /* acquire: copied; NULL: as the kind does */
-    hf_lock_info **ret_info;     /* inspect: written before it completes, on success */
+    hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
     struct hfi_exec *exec;
     struct hfi_self *self;
     struct hf_cancel *cancel;

@@ -187,10 +187,10 @@ static void write_mode_question(struct hfi_exchange *x, int64_t not_after_ms,
     hfi_command_text(command, "mode");
 }
 
-static void write_size_question(struct hfi_exchange *x, int64_t not_after_ms,
-                                struct hfi_command *command) {
+static void write_fields_question(struct hfi_exchange *x, int64_t not_after_ms,
+                                  struct hfi_command *command) {
     (void)not_after_ms;
-    write_question(x, "HLEN", command);
+    write_question(x, "HGETALL", command);
 }
 
 static void answer(struct hfi_call *call, bool locked) {
@@ -207,15 +207,19 @@ static const redisReply *reply_of(struct hfi_call *call) {
     return NULL;
 }
 
-/* A lock in write mode is also being read if it has one more field. */
-static void size_told(struct hfi_call *call) {
+/* All fields at one moment: the writer may have stopped since it was asked for the mode, and a reader
+ * that stays would be missed. A lock in write mode is also being read if it has one more field. */
+static void fields_told(struct hfi_call *call) {
     const redisReply *reply = reply_of(call);
     if (reply == NULL)
         return;
-    if (reply->type == REDIS_REPLY_INTEGER)
-        answer(call, reply->integer > FIELDS_OF_A_MERE_WRITER);
-    else
+    if (reply->type != REDIS_REPLY_ARRAY) {
         hfi_call_fail_proto(call);
+        return;
+    }
+    const redisReply *mode = find_mode(reply);
+    answer(call, mode != NULL &&
+                     (is_text(mode, "read") || reply->elements / 2 > FIELDS_OF_A_MERE_WRITER));
 }
 
 static void mode_told_to_reader(struct hfi_call *call) {
@@ -223,7 +227,7 @@ static void mode_told_to_reader(struct hfi_call *call) {
     if (reply == NULL)
         return;
     if (is_text(reply, "write"))
-        hfi_call_send(call, NULL, write_size_question, size_told);
+        hfi_call_send(call, NULL, write_fields_question, fields_told);
     else
         answer(call, is_text(reply, "read"));
 }

@@ -7,6 +7,7 @@
 #include "cxx/cxx.hpp"
 
 #include <memory>
+#include <poll.h>
 #include <shared_mutex>
 #include <vector>
 
@@ -229,12 +230,37 @@ void a_lost_permit_is_told_by_its_id(void **) {
         if (event.kind == HF_EVENT_LOST)
             lost.set_value(id);
     });
+    int fd = slots.lost_fd();
     hf_permit_id id = slots.acquire();
     cmd_ok(redis, "FLUSHALL");
     auto news = lost.get_future();
     assert_true(news.wait_for(hang_limit) == std::future_status::ready);
     assert_string_equal(news.get().c_str(), id.text);
+    struct pollfd ready = {fd, POLLIN, 0};
+    assert_int_equal(poll(&ready, 1, 0), 1); /* which comes before the callback */
     assert_int_equal(thrown_by([&] { slots.release(id); }), HF_ELOST);
+}
+
+void handles_know_their_names(void **) {
+    holdfast::client client(url());
+    using namespace std::string_view_literals;
+    assert_true(holdfast::mutex(client, "m\0n"sv).name() == "m\0n"sv);
+    assert_true(holdfast::semaphore(client, "s").name() == "s");
+    assert_true(holdfast::permits(client, "p").name() == "p");
+    assert_true(holdfast::latch(client, "l").name() == "l");
+}
+
+void a_mutex_takes_options(void **) {
+    holdfast::client client(url());
+    hf_lock_options options = HF_LOCK_INIT;
+    options.flags = HF_SPIN;
+    options.spin_max_ms = 20;
+    holdfast::mutex spin(client, "spin", options);
+    assert_true(spin.try_lock());
+    spin.unlock();
+    options.flags = HF_SPIN | HF_FENCED;
+    assert_int_equal(thrown_by([&] { holdfast::mutex(client, "spin", options); }), HF_ENOTSUP);
+    assert_int_equal(thrown_by([&] { client.dispatch_fd(); }), HF_EINVAL);
 }
 
 /* ---- Latch ----------------------------------------------------------------------------------- */
@@ -278,6 +304,8 @@ int main() {
         TEST(a_permit_is_given_back_at_the_end_of_its_scope),
         TEST(permits_by_the_dozen),
         TEST(a_lost_permit_is_told_by_its_id),
+        TEST(handles_know_their_names),
+        TEST(a_mutex_takes_options),
         TEST(a_latch_opens_for_all),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);

@@ -23,10 +23,10 @@ writes() {
     grep -nE -e "$assigned" -e "$stepped" "$@" || true
 }
 
-others=$(find "$core" "$api" -name '*.[ch]' ! -path "$core/hold.c")
-found=$(writes $others)
+mapfile -t others < <(find "$core" "$api" -name '*.[ch]' ! -path "$core/hold.c")
+found=$(writes "${others[@]}")
 # The queue of a hold may be looked at; no other address is given away.
-found+=$(grep -nE "$taken" $others | grep -v '>queue' || true)
+found+=$(grep -nE "$taken" "${others[@]}" | grep -v '>queue' || true)
 if [ -n "$found" ]; then
     echo "FAILED: the state of a hold is written outside of hold.c:"
     echo "$found"

@@ -5,6 +5,8 @@
 #include "lock/readwrite.h"
 #include "support/new_lock.h"
 
+#include "support/proxy.h"
+
 /* ---- Questions ---- */
 
 /* Asks from a thread of its own. */
@@ -72,6 +74,36 @@ static void C101_C102_C103_C104_C106_owners_ask(void **state) {
         assert_false(rw_held(rw.read, A));
         assert_false(rw_locked(rw.rival_read));
     }
+    rw_assert_clean(&rw);
+    rw_end(&rw);
+}
+
+/* A writer that reads, too, stops writing while somebody asks: the lock is read all the time. */
+static void read_side_is_seen_at_one_moment(void **state) {
+    (void)state;
+    struct rw rw;
+    rw_begin(&rw, NULL);
+    struct proxy *proxy = proxy_start(server_socket(rw.w.server));
+    hf_client *client;
+    assert_int_equal(hf_open(proxy_url(proxy), NULL, &client), HF_OK);
+    struct asker asker = {.lock = rw_handle(client, HF_READ)};
+    assert_int_equal(try_as(rw.write, A), HF_OK);
+    assert_int_equal(try_as(rw.read, A), HF_OK);
+
+    pthread_t thread;
+    proxy_stall_request(proxy, "\r\nHGETALL\r\n"); /* what follows the question for the mode */
+    assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
+    assert_true(proxy_wait_held(proxy, 10000));
+    assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
+    assert_int_equal(proxy_release_held(proxy), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(asker.err, HF_OK);
+    assert_true(asker.locked);
+
+    assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
+    hf_lock_free(asker.lock);
+    hf_close(client);
+    proxy_free(proxy);
     rw_assert_clean(&rw);
     rw_end(&rw);
 }
@@ -203,6 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(C101_C102_C103_threads_ask),
         cmocka_unit_test(C101_C102_C103_C104_C106_owners_ask),
+        cmocka_unit_test(read_side_is_seen_at_one_moment),
         cmocka_unit_test(C105_release_by_one_who_does_not_read),
         cmocka_unit_test(C107_reentrancy),
         cmocka_unit_test(inspect_shows_readers_and_the_writer),

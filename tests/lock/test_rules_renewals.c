@@ -117,6 +117,36 @@ static void rule7_renewal_reply_lost(void **state) {
     world_end(&w);
 }
 
+/* Locks that are renewed by different scripts: the second does not wait for the first one's answer,
+ * which never comes. */
+static void rule7_scripts_do_not_wait_for_each_other(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    hf_lock_options reading = HF_LOCK_INIT;
+    hf_lock *read;
+    options.watchdog_ms = 9000; /* renewed every 3 s, and an answer is awaited as long */
+    options.cmd_timeout_ms = 9000;
+    reading.kind = HF_READ;
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_new_with(w.client, "read", 4, &reading, &read), HF_OK);
+    proxy_mute_replies_after(w.proxy, WORLD_RENEW);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(read), HF_OK);
+    assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
+    int64_t muted_ms = now_ms();
+    while (cmd_int(w.server, "PTTL read") < 7500 && now_ms() - muted_ms < HANG_MS)
+        sleep_ms(2);
+    int64_t took_ms = now_ms() - muted_ms;
+    if (took_ms >= 2000)
+        fail_msg("renewed %d ms after the other", (int)took_ms);
+    assert_int_equal(hf_lock_release(read), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_stats(w.client).losses, 0);
+    hf_lock_free(read);
+    world_end(&w);
+}
+
 /* ---- Many ---- */
 
 #define MANY 1000
@@ -224,6 +254,7 @@ int main(void) {
         cmocka_unit_test(rule7_renewal_survives_errors),
         cmocka_unit_test(rule7_slow_server_still_renews),
         cmocka_unit_test(rule7_renewal_reply_lost),
+        cmocka_unit_test(rule7_scripts_do_not_wait_for_each_other),
         cmocka_unit_test(rule7_thousand_holds_none_late_in_batches),
         cmocka_unit_test(rule7_one_bad_key_does_not_stop_the_others),
         cmocka_unit_test(rule7_all_renewed_at_once_after_reconnect),

@@ -197,9 +197,10 @@ static void answer_greeting(struct echo *echo, struct guest *guest,
     if (refuse != 0)
         return;
     bool right = strcmp(message->text, guest->round == 0 ? "hello" : "4711") == 0;
-    send_frame(guest, right ? 'g' : 'n', guest->round == 0 ? "4711" : "welcome");
-    if (++guest->round == 2)
+    const char *text = guest->round == 0 ? "4711" : "welcome";
+    if (++guest->round == 2) /* counted before the other side can know */
         atomic_fetch_add(&echo->server.greetings, 1);
+    send_frame(guest, right ? 'g' : 'n', text);
 }
 
 static void answer(struct echo *echo, struct guest *guest, const struct echo_message *message) {

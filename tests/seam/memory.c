@@ -369,9 +369,11 @@ static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news)
 
 static void stop(struct hfi_engine *engine) {
     struct memory *memory = memory_of(engine);
-    struct hfi_link *link;
-    while ((link = hfi_list_pop_front(&memory->silent_renewals)) != NULL)
+    struct hfi_link *next, *silent = &memory->silent_renewals;
+    for (struct hfi_link *link = silent->next; link != silent; link = next) {
+        next = link->next;
         end_silence(HFI_CONTAINER(link, struct silence, link), HF_ECLOSED);
+    }
 }
 
 static void free_engine(struct hfi_engine *engine) {

@@ -1,0 +1,397 @@
+package main
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// An event is what may have happened at one moment, as a model sees it. An operation that has
+// returned well is one event between its call and its return. What nobody can know is an event
+// that may come at any later time: then its end is forever. A model lets it come only when it has
+// something to do, so that fewer orders have to be tried; at the end of a history there is always
+// such a time, since all that is held is released, or ends.
+type event struct {
+	what string
+	op   *op
+	hold string // whose begin or end it is
+	side string // "_read", "_write"
+	late bool   // the promise of its hold was over when it returned
+	free bool   // of the line of a fair lock: it may have been passed over, and come back
+	line string // who was seen to stand in line
+}
+
+// Codes after which nobody knows what the server did, or will do yet.
+var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true, "HF_EREFUSED": true,
+	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true}
+
+type builder struct {
+	h *history
+	// Owners, and sides, that have given something up: until that is settled, they may wait for it.
+	unsettled map[string]bool
+	events    []porcupine.Operation
+}
+
+func (b *builder) add(from, to int64, e *event) {
+	b.events = append(b.events, porcupine.Operation{Input: e, Call: from, Return: to})
+}
+
+// whole is an event some time between call and return.
+func (b *builder) whole(e *event) {
+	b.add(e.op.call, e.op.ret, e)
+}
+
+// ever is an event some time after `from`, or never.
+func (b *builder) ever(from int64, e *event) {
+	b.add(from, forever, e)
+}
+
+// impossible is an answer that nothing explains.
+func (b *builder) impossible(o *op) {
+	b.whole(&event{what: "impossible", op: o})
+}
+
+func (b *builder) wipes() {
+	for _, w := range b.h.wipes {
+		b.add(w.from, w.to, &event{what: "wipe", op: &op{id: "wipe", verb: "wipe"}})
+	}
+}
+
+// until is how long a hold was promised to last; without a word of that, not even from the start.
+func (b *builder) until(hold string, start int64) int64 {
+	if until, ok := b.h.sure[hold]; ok {
+		return until
+	}
+	return start
+}
+
+func (b *builder) isLate(hold string, o *op) bool {
+	return hold == "-" || o.ret >= b.until(hold, o.call)-leeway
+}
+
+// ends adds the end by itself of each hold that was not released for certain: after its promise, or
+// after a release whose outcome is not known.
+func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[string]int64) {
+	var holds []string
+	for hold := range begun {
+		if !over[hold] {
+			holds = append(holds, hold)
+		}
+	}
+	sort.Strings(holds)
+	for _, hold := range holds {
+		o := begun[hold]
+		from := b.until(hold, o.call) - leeway
+		if release, ok := given[hold]; ok && release < from {
+			from = release
+		}
+		if from < o.call {
+			from = o.call
+		}
+		b.ever(from, &event{what: "end", op: o, hold: hold})
+	}
+}
+
+// give notes a release of which nobody knows whether it was done. One that says that there was nothing
+// to release is such a one if the promise was over when it said so: the answer to an earlier copy of
+// it may have been lost.
+func (b *builder) give(o *op, hold string, given map[string]int64) {
+	if _, ok := given[hold]; !ok && (unknown[o.code] || b.isLate(hold, o)) {
+		given[hold] = o.call
+	}
+}
+
+// ---- Locks ---------------------------------------------------------------------------------------
+
+func splitSide(verb string) (string, string) {
+	for _, side := range []string{"_read", "_write"} {
+		if strings.HasSuffix(verb, side) {
+			return strings.TrimSuffix(verb, side), side
+		}
+	}
+	return verb, "_write"
+}
+
+// ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
+// end.
+func (b *builder) ghost(o *op, side string) {
+	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side})
+	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+}
+
+// watchdog is the lease of holds without one of their own. silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
+// is 250 ms. Who has lost its connection can be passed over at once, until it has another.
+const (
+	watchdog  = 1500 * 1000000
+	silence   = 200 * 1000000
+	reconnect = 3000 * 1000000
+)
+
+// inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. Of those who
+// may have been passed over when their turn came, or have been forgotten with the line, nothing is known
+// but that they hold the lock, or not: they come back, to their place or to the end.
+func (b *builder) inLine(o *op) {
+	if b.mayBePassedOver(o) {
+		if o.code == "HF_OK" {
+			b.whole(&event{what: "take", op: o, hold: o.id, side: "_write", free: true})
+		} else {
+			b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: "_write", free: true})
+			b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+		}
+		return
+	}
+	stand := &event{what: "stand", op: o, hold: o.id}
+	if o.code == "HF_OK" {
+		b.whole(stand)
+		b.whole(&event{what: "take granted", op: o, hold: o.id})
+	} else {
+		b.ever(o.call, stand) // What was sent may arrive when it was given up already.
+		b.ever(o.call, &event{what: "leave", op: o, hold: o.id})
+	}
+}
+
+func (b *builder) mayBePassedOver(o *op) bool {
+	end := o.ret
+	if killed, ok := b.h.kills[o.process]; ok && killed < end {
+		end = killed
+	}
+	for _, cut := range b.h.cuts {
+		if o.call-reconnect < cut && cut < end {
+			return true
+		}
+	}
+	for _, w := range b.h.wipes {
+		if o.call < w.to && w.from < end {
+			return true
+		}
+	}
+	return end-o.call >= silence
+}
+
+func isInLine(o *op) bool {
+	return o.verb == "acquire" && o.args["nested"] != "1" && o.args["wait"] != "0"
+}
+
+// seen is the line of a look, without those of whom nothing is known.
+func (b *builder) seen(look *op, ops []*op) string {
+	var line []string
+	for _, owner := range strings.Split(look.outs["queue"], ",") {
+		known := owner != ""
+		for _, o := range ops {
+			if o.owner == owner && isInLine(o) && o.call < look.ret && b.mayBePassedOver(o) {
+				known = known && o.code == "HF_OK" && o.ret < look.call
+			}
+		}
+		if known {
+			line = append(line, owner)
+		}
+	}
+	return strings.Join(line, ",")
+}
+
+// isTooLate: the lease may have been over before the answer came.
+func isTooLate(o *op) bool {
+	lease := o.number("lease") * 1000000
+	return lease > 0 && o.ret-o.call >= lease || o.ret-o.call >= watchdog
+}
+
+func (b *builder) acquire(o *op, side string, fair bool) {
+	hold := o.args["hold"]
+	nested := o.args["nested"] == "1"
+	inLine := fair && isInLine(o)
+	switch {
+	case inLine && (o.code == "HF_OK" || unknown[o.code]):
+		b.inLine(o)
+	case o.code == "HF_OK" && nested:
+		b.whole(&event{what: "nest", op: o, hold: hold, side: side})
+	case o.code == "HF_OK":
+		b.whole(&event{what: "take", op: o, hold: o.id, side: side})
+	case o.code == "HF_EBUSY":
+		b.whole(&event{what: "busy", op: o, side: side})
+	case o.code == "HF_ELOST":
+		b.whole(&event{what: "lost", op: o, hold: hold, side: side, late: b.isLate(hold, o)})
+	case o.code == "HF_EDEADLK" && (nested || side == "_write"):
+		b.whole(&event{what: "would wait for itself", op: o, hold: hold, side: side, late: b.isLate(hold, o)})
+	case unknown[o.code] && nested:
+		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
+	case unknown[o.code]:
+		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
+			b.whole(&event{what: "busy", op: o, side: side})
+		}
+		b.ghost(o, side)
+	default:
+		b.impossible(o)
+	}
+}
+
+func (b *builder) onHold(o *op, verb, side string) {
+	hold := o.args["hold"]
+	e := &event{what: verb, op: o, hold: hold, side: side, late: b.isLate(hold, o)}
+	switch {
+	case o.code == "HF_OK" && hold != "-":
+	case o.code == "HF_ELOST" && hold != "-":
+		e.what = "lost"
+	case o.code == "HF_ENOTOWNER":
+		e.what = "not held"
+	case unknown[o.code] && verb == "release":
+		e.what = "release perhaps"
+	case unknown[o.code]:
+		return
+	default:
+		b.impossible(o)
+		return
+	}
+	b.whole(e)
+}
+
+func lockEvents(h *history, ops []*op) []porcupine.Operation {
+	b := &builder{h: h, unsettled: map[string]bool{}}
+	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
+	for _, o := range ops {
+		verb, side := splitSide(o.verb)
+		switch verb {
+		case "acquire":
+			if o.code == "HF_OK" && o.args["nested"] != "1" {
+				begun[o.id] = o
+			}
+			b.acquire(o, side, o.kind == "fair")
+			b.unsettled[o.owner+side] = unknown[o.code]
+		case "release":
+			if o.args["left"] == "0" && o.code == "HF_OK" {
+				over[o.args["hold"]] = true
+			} else if o.args["left"] == "0" {
+				b.give(o, o.args["hold"], given)
+			}
+			b.onHold(o, verb, side)
+			b.unsettled[o.owner+side] = unknown[o.code] || o.code == "HF_ELOST"
+		case "extend":
+			b.onHold(o, verb, side)
+		case "break":
+			if o.code == "HF_OK" {
+				b.whole(&event{what: "break", op: o, side: side})
+			} else {
+				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
+			}
+		case "is_locked", "count", "look":
+			if o.code == "HF_OK" {
+				b.whole(&event{what: verb, op: o, side: side, line: b.seen(o, ops)})
+			} else if !unknown[o.code] {
+				b.impossible(o)
+			}
+		default:
+			panic("what is " + o.verb + "?")
+		}
+	}
+	b.ends(begun, over, given)
+	b.wipes()
+	return b.events
+}
+
+// ---- Things that nobody holds --------------------------------------------------------------------
+
+// numberEvents are those of semaphores and latches: an operation was done once, or perhaps.
+func numberEvents(h *history, ops []*op) []porcupine.Operation {
+	b := &builder{h: h}
+	for _, o := range ops {
+		waits := o.verb == "acquire" || o.verb == "await"
+		switch {
+		case o.code == "HF_OK":
+			b.whole(&event{what: o.verb, op: o})
+		case o.code == "HF_EBUSY" && waits:
+			b.whole(&event{what: "busy", op: o})
+		case o.verb == "acquire" && unknown[o.code]:
+			if o.code == "HF_ETIMEDOUT" {
+				b.whole(&event{what: "busy", op: o})
+			}
+			b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
+			b.ever(o.call, &event{what: "give if taken", op: o, hold: o.id})
+		case o.verb == "await" && o.code == "HF_ETIMEDOUT":
+			b.whole(&event{what: "busy", op: o})
+		case unknown[o.code] && (waits || o.verb == "available" || o.verb == "count"):
+		case unknown[o.code]:
+			b.ever(o.call, &event{what: o.verb + " perhaps", op: o})
+		default:
+			b.impossible(o)
+		}
+	}
+	b.wipes()
+	return b.events
+}
+
+func permitEvents(h *history, ops []*op) []porcupine.Operation {
+	b := &builder{h: h}
+	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
+	for _, o := range ops {
+		switch o.verb {
+		case "acquire":
+			b.acquirePermits(o, begun)
+		case "release", "extend":
+			b.onPermits(o, over, given)
+		case "try_set":
+			if o.code == "HF_OK" {
+				b.whole(&event{what: o.verb, op: o})
+			} else {
+				b.ever(o.call, &event{what: "try_set perhaps", op: o})
+			}
+		default:
+			if o.code == "HF_OK" {
+				b.whole(&event{what: o.verb, op: o})
+			} else if !unknown[o.code] {
+				b.impossible(o)
+			}
+		}
+	}
+	b.ends(begun, over, given)
+	b.wipes()
+	return b.events
+}
+
+func ids(text string) []string {
+	return strings.Split(text, ",")
+}
+
+func (b *builder) acquirePermits(o *op, begun map[string]*op) {
+	switch {
+	case o.code == "HF_OK":
+		for _, id := range ids(o.outs["ids"]) {
+			begun[id] = o
+		}
+		b.whole(&event{what: "acquire", op: o})
+	case o.code == "HF_EBUSY":
+		b.whole(&event{what: "busy", op: o})
+	case unknown[o.code]:
+		if o.code == "HF_ETIMEDOUT" {
+			b.whole(&event{what: "busy", op: o})
+		}
+		b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
+		b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+	default:
+		b.impossible(o)
+	}
+}
+
+func (b *builder) onPermits(o *op, over map[string]bool, given map[string]int64) {
+	e := &event{what: o.verb, op: o}
+	for _, id := range ids(o.args["ids"]) {
+		e.late = e.late || b.isLate(id, o)
+		if o.verb == "release" && o.code == "HF_OK" {
+			over[id] = true
+		} else if o.verb == "release" {
+			b.give(o, id, given)
+		}
+	}
+	switch {
+	case o.code == "HF_OK":
+	case o.code == "HF_ELOST" && o.verb == "release":
+		e.what = "release late"
+	case o.code == "HF_ENOTOWNER" || o.code == "HF_ELOST":
+		e.what = "not there"
+	case unknown[o.code]:
+		return
+	default:
+		b.impossible(o)
+		return
+	}
+	b.whole(e)
+}

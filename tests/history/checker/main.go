@@ -1,0 +1,194 @@
+// Judges histories of holdfast: checker DIR reads the logs of a run, and says of each kind whether
+// all that its players were told can be explained by things that happened one after the other.
+//
+//	checker DIR            exit status 0 if it can, 1 if not, 3 if that could not be decided
+//	checker -plant DIR     changes single answers of a good history, and expects to be told
+//	checker -expect DIR    expects a violation of every kind
+//
+// Each name is a history of its own, and its operations are few: what cannot be decided within
+// the limits of time and memory is a failure of its own.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const (
+	exitWrong     = 1
+	exitTrouble   = 2
+	exitUndecided = 3
+	memoryMax     = 1 << 30
+	mostOps       = 4000 // on one name
+	expectWithin  = time.Second
+	explainMax    = 20 // operations before the one that cannot be explained
+)
+
+var limit = flag.Duration("limit", 30*time.Second, "for one name")
+
+// watchMemory ends the program before it takes the machine's memory.
+func watchMemory() {
+	debug.SetMemoryLimit(memoryMax)
+	for range time.Tick(200 * time.Millisecond) {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		if stats.HeapAlloc > memoryMax {
+			fmt.Println("NOT DECIDED: it would take more than 1 GiB of memory")
+			os.Exit(exitUndecided)
+		}
+	}
+}
+
+func judge(h *history, ops []*op, within time.Duration) porcupine.CheckResult {
+	m := modelOf(ops[0].kind)
+	if len(ops) > mostOps {
+		return porcupine.Unknown
+	}
+	return porcupine.CheckOperationsTimeout(m.porcupine(), m.events(h, ops), within)
+}
+
+// unreached is the operation that returned first of those that the longest order does not reach.
+func unreached(info porcupine.LinearizationInfo, ops []*op) *op {
+	reached := map[*op]bool{}
+	for _, partials := range info.PartialLinearizationsOperations() {
+		longest := []porcupine.Operation{}
+		for _, partial := range partials {
+			if len(partial) > len(longest) {
+				longest = partial
+			}
+		}
+		for _, done := range longest {
+			reached[done.Input.(*event).op] = true
+		}
+	}
+	var first *op
+	for _, o := range ops {
+		if !reached[o] && (first == nil || o.ret < first.ret) {
+			first = o
+		}
+	}
+	return first
+}
+
+// explain prints what could not be put in order, and what was done just before.
+func explain(h *history, ops []*op, dir string) {
+	m := modelOf(ops[0].kind)
+	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), m.events(h, ops), *limit)
+	if last := unreached(info, ops); last != nil {
+		var before []*op
+		for _, o := range ops {
+			if o.call < last.ret && o != last {
+				before = append(before, o)
+			}
+		}
+		if len(before) > explainMax {
+			before = before[len(before)-explainMax:]
+		}
+		for _, o := range before {
+			fmt.Printf("    %s\n", o)
+		}
+		fmt.Printf("  no order reaches\n    %s\n", last)
+	}
+	path := fmt.Sprintf("%s/%s.html", dir, ops[0].name)
+	if err := porcupine.VisualizePath(m.porcupine(), info, path); err == nil {
+		fmt.Printf("  drawn in %s\n", path)
+	}
+}
+
+type tally struct {
+	names, ops, wrong, undecided int
+}
+
+// judgeAll judges each name, and prints a line for each kind. If nothing is to be explained, one that is
+// wrong is enough.
+func judgeAll(h *history, dir string, explains bool) map[string]*tally {
+	tallies := map[string]*tally{}
+	for _, m := range models {
+		tallies[m.kind] = &tally{}
+	}
+	for _, ops := range h.parts() {
+		t := tallies[ops[0].kind]
+		if t.wrong > 0 && !explains {
+			continue
+		}
+		t.names++
+		t.ops += len(ops)
+		switch judge(h, ops, *limit) {
+		case porcupine.Illegal:
+			t.wrong++
+			if explains {
+				fmt.Printf("WRONG: %s, %d operations: no order explains the answers\n", ops[0].name, len(ops))
+				explain(h, ops, dir)
+			}
+		case porcupine.Unknown:
+			t.undecided++
+			if !explains {
+				break
+			}
+			fmt.Printf("NOT DECIDED: %s, %d operations: not within %v\n", ops[0].name, len(ops), *limit)
+		}
+	}
+	for _, m := range models {
+		t := tallies[m.kind]
+		fmt.Printf("%-13s %3d names %6d operations %3d wrong %3d undecided\n", m.kind, t.names, t.ops, t.wrong,
+			t.undecided)
+	}
+	return tallies
+}
+
+func judgeHistory(h *history, dir string) int {
+	status := 0
+	for _, t := range judgeAll(h, dir, true) {
+		if t.wrong > 0 {
+			return exitWrong
+		}
+		if t.undecided > 0 {
+			status = exitUndecided
+		}
+	}
+	return status
+}
+
+// expectWrong is for a run with sabotage. One name of a kind is enough, so none is thought about for
+// long.
+func expectWrong(h *history, dir string) int {
+	status := 0
+	*limit = expectWithin
+	for kind, t := range judgeAll(h, dir, false) {
+		if t.wrong == 0 {
+			fmt.Printf("MISSED: the sabotage of %s was not found\n", kind)
+			status = exitWrong
+		}
+	}
+	return status
+}
+
+func main() {
+	plants := flag.Bool("plant", false, "change single answers, and expect to be told")
+	expects := flag.Bool("expect", false, "expect a violation of every kind")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: checker [-limit 30s] [-plant | -expect] DIR")
+		os.Exit(exitTrouble)
+	}
+	go watchMemory()
+	h, err := readHistory(flag.Arg(0))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitTrouble)
+	}
+	switch {
+	case *plants:
+		os.Exit(plantAll(h))
+	case *expects:
+		os.Exit(expectWrong(h, flag.Arg(0)))
+	default:
+		os.Exit(judgeHistory(h, flag.Arg(0)))
+	}
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A model is what a kind is when nothing happens at the same time: docs/guarantees.md in a few
+// lines. Its events are made of what was recorded; a step says whether an event can happen now.
+type model struct {
+	kind   string
+	events func(h *history, ops []*op) []porcupine.Operation
+	begin  func() interface{}
+	step   func(state interface{}, e *event) (bool, interface{})
+	wipe   func(state interface{}) interface{} // what is left when the server has forgotten everything
+}
+
+// Spin locks wait in another way than plain ones, and are the same.
+var models = []model{
+	{"plain", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"nonreentrant", lockEvents, beginLock, lock{}.step, wipeLock},
+	{"spin", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},
+	{"fair", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"readwrite", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"semaphore", numberEvents, beginNumber, stepSemaphore, wipeNumber},
+	{"permits", permitEvents, beginPermits, stepPermits, wipePermits},
+	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
+}
+
+func modelOf(kind string) *model {
+	for i := range models {
+		if models[i].kind == kind {
+			return &models[i]
+		}
+	}
+	panic("no model of " + kind)
+}
+
+// porcupine makes a model for one check. States are kept once each and known by their address: there
+// are few of them, and very many places that refer to them.
+func (m *model) porcupine() porcupine.Model {
+	known := map[interface{}]*interface{}{}
+	keep := func(state interface{}) interface{} {
+		if kept, ok := known[state]; ok {
+			return kept
+		}
+		kept := &state
+		known[state] = kept
+		return kept
+	}
+	return porcupine.Model{
+		Init: func() interface{} { return keep(m.begin()) },
+		Step: func(state, input, output interface{}) (bool, interface{}) {
+			e := input.(*event)
+			if e.what == "impossible" {
+				return false, state
+			}
+			if e.what == "wipe" {
+				return true, keep(m.wipe(*state.(*interface{})))
+			}
+			ok, next := m.step(*state.(*interface{}), e)
+			if !ok {
+				return false, state
+			}
+			return true, keep(next)
+		},
+		DescribeOperation: func(input, output interface{}) string {
+			e := input.(*event)
+			return fmt.Sprintf("%s: %s %s %s", e.what, e.op.owner, e.op.verb, e.op.code)
+		},
+		DescribeState: func(state interface{}) string { return fmt.Sprintf("%+v", *state.(*interface{})) },
+	}
+}
+
+// ---- Semaphores and latches ----------------------------------------------------------------------
+
+// All states can be compared, so sets are strings.
+type numberState struct {
+	there  bool
+	number int64
+	ghosts string // acquires that failed, and have taken all the same, or nothing
+}
+
+const nothing = "-"
+
+func beginNumber() interface{} { return numberState{} }
+
+func wipeNumber(state interface{}) interface{} {
+	return numberState{ghosts: state.(numberState).ghosts}
+}
+
+func with(set, word string) string {
+	words := append(strings.Fields(set), word)
+	sort.Strings(words)
+	return strings.Join(words, " ") + " "
+}
+
+func without(set, word string) string { return strings.Replace(set, word+" ", "", 1) }
+
+func has(set, word string) bool { return strings.Contains(set, word+" ") }
+
+func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
+	s := state.(numberState)
+	switch e.what {
+	case "acquire":
+		permits := e.op.number("permits")
+		ok := s.number >= permits
+		s.number -= permits
+		return ok, s
+	case "busy":
+		return s.number < e.op.number("permits"), s
+	case "take if there":
+		if permits := e.op.number("permits"); s.number >= permits {
+			s.number -= permits
+			s.ghosts = with(s.ghosts, e.hold)
+		} else {
+			s.ghosts = with(s.ghosts, nothing+e.hold)
+		}
+	case "give if taken": // A semaphore that is gone stays gone.
+		if has(s.ghosts, nothing+e.hold) {
+			s.ghosts = without(s.ghosts, nothing+e.hold)
+			return true, s
+		}
+		if !has(s.ghosts, e.hold) {
+			return false, s
+		}
+		s.ghosts = without(s.ghosts, e.hold)
+		if s.there {
+			s.number += e.op.number("permits")
+		}
+	case "release", "release perhaps":
+		s.there = true
+		s.number += e.op.number("permits")
+	case "try_set", "try_set perhaps":
+		was := s.there
+		if !was {
+			s.there, s.number = true, e.op.number("permits")
+		}
+		return e.what == "try_set perhaps" || (e.op.value() == 1) == !was, s
+	case "available":
+		return e.op.value() == s.number, s
+	case "drain", "drain perhaps":
+		was := s.number
+		s.number = 0
+		return e.what == "drain perhaps" || e.op.value() == was, s
+	default:
+		panic("a semaphore has no " + e.what)
+	}
+	return true, s
+}
+
+func stepLatch(state interface{}, e *event) (bool, interface{}) {
+	s := state.(numberState)
+	was := s.number
+	switch e.what {
+	case "await":
+		return was == 0, s
+	case "busy":
+		return was > 0, s
+	case "count_down", "count_down perhaps":
+		if was > 0 {
+			s.number--
+		}
+	case "try_set", "try_set perhaps":
+		if was == 0 {
+			s.number = e.op.number("permits")
+		}
+		return e.what == "try_set perhaps" || (e.op.value() == 1) == (was == 0), s
+	case "delete", "delete perhaps":
+		s.number = 0
+		return e.what == "delete perhaps" || (e.op.value() == 1) == (was > 0), s
+	case "count":
+		return e.op.value() == was, s
+	default:
+		panic("a latch has no " + e.what)
+	}
+	return true, s
+}
+
+// ---- Permits -------------------------------------------------------------------------------------
+
+type permitState struct {
+	total int64
+	there bool
+	taken string
+	count int64 // how many are taken
+}
+
+func beginPermits() interface{} { return permitState{} }
+
+func wipePermits(interface{}) interface{} { return permitState{} }
+
+func (s *permitState) take(id string) {
+	s.taken = with(s.taken, id)
+	s.count++
+}
+
+func (s *permitState) give(id string) bool {
+	if !has(s.taken, id) {
+		return false
+	}
+	s.taken = without(s.taken, id)
+	s.count--
+	return true
+}
+
+func stepPermits(state interface{}, e *event) (bool, interface{}) {
+	s := state.(permitState)
+	free := s.total - s.count
+	switch e.what {
+	case "acquire":
+		for _, id := range ids(e.op.outs["ids"]) {
+			if has(s.taken, id) {
+				return false, s
+			}
+			s.take(id)
+		}
+		return free >= e.op.number("permits"), s
+	case "busy":
+		return free < e.op.number("permits"), s
+	case "take if there":
+		n := e.op.number("permits")
+		for i := int64(0); free >= n && i < n; i++ {
+			s.take(e.hold)
+		}
+	case "end":
+		for s.give(e.hold) {
+		}
+	case "release":
+		for _, id := range ids(e.op.args["ids"]) {
+			if !s.give(id) {
+				return false, s
+			}
+		}
+	case "release late", "not there":
+		missing := false
+		for _, id := range ids(e.op.args["ids"]) {
+			missing = missing || !has(s.taken, id)
+			if e.what == "release late" {
+				s.give(id)
+			}
+		}
+		return missing || e.late, s
+	case "extend":
+		return has(s.taken, e.op.args["ids"]), s
+	case "try_set", "try_set perhaps":
+		was := s.there
+		if !was {
+			s.there, s.total = true, e.op.number("permits")
+		}
+		return e.what == "try_set perhaps" || (e.op.value() == 1) == !was, s
+	case "available":
+		return e.op.value() == free, s
+	case "total":
+		return e.op.value() == s.total, s
+	case "taken":
+		return e.op.value() == s.count, s
+	default:
+		panic("permits have no " + e.what)
+	}
+	return true, s
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// at makes an operation: its times are its place and a little.
+func at(call, ret int64, kind, owner, verb, code string, args, outs map[string]string) *op {
+	return &op{id: owner + "." + verb, process: owner, name: kind, kind: kind, owner: owner, verb: verb, code: code,
+		args: args, outs: outs, call: call * 1e7, ret: ret * 1e7}
+}
+
+type words = map[string]string
+
+func acquire(call, ret int64, kind, owner, verb, code string) *op {
+	return at(call, ret, kind, owner, verb, code, words{"wait": "0", "nested": "0", "hold": "-"},
+		words{"count": "1", "token": "5"})
+}
+
+func release(call, ret int64, kind, owner, verb, code, hold string) *op {
+	return at(call, ret, kind, owner, verb, code, words{"left": "0", "hold": hold}, words{})
+}
+
+func expect(t *testing.T, want porcupine.CheckResult, sure map[string]int64, ops ...*op) {
+	t.Helper()
+	h := &history{ops: ops, sure: sure}
+	if got := judge(h, ops, *limit); got != want {
+		t.Errorf("%s: %s instead of %s", ops[0].kind, got, want)
+	}
+}
+
+var lockKinds = []string{"plain", "nonreentrant", "spin", "fenced", "fair"}
+
+func TestOneHolderAfterTheOther(t *testing.T) {
+	for _, kind := range lockKinds {
+		second := acquire(5, 6, kind, "b", "acquire", "HF_OK")
+		second.outs["token"] = "6"
+		expect(t, porcupine.Ok, nil, acquire(1, 2, kind, "a", "acquire", "HF_OK"),
+			release(3, 4, kind, "a", "release", "HF_OK", "a.acquire"), second)
+	}
+}
+
+func TestTwoHoldersAtOnce(t *testing.T) {
+	sure := map[string]int64{"a.acquire": 9e7}
+	for _, kind := range lockKinds {
+		second := acquire(3, 4, kind, "b", "acquire", "HF_OK")
+		second.outs["token"] = "6"
+		expect(t, porcupine.Illegal, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), second)
+		late := acquire(8, 10, kind, "b", "acquire", "HF_OK")
+		late.outs["token"] = "6"
+		expect(t, porcupine.Ok, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), late)
+		expect(t, porcupine.Illegal, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"),
+			release(3, 4, kind, "a", "release", "HF_ELOST", "a.acquire"))
+	}
+}
+
+func TestBusyWithoutAReason(t *testing.T) {
+	for _, kind := range lockKinds {
+		expect(t, porcupine.Illegal, nil, acquire(1, 2, kind, "a", "acquire", "HF_EBUSY"))
+		pending := acquire(1, 2, kind, "b", "acquire", "")
+		pending.ret = forever
+		expect(t, porcupine.Ok, nil, pending, acquire(3, 4, kind, "a", "acquire", "HF_EBUSY"))
+	}
+}
+
+func TestTokensGrow(t *testing.T) {
+	expect(t, porcupine.Illegal, nil, acquire(1, 2, "fenced", "a", "acquire", "HF_OK"),
+		release(3, 4, "fenced", "a", "release", "HF_OK", "a.acquire"),
+		acquire(5, 6, "fenced", "b", "acquire", "HF_OK"))
+}
+
+func TestLineOfAFairLock(t *testing.T) {
+	wait := func(call, ret int64, owner string) *op {
+		o := acquire(call, ret, "fair", owner, "acquire", "HF_OK")
+		o.args["wait"] = "50"
+		return o
+	}
+	look := at(4, 5, "fair", "driver", "look", "HF_OK", words{}, words{"holder": "a", "queue": "b,c"})
+	end := release(6, 7, "fair", "a", "release", "HF_OK", "a.acquire")
+	first := acquire(1, 2, "fair", "a", "acquire", "HF_OK")
+	expect(t, porcupine.Ok, map[string]int64{"b.acquire": 30e7}, first, wait(3, 8, "b"), wait(3, 12, "c"), look, end,
+		release(9, 10, "fair", "b", "release", "HF_OK", "b.acquire"))
+	expect(t, porcupine.Illegal, map[string]int64{"b.acquire": 30e7, "c.acquire": 30e7}, first, wait(3, 12, "b"), wait(3, 8, "c"), look,
+		end, release(9, 10, "fair", "c", "release", "HF_OK", "c.acquire"))
+}
+
+func TestReadersAndWriters(t *testing.T) {
+	sure := map[string]int64{"a.acquire_read": 9e7, "b.acquire_read": 9e7, "c.acquire_write": 9e7}
+	a := acquire(1, 2, "readwrite", "a", "acquire_read", "HF_OK")
+	expect(t, porcupine.Ok, sure, a, acquire(3, 4, "readwrite", "b", "acquire_read", "HF_OK"))
+	expect(t, porcupine.Illegal, sure, a, acquire(3, 4, "readwrite", "c", "acquire_write", "HF_OK"))
+	expect(t, porcupine.Illegal, sure, a, acquire(3, 4, "readwrite", "b", "acquire_read", "HF_EBUSY"))
+}
+
+func number(call, ret int64, kind, verb, code, permits, value string) *op {
+	o := at(call, ret, kind, "a", verb, code, words{"permits": permits}, words{"value": value})
+	o.id = verb + permits + value
+	return o
+}
+
+func TestSemaphore(t *testing.T) {
+	set := number(1, 2, "semaphore", "try_set", "HF_OK", "2", "1")
+	take := number(3, 4, "semaphore", "acquire", "HF_OK", "2", "")
+	expect(t, porcupine.Ok, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "0"))
+	expect(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "1"))
+	expect(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "acquire", "HF_OK", "1", ""))
+	unknown := number(3, 4, "semaphore", "release", "HF_EUNKNOWN", "1", "")
+	for _, value := range []string{"2", "3"} {
+		expect(t, porcupine.Ok, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", value))
+	}
+	expect(t, porcupine.Illegal, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", "4"))
+}
+
+func TestLatch(t *testing.T) {
+	set := number(1, 2, "latch", "try_set", "HF_OK", "1", "1")
+	down := number(3, 4, "latch", "count_down", "HF_OK", "", "")
+	expect(t, porcupine.Ok, nil, set, down, number(5, 6, "latch", "await", "HF_OK", "", ""))
+	expect(t, porcupine.Illegal, nil, set, number(5, 6, "latch", "await", "HF_OK", "", ""))
+	expect(t, porcupine.Illegal, nil, set, down, number(5, 6, "latch", "await", "HF_EBUSY", "", ""))
+}
+
+func permit(call, ret int64, verb, code, id string) *op {
+	o := at(call, ret, "permits", "a", verb, code, words{"permits": "1", "ids": id}, words{"ids": id})
+	o.id = verb + id
+	return o
+}
+
+func TestPermits(t *testing.T) {
+	sure := map[string]int64{"x": 9e7, "y": 9e7}
+	set := number(1, 2, "permits", "try_set", "HF_OK", "1", "1")
+	x := permit(3, 4, "acquire", "HF_OK", "x")
+	expect(t, porcupine.Ok, sure, set, x, permit(5, 6, "release", "HF_OK", "x"), permit(7, 8, "acquire", "HF_OK", "y"))
+	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "acquire", "HF_OK", "y"))
+	expect(t, porcupine.Ok, sure, set, x, permit(9, 10, "acquire", "HF_OK", "y"))
+	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_ELOST", "x"))
+	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_OK", "y"))
+}

@@ -1,0 +1,308 @@
+/*
+ * Redisson's players: one Java thread for each kind, told what to do by the driver.
+ *
+ * Used by play.c, in its one thread. The JVM is the interop suite's program (tests/interop/java). An
+ * operation is written down from before its command is sent until after its answer was found, so
+ * what the driver does meanwhile makes it seem longer than it was, never shorter.
+ *
+ * A player does one thing after the other: take, for a moment nothing, give back; or it asks.
+ */
+#include "kinds.h"
+#include "play.h"
+
+#include "support/wait.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JAVA_WATCHDOG_MS 3000
+#define VISITS_PER_NAME 12
+
+/* How a kind's things are taken, given back and asked about; %s is the handle. */
+struct dialect {
+    const char *kind;
+    const char *take; /* with wait= and, if `leases`, lease= */
+    bool leases;
+    const char *give; /* NULL: what was taken is not given back */
+    const char *ask;
+    const char *ask_verb; /* its name in histories */
+    const char *set;      /* NULL: needs none */
+};
+
+static const struct dialect dialects[] = {
+    {"plain", "try", true, "unlock", "isLocked", "is_locked", NULL},
+    {"nonreentrant", "try", true, "unlock", "isLocked", "is_locked", NULL},
+    {"spin", "try", true, "unlock", "isLocked", "is_locked", NULL},
+    {"fenced", "tryToken", true, "unlock", "isLocked", "is_locked", NULL},
+    {"fair", "try", true, "unlock", "isLocked", "is_locked", NULL},
+    {"readwrite", "try", true, "unlock", NULL, NULL, NULL},
+    {"semaphore", "try", false, "release", "available", "available", "setPermits"},
+    {"permits", "try", true, "release", "available", "available", "trySetPermits"},
+    {"latch", "await", false, NULL, "count", "count", "setCount"},
+};
+#define DIALECTS (sizeof dialects / sizeof *dialects)
+
+typedef void then_fn(struct java_players *players, size_t i, const char *answer);
+
+struct java_player {
+    char owner[80];
+    char name[48];   /* where it plays */
+    char handle[80]; /* at that name */
+    int visits;
+    const char *side; /* of a read/write lock */
+    struct operation operation;
+    int64_t called_ns, lease_ms, wait_ms;
+    int answer_id; /* what it waits for; -1: nothing */
+    then_fn *then; /* what is done with the answer */
+    char hold[48]; /* what it has; "" for nothing */
+    int64_t next_ms;
+};
+
+struct java_players {
+    struct run *run;
+    char client[24];
+    struct java_player all[DIALECTS];
+};
+
+static struct subject subject_of(const struct java_players *players, size_t i) {
+    return (struct subject){
+        .name = players->all[i].name, .kind = dialects[i].kind, .owner = players->all[i].owner};
+}
+
+/* Sends one command to a player's thread. */
+static void send_it(struct java_players *players, size_t i, const char *verb, const char *rest,
+                    then_fn *then) {
+    struct java_player *player = &players->all[i];
+    player->then = then;
+    player->called_ns = record_now_ns();
+    player->answer_id = remote_send(players->run->jvm, "%s %s%s thread=%zu %s", verb,
+                                    player->handle, player->side, i + 1, rest);
+}
+
+/* "ok VALUE": the value; an exception: NULL. */
+static const char *value_of(const char *answer) {
+    if (strncmp(answer, "ok", 2) != 0)
+        return NULL;
+    return answer[2] == ' ' ? answer + 3 : "";
+}
+
+/* ---- Giving back ----------------------------------------------------------------------------- */
+
+static void given(struct java_players *players, size_t i, const char *answer) {
+    struct java_player *player = &players->all[i];
+    bool wrong_owner = strncmp(answer, "err IllegalMonitorState", 23) == 0;
+    int code = value_of(answer) != NULL ? HF_OK : wrong_owner ? HF_ELOST : HF_EUNKNOWN;
+    if (strcmp(dialects[i].kind, "permits") == 0 && code == HF_EUNKNOWN)
+        code = HF_ENOTOWNER; /* "Permit with id ... has already been released or doesn't exist" */
+    record_return(&player->operation, code, " ");
+    player->hold[0] = '\0';
+}
+
+static void give(struct java_players *players, size_t i) {
+    struct java_player *player = &players->all[i];
+    struct subject subject = subject_of(players, i);
+    bool permits = strcmp(dialects[i].kind, "permits") == 0;
+    char verb[32];
+    snprintf(verb, sizeof verb, "release%s", player->side);
+    player->operation = record_call(&players->run->record, &subject, verb,
+                                    "left=0 permits=1 hold=%s ids=%s", player->hold, player->hold);
+    send_it(players, i, dialects[i].give, permits ? player->hold : "", given);
+}
+
+/* ---- Taking ---------------------------------------------------------------------------------- */
+
+static bool is_taken(const char *value) {
+    return value[0] != '\0' && strcmp(value, "false") != 0 && strcmp(value, "null") != 0;
+}
+
+static void taken(struct java_players *players, size_t i, const char *answer) {
+    struct java_player *player = &players->all[i];
+    const char *value = value_of(answer);
+    bool got = value != NULL && is_taken(value);
+    bool permits = strcmp(dialects[i].kind, "permits") == 0;
+    bool fenced = strcmp(dialects[i].kind, "fenced") == 0;
+    int code = value == NULL          ? HF_EUNKNOWN
+               : got                  ? HF_OK
+               : player->wait_ms == 0 ? HF_EBUSY
+                                      : HF_ETIMEDOUT;
+    record_return(&player->operation, code, "count=%d token=%s ids=%s",
+                  dialects[i].leases && got && !permits, fenced && got ? value : "0",
+                  permits && got ? value : "-");
+    if (!got || dialects[i].give == NULL)
+        return;
+    snprintf(player->hold, sizeof player->hold, "%s", permits ? value : player->operation.id);
+    if (dialects[i].leases)
+        record_sure(&players->run->record, player->hold, player->called_ns, player->lease_ms);
+    player->next_ms = now_ms() + run_pick(players->run, 4);
+}
+
+static void take(struct java_players *players, size_t i) {
+    struct run *run = players->run;
+    struct java_player *player = &players->all[i];
+    struct subject subject = subject_of(players, i);
+    bool watchdog = run_pick(run, 2) == 0 && strcmp(dialects[i].kind, "permits") != 0;
+    char verb[32], rest[80], lease[40] = "";
+    /* Redisson's fair lock stands in line even for a wait of 0. */
+    bool fair = strcmp(dialects[i].kind, "fair") == 0;
+    player->wait_ms = run_pick(run, 3) == 0 && !fair ? 0 : 1 + run_pick(run, PLAY_WAIT_MS);
+    player->lease_ms = watchdog ? JAVA_WATCHDOG_MS : 2 * PLAY_LEASE_MS;
+    if (!watchdog && dialects[i].leases)
+        snprintf(lease, sizeof lease, " lease=%d", 2 * PLAY_LEASE_MS);
+    snprintf(rest, sizeof rest, "wait=%lld%s", (long long)player->wait_ms, lease);
+
+    snprintf(verb, sizeof verb, "%s%s", dialects[i].give == NULL ? "await" : "acquire",
+             player->side);
+    player->operation =
+        record_call(&run->record, &subject, verb, "wait=%lld lease=%lld nested=0 hold=- permits=1",
+                    (long long)player->wait_ms, (long long)player->lease_ms);
+    send_it(players, i, dialects[i].take, rest, taken);
+}
+
+/* ---- Asking and setting ---------------------------------------------------------------------- */
+
+static void answered(struct java_players *players, size_t i, const char *answer) {
+    const char *value = value_of(answer);
+    int code = value != NULL ? HF_OK : HF_EUNKNOWN;
+    if (value != NULL && strcmp(value, "true") == 0)
+        value = "1";
+    else if (value == NULL || strcmp(value, "false") == 0)
+        value = "0";
+    record_return(&players->all[i].operation, code, "value=%s", value);
+}
+
+static void ask(struct java_players *players, size_t i) {
+    struct subject subject = subject_of(players, i);
+    players->all[i].operation =
+        record_call(&players->run->record, &subject, dialects[i].ask_verb, " ");
+    send_it(players, i, dialects[i].ask, "", answered);
+}
+
+static void set(struct java_players *players, size_t i) {
+    struct subject subject = subject_of(players, i);
+    bool latch = dialects[i].give == NULL;
+    int number = latch ? 1 + (int)run_pick(players->run, 3) : PLAY_PERMITS;
+    char rest[32];
+    snprintf(rest, sizeof rest, "%s=%d", latch ? "count" : "permits", number);
+    players->all[i].operation =
+        record_call(&players->run->record, &subject, "try_set", "permits=%d", number);
+    send_it(players, i, dialects[i].set, rest, answered);
+}
+
+static void count_down(struct java_players *players, size_t i) {
+    struct subject subject = subject_of(players, i);
+    players->all[i].operation = record_call(&players->run->record, &subject, "count_down", " ");
+    send_it(players, i, "countDown", "", answered);
+}
+
+/* ---- Playing --------------------------------------------------------------------------------- */
+
+static void open_handle(struct java_players *players, size_t i, const char *suffix,
+                        const char *kind) {
+    struct java_player *player = &players->all[i];
+    const char *answer = remote_call(players->run->jvm, "open %s %s %s %s%s", players->client, kind,
+                                     player->name, player->handle, suffix);
+    if (strcmp(answer, "ok") != 0)
+        support_die("Java: open: %s", answer);
+}
+
+static void move_on(struct java_players *players, size_t i, const char *name) {
+    struct java_player *player = &players->all[i];
+    snprintf(player->name, sizeof player->name, "%s", name);
+    snprintf(player->handle, sizeof player->handle, "%s.%s", players->client, name);
+    player->visits = 0;
+    if (strcmp(dialects[i].kind, "readwrite") == 0) {
+        open_handle(players, i, "_read", "read");
+        open_handle(players, i, "_write", "write");
+    } else {
+        open_handle(players, i, "", dialects[i].kind);
+    }
+}
+
+static void begin_visit(struct java_players *players, size_t i) {
+    struct java_player *player = &players->all[i];
+    const struct dialect *dialect = &dialects[i];
+    unsigned dice = run_pick(players->run, 100);
+    char name[48];
+    play_name(dialect->kind, players->run->begin_ms, name);
+    if (strcmp(name, player->name) != 0)
+        move_on(players, i, name);
+    if (player->visits++ >= VISITS_PER_NAME)
+        return;
+    player->side = strcmp(dialect->kind, "readwrite") != 0 ? ""
+                   : dice % 2 == 0                         ? "_read"
+                                                           : "_write";
+    if (dice < 15 && dialect->set != NULL)
+        set(players, i);
+    else if (dice < 30 && dialect->ask != NULL)
+        ask(players, i);
+    else if (dice < 60 && dialect->give == NULL)
+        count_down(players, i);
+    else
+        take(players, i);
+}
+
+static void step(struct java_players *players, size_t i, bool begins) {
+    struct java_player *player = &players->all[i];
+    if (player->answer_id >= 0) {
+        if (!remote_answered(players->run->jvm, player->answer_id))
+            return;
+        const char *answer = remote_answer(players->run->jvm, player->answer_id);
+        player->answer_id = -1;
+        player->next_ms = now_ms() + run_pick(players->run, 6);
+        player->then(players, i, answer);
+    } else if (now_ms() >= player->next_ms && player->hold[0] != '\0') {
+        give(players, i);
+    } else if (now_ms() >= player->next_ms && begins) {
+        begin_visit(players, i);
+    }
+}
+
+void java_players_step(struct java_players *players) {
+    for (size_t i = 0; i < DIALECTS; i++)
+        step(players, i, true);
+}
+
+static bool is_idle(void *arg) {
+    struct java_players *players = arg;
+    bool idle = true;
+    for (size_t i = 0; i < DIALECTS; i++) {
+        step(players, i, false);
+        idle = idle && players->all[i].answer_id < 0 && players->all[i].hold[0] == '\0';
+    }
+    return idle;
+}
+
+struct java_players *java_players_new(struct run *run) {
+    static int clients;
+    struct java_players *players = calloc(1, sizeof *players);
+    if (players == NULL)
+        support_die("out of memory");
+    players->run = run;
+    snprintf(players->client, sizeof players->client, "j%d", ++clients);
+    const char *answer =
+        remote_call(run->jvm, "client %s %s watchdog=%d fairwait=5000", players->client,
+                    server_tcp_url(run->server), JAVA_WATCHDOG_MS);
+    if (strncmp(answer, "ok ", 3) != 0)
+        support_die("Redisson does not connect: %s", answer);
+    for (size_t i = 0; i < DIALECTS; i++) {
+        struct java_player *player = &players->all[i];
+        char uuid[48];
+        long long number;
+        player->answer_id = -1;
+        answer = remote_call(run->jvm, "ids %s thread=%zu", players->client, i + 1);
+        if (sscanf(answer, "ok %47s %lld", uuid, &number) != 2)
+            support_die("Java: ids: %s", answer);
+        snprintf(player->owner, sizeof player->owner, "%s:%lld", uuid, number);
+    }
+    return players;
+}
+
+void java_players_end(struct java_players *players) {
+    if (players == NULL)
+        return;
+    if (!wait_until(is_idle, players, REMOTE_LIMIT_MS))
+        support_die("a Java player does not end");
+    remote_call(players->run->jvm, "shutdown %s", players->client);
+    free(players);
+}

@@ -1,0 +1,52 @@
+/* What can be done to a thing of each kind, at random: a visit.
+ *
+ * A visit is some operations of one thread on one name, each of them recorded, with nothing left
+ * held at the end unless it was lost. It asserts nothing: the checker judges. */
+#ifndef HF_TEST_HISTORY_KINDS_H
+#define HF_TEST_HISTORY_KINDS_H
+
+#include "record.h"
+
+#include <holdfast/holdfast.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PLAY_WATCHDOG_MS 1500
+#define PLAY_LEASE_MS 250 /* the shortest; the longest is twice that */
+#define PLAY_WAIT_MS 120
+#define PLAY_PERMITS 3
+
+struct kind;
+
+/* One thread's part in a history. */
+struct player {
+    const struct kind *kind;
+    hf_client *client;
+    struct record *record;
+    unsigned random;
+    bool breaks; /* locks are broken, too */
+};
+
+struct kind {
+    const char *name; /* what the checker calls its model, and Java the kind */
+    hf_kind lock;
+    unsigned flags; /* of the lock */
+    void (*visit)(struct player *player, const char *name);
+    /* A command that ends or adds something behind everybody's back; the checker must notice. */
+    const char *sabotage;
+};
+
+extern const struct kind history_kinds[];
+extern const size_t history_kinds_len;
+
+unsigned play_pick(struct player *player, unsigned below);
+bool play_chance(struct player *player, unsigned percent);
+void play_pause(struct player *player, unsigned below_ms); /* so many ms at most, often none */
+
+void visit_lock(struct player *player, const char *name);
+void visit_readwrite(struct player *player, const char *name);
+void visit_semaphore(struct player *player, const char *name);
+void visit_permits(struct player *player, const char *name);
+void visit_latch(struct player *player, const char *name);
+
+#endif

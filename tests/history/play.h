@@ -1,0 +1,87 @@
+/* A run: several processes and a JVM play all kinds on one server, while the driver makes trouble;
+ * what is left of it is a directory of logs for the checker. */
+#ifndef HF_TEST_HISTORY_PLAY_H
+#define HF_TEST_HISTORY_PLAY_H
+
+#include "record.h"
+
+#include "support/proxy.h"
+#include "support/remote.h"
+#include "support/server.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PLAY_PROCESSES 3
+#define PLAY_NAME_MS 500 /* so long everybody meets at one name of a kind; then at the next */
+
+enum trouble {
+    TROUBLE_BREAK = 1,    /* players break locks */
+    TROUBLE_KILL = 2,     /* processes are killed, and others take their part */
+    TROUBLE_PAUSE = 4,    /* and stopped for longer than any lease */
+    TROUBLE_LOSE = 8,     /* replies and connections are lost */
+    TROUBLE_RESTART = 16, /* the server is killed, and comes back with its data */
+    TROUBLE_WIPE = 32,    /* and comes back without */
+    TROUBLE_SABOTAGE = 64 /* somebody writes to the server behind everybody's back */
+};
+
+struct plan {
+    const char *title;
+    unsigned troubles;
+    int64_t duration_ms;
+    bool java; /* Redisson plays, too, if it is there */
+};
+
+/* One process' part; a body for run_child(). */
+struct part {
+    const char *url;
+    const char *dir; /* where its log goes */
+    char process[24];
+    unsigned seed;
+    int64_t begin_ms, end_ms; /* on now_ms()'s clock */
+    bool breaks;
+};
+int play_part(void *arg);
+
+/* The name at which a kind is played now. */
+void play_name(const char *kind, int64_t begin_ms, char name[48]);
+
+/* ---- The driver's side ----------------------------------------------------------------------- */
+
+struct run {
+    const struct plan *plan;
+    unsigned seed;
+    unsigned random;
+    char *dir;
+    struct server *server;
+    struct proxy *proxy;
+    struct remote *jvm; /* NULL: without Java */
+    struct record record;
+    int64_t begin_ms, end_ms;
+    struct part parts[PLAY_PROCESSES];
+    pid_t pids[PLAY_PROCESSES];
+    int generation; /* how many processes there have been */
+    size_t paused;  /* which is stopped; PLAY_PROCESSES: none */
+    int64_t paused_ns, resume_ms;
+    int64_t late_ms; /* when the commands that are held back are let go; 0: there are none */
+};
+
+/* Plays; the caller frees the directory's name and removes it. */
+char *play_run(const struct plan *plan, unsigned seed, struct remote *jvm);
+
+unsigned run_pick(struct run *run, unsigned below);
+void run_spawn(struct run *run, size_t i);
+
+/* What happens to them (trouble.c): called about every millisecond. */
+void trouble_step(struct run *run);
+void trouble_end(struct run *run); /* nobody is stopped any more, nothing held back */
+
+/* Redisson's players (java.c). They are the driver's: it sends, and notes when the answers come. */
+struct java_players;
+struct java_players *java_players_new(struct run *run);
+void java_players_step(struct java_players *players);
+void java_players_end(
+    struct java_players *players); /* waits for their last answers. NULL is fine */
+
+#endif
