@@ -9,7 +9,7 @@
 -- The count is set, never incremented: running twice equals running once. A hold that has lost one
 -- of its values is gone, and what is left of it is given up.
 -- luacheck: read globals now too_late look all_ours held_until drop fields_from raise_ttl
--- luacheck: read globals integer ends_of count_of is_lease BAD_LEASE
+-- luacheck: read globals integer ends_of count_of is_lease BAD_LEASE SPARE_MS
 if too_late then return {-3, 0, now} end
 
 local group, owner, lease_ms = KEYS[1], ARGV[2], tonumber(ARGV[3])
@@ -52,7 +52,7 @@ redis.call('hset', group, unpack(fields))
 if size > 0 then
   raise_ttl(group, lease_ms)
 else
-  local expiry = redis.pcall('pexpire', group, integer(lease_ms))
+  local expiry = redis.pcall('pexpire', group, integer(lease_ms + SPARE_MS))
   if type(expiry) == 'table' then
     -- Without it the key would outlive everybody.
     for _, value in ipairs(values) do value.holder = owner end

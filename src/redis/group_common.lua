@@ -4,9 +4,9 @@
 -- A group is a hash. A value of it is known by a field, a hash of the value's bytes; while owner O
 -- holds the value with field f there are
 --   f = O   f:O:expire_time = when its lease ends, in ms   f:O:lock_count = how often O holds it
--- The key expires when the last lease does. A lease that has ended by this server's clock holds
--- nothing, though its fields stay until somebody takes the value or the key goes. Redisson looks at
--- its own clock instead, and leaves the last two fields behind when it takes a value over.
+-- The key expires a little later than the last lease. A lease that has ended by this server's clock
+-- holds nothing, though its fields stay until somebody takes the value or the key goes. Redisson
+-- looks at its own clock instead, and leaves the last two fields behind when it takes a value over.
 -- luacheck: read globals now
 -- luacheck: push ignore 211
 local NOT_THIS_KIND = redis.error_reply('WRONGTYPE this is no group of values')
@@ -112,8 +112,13 @@ local function fields_from(first)
   return fields
 end
 
+-- Whoever waits comes back in the millisecond in which the lease ends. If the key ended in the same
+-- one, Redisson would take the values over without lengthening a TTL of 0, and lose them with the
+-- key.
+local SPARE_MS = 100
+
 local function raise_ttl(group, lease_ms)
-  local ttl_ms = redis.call('pttl', group)
-  if ttl_ms >= 0 and ttl_ms < lease_ms then redis.call('pexpire', group, integer(lease_ms)) end
+  local ttl_ms, wanted_ms = redis.call('pttl', group), lease_ms + SPARE_MS
+  if ttl_ms >= 0 and ttl_ms < wanted_ms then redis.call('pexpire', group, integer(wanted_ms)) end
 end
 -- luacheck: pop

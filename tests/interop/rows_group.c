@@ -421,7 +421,7 @@ static void take_down(const char *owner, char *text, size_t room) {
     for (size_t i = 0; i < count; i++)
         used += (size_t)snprintf(text + used, room - used, "%s", lines[i]);
     long long ttl_ms = pttl(suite.server, GROUP);
-    snprintf(text + used, room - used, "for %llds\n", ttl_ms < 0 ? ttl_ms : (ttl_ms + 999) / 1000);
+    snprintf(text + used, room - used, "for %llds\n", ttl_ms < 0 ? ttl_ms : (ttl_ms + 500) / 1000);
     freeReplyObject(all);
 }
 

@@ -28,7 +28,7 @@ static void C117_two_values_of_a_group(void **state) {
     for (size_t i = 0; i < 2; i++)
         assert_in_range(group_number(w.server, both[i], w.owner, "expire_time"), before_ms + 30000,
                         after_ms + 30000);
-    assert_true(pttl(w.server, WORLD_NAME) <= 30000);
+    assert_in_range(pttl(w.server, WORLD_NAME), 20000, 30100); /* a little longer than a lease */
     assert_int_equal(world_keys(w.server), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(world_keys(w.server), 0);
