@@ -172,9 +172,7 @@ int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold);
 /* ---- Records (hold_table.c) ---- */
 
 /* Finds or makes the record. Shard locked. NULL: out of memory. */
-struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                     const struct hfi_kind *kind, const char *name, size_t name_len,
-                                     hf_owner number);
+struct hfi_hold *hfi_hold_get_locked(struct hf_op *op);
 /* Finds it only. */
 struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *shard,
                                       const struct hfi_kind *kind, const char *name,

@@ -109,15 +109,12 @@ struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *sha
     return hold;
 }
 
-struct hfi_hold *hfi_hold_get_locked(struct hfi_core *core, struct hfi_shard *shard,
-                                     const struct hfi_kind *kind, const char *name, size_t name_len,
-                                     hf_owner number) {
-    char owner[HFI_OWNER_MAX];
-    size_t owner_len = hfi_owner_text(core, number, owner);
-    struct hfi_hold *hold =
-        hfi_hold_of_locked(core, shard, kind, name, name_len, owner, owner_len, true);
+struct hfi_hold *hfi_hold_get_locked(struct hf_op *op) {
+    const struct hfi_call *call = &op->call;
+    struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, call->name,
+                                               call->name_len, call->owner, call->owner_len, true);
     if (hold != NULL)
-        hold->number = number;
+        hold->number = op->owner;
     return hold;
 }
 

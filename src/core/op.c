@@ -289,10 +289,9 @@ void hfi_op_call(struct hf_op *op, void (*engine_op)(struct hfi_call *call)) {
         refuse(op, "this kind does not offer it");
         return;
     }
-    op->state = HFI_OP_CALLING;
-    if (op->called)
+    if (op->state != HFI_OP_NEW) /* else nobody has seen it since it was made */
         memset(call->state, 0, call->kind->ops->call_size);
-    op->called = true;
+    op->state = HFI_OP_CALLING;
     engine_op(call);
     hfi_op_look_if_done(op);
 }
@@ -305,8 +304,7 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
     *ret_turn = true;
     pthread_mutex_lock(&op->shard->mtx);
     if (op->verb->takes_turn) {
-        op->hold = hfi_hold_get_locked(op->core, op->shard, op->call.kind, op->call.name,
-                                       op->call.name_len, op->owner);
+        op->hold = hfi_hold_get_locked(op);
         if (op->hold == NULL) {
             err = HF_ENOMEM;
         } else {

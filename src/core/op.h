@@ -37,7 +37,6 @@ struct hf_op {
     const struct hfi_verb *verb;
     enum hfi_op_state state;
     bool call_done; /* the engine has finished; looked at when it has returned */
-    bool called;    /* the engine's state is no longer all zero */
     bool cancellable;
     bool cancelled_first; /* before it began: then nothing is sent */
     bool lined_up;        /* had to wait for another of this process */

@@ -67,7 +67,8 @@ typedef void (*hfi_state_fn)(void *arg, bool up);
 
 struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi_push_fn push,
                               hfi_state_fn state, void *arg);
-/* On the keeper's thread, or when it has ended. Requests in flight complete with HF_ECLOSED. */
+/* On the keeper's thread, even while it tells of another connection's state, or when it has ended.
+ * Requests in flight complete with HF_ECLOSED. */
 void hfi_conn_free(struct hfi_conn *conn);
 /* In a forked child: closes descriptors, touches nothing else. */
 void hfi_conn_close_fds(struct hfi_conn *conn);

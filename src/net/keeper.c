@@ -21,11 +21,12 @@
 
 #define FIRST_ROOM 8
 
-/* What a round of the loop works with: `room` entries each, but for `fds`, which has two more. */
+/* What a round of the loop works with: as many entries each as there is room for connections, but
+ * for `fds`, which has two more. */
 struct table {
-    size_t room;
-    struct hfi_conn **conns;  /* all */
-    struct hfi_conn **polled; /* those of them that the keeper drives now */
+    size_t conns_len, polled_len;
+    struct hfi_conn **conns;  /* all; NULL: it is gone since the round began */
+    struct hfi_conn **polled; /* those of them that the keeper drives now; the same */
     struct pollfd *fds;       /* for the kicks, for the timer, and for each of these */
 };
 
@@ -51,7 +52,7 @@ static struct table *new_table(const struct hfi_mem *mem, size_t room) {
                                              (room + 2) * sizeof(struct pollfd));
     if (table == NULL)
         return NULL;
-    table->room = room;
+    table->conns_len = table->polled_len = 0;
     table->conns = (struct hfi_conn **)(table + 1);
     table->polled = table->conns + room;
     table->fds = (struct pollfd *)(table->polled + room);
@@ -138,6 +139,16 @@ bool hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     return added;
 }
 
+/* What happens to one connection may end another, and this round is not over. */
+static void clear_from_table(struct table *table, const struct hfi_conn *conn) {
+    for (size_t i = 0; i < table->conns_len; i++)
+        if (table->conns[i] == conn)
+            table->conns[i] = NULL;
+    for (size_t i = 0; i < table->polled_len; i++)
+        if (table->polled[i] == conn)
+            table->polled[i] = NULL;
+}
+
 void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
     pthread_mutex_lock(&keeper->mtx);
     for (size_t i = 0; i < keeper->conns_len; i++)
@@ -146,21 +157,23 @@ void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
             break;
         }
     pthread_mutex_unlock(&keeper->mtx);
+    if (keeper->table != NULL)
+        clear_from_table(keeper->table, conn);
 }
 
 /* Puts all connections on the table, of which there may be more than in the last round. */
-static size_t lay_table(struct hfi_keeper *keeper) {
+static void lay_table(struct hfi_keeper *keeper) {
     pthread_mutex_lock(&keeper->mtx);
     if (keeper->larger != NULL) {
         hfi_free(keeper->mem, keeper->table);
         keeper->table = keeper->larger;
         keeper->larger = NULL;
     }
-    size_t len = keeper->conns_len;
-    if (len > 0)
-        memcpy(keeper->table->conns, keeper->conns, len * sizeof(struct hfi_conn *));
+    struct table *table = keeper->table;
+    table->conns_len = keeper->conns_len;
+    table->polled_len = 0;
+    memcpy(table->conns, keeper->conns, table->conns_len * sizeof(struct hfi_conn *));
     pthread_mutex_unlock(&keeper->mtx);
-    return len;
 }
 
 /* Does the keeper have to watch this connection's socket? */
@@ -188,27 +201,30 @@ static void arm_timer(struct hfi_keeper *keeper, int64_t at_ms) {
     keeper->timer_at_ms = at_ms;
 }
 
-/* Tends all connections, and prepares to poll those that are the keeper's to drive. Returns how many
- * these are. */
-static size_t tend_all(struct hfi_keeper *keeper) {
-    size_t len = lay_table(keeper), n = 0;
+/* Tends all connections, and prepares to poll those that are the keeper's to drive. */
+static void tend_all(struct hfi_keeper *keeper) {
+    lay_table(keeper);
     struct table *table = keeper->table;
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < table->conns_len; i++) {
         struct hfi_conn *conn = table->conns[i];
+        if (conn == NULL)
+            continue;
         hfi_conn_tend(conn);
         if (!is_ours(keeper, conn))
             continue;
         hfi_conn_flush(conn);
-        table->polled[n] = conn;
-        struct pollfd *fd = &table->fds[2 + n++];
-        fd->fd = hfi_conn_poll_fd(conn, &fd->events);
-        fd->revents = 0;
+        table->polled[table->polled_len++] = conn;
     }
-    return n;
+    for (size_t i = 0; i < table->polled_len; i++) {
+        struct pollfd *fd = &table->fds[2 + i];
+        *fd = (struct pollfd){.fd = -1};
+        if (table->polled[i] != NULL)
+            fd->fd = hfi_conn_poll_fd(table->polled[i], &fd->events);
+    }
 }
 
 static void go_round(struct hfi_keeper *keeper) {
-    size_t n = tend_all(keeper);
+    tend_all(keeper);
     struct table *table = keeper->table;
     int64_t at_ms;
     if (!hfi_exec_poll_begin(&keeper->exec, keeper->kick_fd, &at_ms))
@@ -216,7 +232,7 @@ static void go_round(struct hfi_keeper *keeper) {
     arm_timer(keeper, at_ms);
     table->fds[0] = (struct pollfd){.fd = keeper->kick_fd, .events = POLLIN};
     table->fds[1] = (struct pollfd){.fd = keeper->timer_fd, .events = POLLIN};
-    poll(table->fds, (nfds_t)n + 2, -1);
+    poll(table->fds, (nfds_t)table->polled_len + 2, -1);
     hfi_exec_poll_end(&keeper->exec);
     if (table->fds[1].revents != 0) {
         uint64_t expirations;
@@ -224,8 +240,8 @@ static void go_round(struct hfi_keeper *keeper) {
         (void)got;
         keeper->timer_at_ms = HFI_NEVER;
     }
-    for (size_t i = 0; i < n; i++)
-        if (table->fds[i + 2].revents != 0)
+    for (size_t i = 0; i < table->polled_len; i++)
+        if (table->fds[i + 2].revents != 0 && table->polled[i] != NULL)
             hfi_conn_service(table->polled[i], table->fds[i + 2].revents);
 }
 

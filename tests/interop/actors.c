@@ -138,7 +138,8 @@ static void read_option(struct command *command, const char *word) {
     support_die("what is %s?", word);
 }
 
-static void read_command(const struct actors *actors, const char *text, struct command *command) {
+/* False: it names a permit that nobody has acquired; a step before has gone wrong. */
+static bool read_command(const struct actors *actors, const char *text, struct command *command) {
     char copy[256];
     *command = (struct command){.lease_ms = NOT_GIVEN,
                                 .wait_ms = NOT_GIVEN,
@@ -156,13 +157,14 @@ static void read_command(const struct actors *actors, const char *text, struct c
         if (word[0] == 'P') {
             size_t number = (size_t)atoi(word + 1);
             if (number < 1 || number > actors->permits)
-                fail_msg("no permit %s yet", word);
+                return false;
             memcpy(command->ids[command->ids_len++].text, actors->aliases[ACTORS + number - 1].text,
                    33);
         } else {
             read_option(command, word);
         }
     }
+    return true;
 }
 
 static bool is_lock(const struct actors *actors) {
@@ -340,7 +342,10 @@ static void c_act(struct actors *actors, struct actor *actor, const struct comma
 
 const char *act(struct actors *actors, const char *text) {
     struct command command;
-    read_command(actors, text, &command);
+    if (!read_command(actors, text, &command)) {
+        snprintf(actors->answer, sizeof actors->answer, "no such permit");
+        return actors->answer;
+    }
     struct actor *actor = &actors->all[command.actor - 'A'];
     if (actor->java)
         java_act(actors, actor, text, &command);

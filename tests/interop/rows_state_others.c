@@ -265,7 +265,7 @@ static const struct scenario permits[] = {
          STEP("acquired B", "1", NO_TTL),
          STEP("updateLease B lease=40000 P1", "true", NO_TTL),
          STEP("try B permits=3", "busy", NO_TTL),
-         STEP("try B permits=2 wait=50 lease=20000", "held", NO_TTL),
+         STEP("try B permits=2 wait=5000 lease=20000", "held", NO_TTL),
          STEP("tryRelease B P1", "true", NO_TTL),
          STEP("tryRelease B P1", "false", NO_TTL),
          STEP("tryRelease A P2 P3", "2", NO_TTL),

@@ -131,6 +131,35 @@ static void none_is_forgotten(void **state) {
     crowd_end(&crowd, &line);
 }
 
+/* The first that is up ends all others, wherever they are. */
+static void end_others(void *arg, bool up) {
+    struct crowd *crowd = arg;
+    for (int i = 1; up && i < MANY; i++) {
+        hfi_conn_free(crowd->conns[i]);
+        crowd->conns[i] = NULL;
+    }
+}
+
+static void one_may_end_others(void **state) {
+    (void)state;
+    static struct crowd crowd;
+    struct line line = {.proxy = NULL};
+    line_begin_at(&line, server_socket(scene_server()));
+    crowd_begin(&crowd);
+    for (int i = 0; i < MANY; i++) {
+        crowd.conns[i] =
+            hfi_conn_new(&line.target, HFI_SEAT_KEEPER, NULL, i == 0 ? end_others : NULL, &crowd);
+        assert_non_null(crowd.conns[i]);
+    }
+    for (int i = 1; i < MANY; i++)
+        hfi_conn_keep_up(crowd.conns[i], true);
+    connect_all(&crowd, 1);
+    ask_all(&crowd, 1);
+    hear_all(&crowd, 1); /* its answer comes after the state was told */
+    assert_line_works(&line);
+    crowd_end(&crowd, &line);
+}
+
 /* Waits until the set says that there is something to read, and reads it wherever it is. */
 static void dispatch(struct crowd *crowd, int len, int epoll_fd) {
     struct epoll_event event;
@@ -193,6 +222,7 @@ static int raise_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(none_is_forgotten),
+        cmocka_unit_test(one_may_end_others),
         cmocka_unit_test(several_in_one_epoll_set),
     };
     return cmocka_run_group_tests(tests, raise_limit, scene_stop_server);

@@ -10,8 +10,9 @@ import (
 // An event is what may have happened at one moment, as a model sees it. An operation that has
 // returned well is one event between its call and its return. What nobody can know is an event
 // that may come at any later time: then its end is forever. A model lets it come only when it has
-// something to do, so that fewer orders have to be tried; at the end of a history there is always
-// such a time, since all that is held is released, or ends.
+// something to do, so that fewer orders have to be tried. For locks there is always such a time in the
+// end, since all that is held is released, or ends; for the others there is an event "over", after all
+// that has returned, and what comes after it does nothing.
 type event struct {
 	what string
 	op   *op
@@ -30,6 +31,8 @@ type builder struct {
 	h *history
 	// Owners, and sides, that have given something up: until that is settled, they may wait for it.
 	unsettled map[string]bool
+	breaks    []*op
+	loose     bool // whoever waits may have been passed over
 	events    []porcupine.Operation
 }
 
@@ -56,6 +59,16 @@ func (b *builder) wipes() {
 	for _, w := range b.h.wipes {
 		b.add(w.from, w.to, &event{what: "wipe", op: &op{id: "wipe", verb: "wipe"}})
 	}
+}
+
+func (b *builder) over() {
+	var last int64
+	for _, e := range b.events {
+		if e.Return != forever && e.Return > last {
+			last = e.Return
+		}
+	}
+	b.ever(last+1, &event{what: "over", op: &op{id: "over", verb: "over"}})
 }
 
 // until is how long a hold was promised to last; without a word of that, not even from the start.
@@ -156,17 +169,23 @@ func (b *builder) mayBePassedOver(o *op) bool {
 	if killed, ok := b.h.kills[o.process]; ok && killed < end {
 		end = killed
 	}
-	for _, cut := range b.h.cuts {
-		if o.call-reconnect < cut && cut < end {
+	for _, broken := range b.breaks {
+		if broken.call < end && o.call < broken.ret {
 			return true
 		}
 	}
-	for _, w := range b.h.wipes {
-		if o.call < w.to && w.from < end {
+	return b.loose || end-o.call >= silence
+}
+
+// isLoose: connections were lost, or the server's memory, while this name was played, or just before.
+func isLoose(h *history, ops []*op) bool {
+	first, last := ops[0].call, ops[len(ops)-1].call
+	for _, cut := range h.cuts {
+		if first-reconnect < cut && cut < last {
 			return true
 		}
 	}
-	return end-o.call >= silence
+	return false
 }
 
 func isInLine(o *op) bool {
@@ -188,6 +207,15 @@ func (b *builder) seen(look *op, ops []*op) string {
 		}
 	}
 	return strings.Join(line, ",")
+}
+
+// noteSettled: what the server has answered came after all that was given up before it.
+func (b *builder) noteSettled(o *op, side string) {
+	if unknown[o.code] || o.code == "HF_ELOST" {
+		b.unsettled[o.owner+side] = true
+	} else if o.code == "HF_OK" || o.code == "HF_EBUSY" {
+		b.unsettled[o.owner+side] = false
+	}
 }
 
 // isTooLate: the lease may have been over before the answer came.
@@ -246,7 +274,12 @@ func (b *builder) onHold(o *op, verb, side string) {
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h, unsettled: map[string]bool{}}
+	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops)}
+	for _, o := range ops {
+		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
+			b.breaks = append(b.breaks, o)
+		}
+	}
 	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
 	for _, o := range ops {
 		verb, side := splitSide(o.verb)
@@ -256,7 +289,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				begun[o.id] = o
 			}
 			b.acquire(o, side, o.kind == "fair")
-			b.unsettled[o.owner+side] = unknown[o.code]
+			b.noteSettled(o, side)
 		case "release":
 			if o.args["left"] == "0" && o.code == "HF_OK" {
 				over[o.args["hold"]] = true
@@ -264,7 +297,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.give(o, o.args["hold"], given)
 			}
 			b.onHold(o, verb, side)
-			b.unsettled[o.owner+side] = unknown[o.code] || o.code == "HF_ELOST"
+			b.noteSettled(o, side)
 		case "extend":
 			b.onHold(o, verb, side)
 		case "break":
@@ -274,6 +307,9 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
 			}
 		case "is_locked", "count", "look":
+			if verb == "look" && b.loose {
+				continue
+			}
 			if o.code == "HF_OK" {
 				b.whole(&event{what: verb, op: o, side: side, line: b.seen(o, ops)})
 			} else if !unknown[o.code] {
@@ -316,6 +352,7 @@ func numberEvents(h *history, ops []*op) []porcupine.Operation {
 		}
 	}
 	b.wipes()
+	b.over()
 	return b.events
 }
 
@@ -344,6 +381,7 @@ func permitEvents(h *history, ops []*op) []porcupine.Operation {
 	}
 	b.ends(begun, over, given)
 	b.wipes()
+	b.over()
 	return b.events
 }
 

@@ -247,8 +247,8 @@ func (s *lockState) breakSide(side string, answer bool) bool {
 	if side == "_read" && writer != "" {
 		return !answer
 	}
-	if s.isLocked(side, answer) != answer {
-		return false
+	if s.isLocked(side, answer) != answer || !answer {
+		return !answer
 	}
 	for i := 0; i < maxReaders && s.readers[i].owner != ""; {
 		if side == "_read" || s.readers[i].owner == writer {

@@ -82,15 +82,18 @@ func (m *model) porcupine() porcupine.Model {
 type numberState struct {
 	there  bool
 	number int64
-	ghosts string // acquires that failed, and have taken all the same, or nothing
+	ghosts string // acquires that failed, and have taken all the same
+	over   bool   // the history is: what did not happen never does
 }
-
-const nothing = "-"
 
 func beginNumber() interface{} { return numberState{} }
 
 func wipeNumber(state interface{}) interface{} {
-	return numberState{ghosts: state.(numberState).ghosts}
+	s := state.(numberState)
+	if s.over {
+		return s
+	}
+	return numberState{ghosts: s.ghosts}
 }
 
 func with(set, word string) string {
@@ -105,7 +108,12 @@ func has(set, word string) bool { return strings.Contains(set, word+" ") }
 
 func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 	s := state.(numberState)
+	if s.over {
+		return true, s
+	}
 	switch e.what {
+	case "over":
+		s.over = true
 	case "acquire":
 		permits := e.op.number("permits")
 		ok := s.number >= permits
@@ -114,17 +122,13 @@ func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 	case "busy":
 		return s.number < e.op.number("permits"), s
 	case "take if there":
-		if permits := e.op.number("permits"); s.number >= permits {
-			s.number -= permits
-			s.ghosts = with(s.ghosts, e.hold)
-		} else {
-			s.ghosts = with(s.ghosts, nothing+e.hold)
+		permits := e.op.number("permits")
+		if s.number < permits {
+			return false, s
 		}
+		s.number -= permits
+		s.ghosts = with(s.ghosts, e.hold)
 	case "give if taken": // A semaphore that is gone stays gone.
-		if has(s.ghosts, nothing+e.hold) {
-			s.ghosts = without(s.ghosts, nothing+e.hold)
-			return true, s
-		}
 		if !has(s.ghosts, e.hold) {
 			return false, s
 		}
@@ -156,7 +160,12 @@ func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 func stepLatch(state interface{}, e *event) (bool, interface{}) {
 	s := state.(numberState)
 	was := s.number
+	if s.over {
+		return true, s
+	}
 	switch e.what {
+	case "over":
+		s.over = true
 	case "await":
 		return was == 0, s
 	case "busy":
@@ -188,11 +197,17 @@ type permitState struct {
 	there bool
 	taken string
 	count int64 // how many are taken
+	over  bool  // the history is: what did not happen never does
 }
 
 func beginPermits() interface{} { return permitState{} }
 
-func wipePermits(interface{}) interface{} { return permitState{} }
+func wipePermits(state interface{}) interface{} {
+	if s := state.(permitState); s.over {
+		return s
+	}
+	return permitState{}
+}
 
 func (s *permitState) take(id string) {
 	s.taken = with(s.taken, id)
@@ -211,7 +226,12 @@ func (s *permitState) give(id string) bool {
 func stepPermits(state interface{}, e *event) (bool, interface{}) {
 	s := state.(permitState)
 	free := s.total - s.count
+	if s.over {
+		return true, s
+	}
 	switch e.what {
+	case "over":
+		s.over = true
 	case "acquire":
 		for _, id := range ids(e.op.outs["ids"]) {
 			if has(s.taken, id) {
@@ -224,12 +244,17 @@ func stepPermits(state interface{}, e *event) (bool, interface{}) {
 		return free < e.op.number("permits"), s
 	case "take if there":
 		n := e.op.number("permits")
-		for i := int64(0); free >= n && i < n; i++ {
+		if free < n {
+			return false, s
+		}
+		for i := int64(0); i < n; i++ {
 			s.take(e.hold)
 		}
 	case "end":
+		ended := s.give(e.hold)
 		for s.give(e.hold) {
 		}
+		return ended, s
 	case "release":
 		for _, id := range ids(e.op.args["ids"]) {
 			if !s.give(id) {
