@@ -31,16 +31,14 @@ static hf_lock *values_of(hf_client *client, const char *text) {
     return lock;
 }
 
-/* Java's clients with StringCodec, made once. */
+/* Java's clients with StringCodec, unless they are there. */
 static void java_string_clients(void) {
-    static bool made;
     char options[64];
-    if (made)
+    if (strncmp(java_call(suite.java, "ids jg"), "ok ", 3) == 0)
         return;
     snprintf(options, sizeof options, "codec=string watchdog=%d", WATCHDOG_MS);
     java_client("jg", "codec=string");
     java_client("jgshort", options);
-    made = true;
 }
 
 /* Both sides on jack and mary; Java's handle is called "team". */
