@@ -362,6 +362,10 @@ void group_killed_c_holder(void **state) {
     assert_java("ok", "unlock team thread=%d", pair.thread);
     close(held[0]);
     close(held[1]);
+    bool locked = true;
+    assert_hf(HF_OK, hf_lock_is_locked(pair.lock, &locked));
+    assert_false(locked);
+    cmd_ok(suite.server, "DEL " GROUP); /* Redisson leaves fields of whom it took it over from */
     end(&pair);
 }
 
