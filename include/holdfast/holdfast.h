@@ -340,6 +340,29 @@ HF_API int hf_lock_new_bytes(hf_client *client, const void *name, size_t name_le
 HF_API int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
                             const hf_lock_options *options, hf_lock **ret_lock);
 
+/* Some values of a group as one lock: all of them or none, in one step on one server. Whoever wants
+ * any of the same values has to wait; others of the group are free for others. Redisson's
+ * getMultiLock(group, values), if Java encodes values as these bytes: with StringCodec.
+ *
+ * The group is a name as above, and no lock of another kind may have it. A value is any bytes, even
+ * none; one that comes twice counts once, and the order means nothing: two handles of the same
+ * values are the same lock, and nest. But an owner that holds some of these values together with
+ * others gets HF_EDEADLK at once. hf_lock_name() is the group. hf_lock_inspect() is HF_ENOTSUP.
+ * hf_lock_is_locked() is true if anybody holds any of the values, hf_lock_ttl_ms() is how long
+ * until all are free, hf_lock_hold_count() is 0 unless the owner holds all; hf_lock_break() breaks
+ * whatever hold any of the values belongs to.
+ *
+ * Leases of values end by the server's clock. Redisson looks at its own instead, so the clocks of
+ * Java's machines must agree with the server's to much less than a lease.
+ * Errors:  as for hf_lock_new(); HF_EINVAL also for no values, or more than HF_VALUES_MAX. */
+#define HF_VALUES_MAX 1000
+typedef struct hf_bytes {
+    const void *bytes;
+    size_t len;
+} hf_bytes;
+HF_API int hf_lock_new_group(hf_client *client, const void *group, size_t group_len,
+                             const hf_bytes *values, size_t values_len, hf_lock **ret_lock);
+
 /* Frees a handle, not a hold: what it acquired stays held by its owner, and can be released through
  * another handle. Its loss callback does not run any more once this has returned (when called
  * inside that callback: once the callback has returned). NULL is fine.

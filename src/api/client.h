@@ -6,6 +6,7 @@
  *   call.c      running an operation: synchronously, or started for a callback
  *   handle.c    a handle: making, freeing and using one, whatever it is on
  *   lock.c, sem.c, permits.c, latch.c   the verbs of each
+ *   group.c     making a lock of some values of a group
  *   ears.c      telling handles about trouble with holds
  *   sized.c     the public structs that can grow
  *   dispatch.c  where callbacks run

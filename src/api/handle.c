@@ -100,7 +100,7 @@ void hfi_handle_free(struct hfi_handle *handle) {
 
 const char *hfi_handle_name(const struct hfi_handle *handle, size_t *ret_len) {
     if (ret_len != NULL)
-        *ret_len = handle->name_len;
+        *ret_len = hfi_kind_stem_len(handle->kind, handle->name, handle->name_len);
     return handle->name;
 }
 

@@ -127,7 +127,8 @@ static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
 }
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
-    struct hfi_shard *shard = hfi_core_shard(core, args->name, args->name_len);
+    struct hfi_shard *shard =
+        hfi_core_shard(core, args->name, hfi_kind_stem_len(args->kind, args->name, args->name_len));
     struct hf_op *op =
         allocate(core, shard, args->kind, args->name_len + args->ids_len * HFI_ID_LEN);
     if (op == NULL)

@@ -43,6 +43,7 @@ struct hf_op {
     bool overtime;        /* its wait is over, but not the command in front of it that says why */
     bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
                      Guarded by the shard */
+    bool claims;  /* an acquire of what may overlap: see overlap.c. Guarded by the shard */
     /* what it settles is not worth waiting for when the client is closed, unless the server answers
      * at once */
     bool brief;

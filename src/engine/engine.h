@@ -59,8 +59,23 @@ struct hfi_kind {
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
+    /* How many of the first bytes of a lock's name are its stem: what others know it by, and share
+     * with it. NULL: the whole name. */
+    size_t (*stem_len)(const char *name, size_t name_len);
+    /* Whether two locks of one stem have something in common: then no owner may hold both. NULL: a
+     * lock has a stem of its own. Called under a shard. */
+    bool (*overlap)(const char *a, size_t a_len, const char *b, size_t b_len);
+    /* Writes the name of the lock of some values to `to`, the same in whatever order they come;
+     * returns its length. NULL for `to`: returns the room that it needs. */
+    size_t (*name_values)(const void *stem, size_t stem_len, const hf_bytes *values, size_t len,
+                          char *to);
     const void *engine_private;
 };
+
+static inline size_t hfi_kind_stem_len(const struct hfi_kind *kind, const char *name,
+                                       size_t name_len) {
+    return kind->stem_len != NULL ? kind->stem_len(name, name_len) : name_len;
+}
 
 static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
     return kind->part != NULL ? kind->part : "";
@@ -244,7 +259,7 @@ struct hfi_renewal {
 /* Which holds are meant: those for which all that is given here is true. */
 struct hfi_scope {
     const void *node; /* kept there; NULL: anywhere */
-    const char *name; /* NULL: any */
+    const char *name; /* a stem; with `kind` a lock's name: it, or what overlaps it. NULL: any */
     size_t name_len;
     const char *owner; /* NULL: anybody's; else with `name` and `kind` */
     size_t owner_len;
@@ -276,6 +291,9 @@ struct hfi_server {
 struct hfi_engine_ops {
     /* The table of a kind with such flags, or NULL: this engine does not offer it. */
     const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind, unsigned flags);
+
+    /* The same for some values of a group; it has `name_values`. */
+    const struct hfi_kind *(*group)(struct hfi_engine *engine);
 
     /* The same for what is no lock. */
     const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);
