@@ -45,10 +45,12 @@ static bool is_push(const struct hfi_conn *conn, const void *message) {
     return conn->push != NULL && (protocol->is_push == NULL || protocol->is_push(message));
 }
 
-/* Hands messages on in the order in which they came. Returns how many were taken: all, unless there
- * is a reply that nobody asked for. */
-static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
+/* Hands messages on in the order in which they came: all, unless there is a reply that nobody asked
+ * for. */
+static int hand_on(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
     size_t done = 0;
+    atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
     while (done < len) {
         size_t replies = 0;
         while (done + replies < len && !is_push(conn, messages[done + replies]))
@@ -59,26 +61,19 @@ static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
             break;
         if (done < len) {
             conn->push(conn->arg, messages[done]);
-            conn->target->protocol->message_free(messages[done++]);
+            protocol->message_free(messages[done++]);
         }
     }
-    return done;
+    if (done == len)
+        return HF_OK;
+    while (done < len)
+        protocol->message_free(messages[done++]);
+    return hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
 }
 
-static int deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
-    int err = HF_OK;
-    size_t done = 0;
-    if (conn->state == CONN_GREETING) {
-        assert(len == 1);
-        err = hfi_conn_greeted(conn, messages[0], error);
-    } else {
-        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
-        done = hand_on(conn, messages, len);
-        if (done < len)
-            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
-    }
-    for (size_t i = done; i < len; i++)
-        conn->target->protocol->message_free(messages[i]);
+static int take_greeting(struct hfi_conn *conn, void *message, hf_error *error) {
+    int err = hfi_conn_greeted(conn, message, error);
+    conn->target->protocol->message_free(message);
     return err;
 }
 
@@ -90,13 +85,16 @@ static int deliver_messages(struct hfi_conn *conn, hf_error *error) {
     void *messages[DELIVER_MAX];
     size_t len, max = conn->state == CONN_GREETING ? 1 : DELIVER_MAX;
     do {
-        int err = HF_OK;
+        int err = HF_OK, delivered = HF_OK;
         for (len = 0; len < max; len++) {
             err = protocol->next(conn->reader, &messages[len], error);
             if (err != HF_OK || messages[len] == NULL)
                 break;
         }
-        int delivered = len > 0 ? deliver(conn, messages, len, error) : HF_OK;
+        if (len > 0 && conn->state == CONN_GREETING)
+            delivered = take_greeting(conn, messages[0], error);
+        else if (len > 0)
+            delivered = hand_on(conn, messages, len, error);
         if (delivered != HF_OK || err != HF_OK)
             return delivered != HF_OK ? delivered : err;
     } while (len == max);

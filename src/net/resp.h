@@ -2,6 +2,7 @@
 #ifndef HFI_NET_RESP_H
 #define HFI_NET_RESP_H
 
+#include "engine/engine.h"
 #include "net/protocol.h"
 
 #include <stdatomic.h>
@@ -13,6 +14,7 @@ struct hfi_resp_login {
     const char *user, *password; /* NULL: none */
     int db;
     const char *client_name;  /* CLIENT SETNAME */
+    struct hfi_server server; /* told by the last greeting; on the keeper's thread */
     atomic_bool memory_known; /* whether the server may evict, or that it does not say */
 };
 

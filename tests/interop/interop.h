@@ -148,6 +148,21 @@ void rw_java_reader_keeps_no_dead_level_of_c(void **state);
 void rw_killed_readers(void **state);
 void rw_killed_holders_alone(void **state);
 
+/* rows_group.c */
+void group_fields_of_every_length(void **state);
+void group_java_waits_for_c(void **state);
+void group_c_waits_for_java(void **state);
+void group_waiters_of_both_sides(void **state);
+void group_timed_waits_give_up(void **state);
+void group_nests_on_either_side(void **state);
+void group_forced_and_not_owner_on_either_side(void **state);
+void group_java_forces_one_value_of_ours(void **state);
+void group_leases_end_for_the_other_side(void **state);
+void group_watchdogs_seen_by_the_other_side(void **state);
+void group_killed_c_holder(void **state);
+void group_killed_java_holder(void **state);
+void group_leaves_the_same_state(void **state);
+
 /* rows_others.c */
 void semaphore_wakes_all_of_both_sides(void **state);
 void semaphore_give_ups_take_nothing(void **state);
@@ -182,6 +197,7 @@ void plain_mixed_stress(void **state);
 void plain_mixed_stress_wakes_by_message(void **state);
 void kin_mixed_stress(void **state);
 void kin_mixed_stress_wakes_by_message(void **state);
+void group_mixed_stress_wakes_by_message(void **state);
 void others_mixed_stress(void **state);
 void others_mixed_stress_wakes_by_message(void **state);
 void latch_mixed_rounds(void **state);

@@ -71,6 +71,9 @@ final class Places {
                 return new LockPlace(name, client.getFairLock(name), lease, true);
             case "nonreentrantfair":
                 return new LockPlace(name, client.getNonReentrantFairLock(name), lease, false);
+            case "group":
+                return new LockPlace(name, client.getMultiLock(name, List.of("jack", "mary")), lease,
+                        true);
             case "readwrite":
                 return new ReadWritePlace(name, client.getReadWriteLock(name), lease);
             case "semaphore":
