@@ -397,7 +397,7 @@ typedef struct hf_result {
     int64_t token;        /* fenced locks: larger than every token before it; else 0 */
     /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
     int64_t value;
-    hf_error error; /* details when code is not HF_OK */
+    hf_error error;  /* details when code is not HF_OK */
     int64_t votes;   /* acquire, extend on a quorum: how many servers have granted it; else 0 */
     int64_t servers; /* and of how many */
 } hf_result;
