@@ -13,7 +13,7 @@
 #define HFI_FIRST_AUTOMATIC_OWNER ((hf_owner)1 << 32)
 
 struct hfi_self {
-    atomic_int refs;
+    atomic_int refs;   /* the thread, operations, holds that it owns by default */
     atomic_bool ended; /* the thread is gone */
     hf_owner owner;
     hf_error last;

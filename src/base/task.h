@@ -44,10 +44,11 @@ struct hfi_wakes {
 };
 
 struct hfi_task {
-    atomic_int refs;
-    bool queued;                   /* in exec->ready */
-    unsigned events;               /* the mailbox */
-    pthread_mutex_t mtx;           /* guards exec, events and queued */
+    atomic_int refs;     /* whoever made it, an executor while it is queued, requests and wants that
+                        will post to it, threads whose end it is told of */
+    bool queued;         /* in exec->ready */
+    unsigned events;     /* the mailbox */
+    pthread_mutex_t mtx; /* guards exec, events and queued */
     struct hfi_exec *_Atomic exec; /* also read without it, to see if the task has moved away */
     struct hfi_link link;
     void (*run)(struct hfi_task *task, unsigned events);

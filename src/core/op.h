@@ -31,7 +31,9 @@ enum hfi_op_state {
 };
 
 struct hf_op {
-    struct hfi_task task; /* first: the reference count is its */
+    /* First: the reference count is its. Its caller, the shard's list until it is finished, a notice
+     * with its callback, and those of every task. */
+    struct hfi_task task;
     struct hfi_core *core;
     struct hfi_shard *shard;
     const struct hfi_verb *verb;

@@ -77,7 +77,7 @@ const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn);
 /* ---- Requests ---- */
 
 struct hfi_req {
-    atomic_int refs;
+    atomic_int refs;      /* whoever submitted it, and the FIFO until it is complete */
     struct hfi_link link; /* in the connection's FIFO */
     const struct hfi_mem *mem;
     const struct hfi_protocol *protocol;

@@ -1,7 +1,7 @@
 /*
  * TLS, with OpenSSL over memory BIOs (what it is for is in tls.h).
  *
- * Called by connect.c (handshake) and io.c (reading, writing), always under the connection's mutex;
+ * Called by connect.c (handshake), receive.c and send.c, always under the connection's mutex;
  * contexts are made and freed by the node. There is no state besides the two structs.
  *
  * Rules: a certificate is verified, chain and name, unless that was explicitly switched off.

@@ -55,6 +55,10 @@ void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
 void hfi_act(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     const struct hfi_redis_act *act = &state->kind->acts[call->act];
+    if (act->write == NULL) {
+        hfi_call_fail(call, HF_ENOTSUP, "there is no such thing to be done to it");
+        return;
+    }
     state->settles = act->settles;
     hfi_act_send(call, act, acted);
 }

@@ -56,7 +56,14 @@ static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thi
 }
 
 static const struct hfi_kind *find_server(struct hfi_engine *engine) {
-    static const struct hfi_kind server = {.name = "server", .ops = &hfi_redis_call_ops};
+    static const struct hfi_call_ops ops = {
+        .call_size = sizeof(struct hfi_call_state),
+        .ask = hfi_ask,
+        .step = hfi_call_step,
+        .cancel = hfi_call_cancel,
+        .attend = hfi_call_attend,
+    };
+    static const struct hfi_kind server = {.name = "server", .ops = &ops};
     (void)engine;
     return &server;
 }
@@ -352,7 +359,7 @@ static void enlist(struct hfi_engine *engine, int epoll_fd) {
 
 /* ---- The tables ---- */
 
-const struct hfi_call_ops hfi_redis_call_ops = {
+const struct hfi_call_ops hfi_redis_lock_ops = {
     .call_size = sizeof(struct hfi_call_state),
     .acquire = hfi_acquire,
     .release = hfi_release,
@@ -360,6 +367,15 @@ const struct hfi_call_ops hfi_redis_call_ops = {
     .force = hfi_force,
     .ask = hfi_ask,
     .inspect = hfi_inspect,
+    .settle = hfi_settle,
+    .step = hfi_call_step,
+    .cancel = hfi_call_cancel,
+    .attend = hfi_call_attend,
+};
+
+const struct hfi_call_ops hfi_redis_thing_ops = {
+    .call_size = sizeof(struct hfi_call_state),
+    .acquire = hfi_acquire,
     .act = hfi_act,
     .settle = hfi_settle,
     .step = hfi_call_step,

@@ -214,7 +214,7 @@ static const struct hfi_redis_kind fair = {
 
 const struct hfi_kind hfi_kind_fair = {
     .name = "fair",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .reentrant = true,
     .exclusive = false, /* every waiter stands in line itself */
     .queues = true,
@@ -223,7 +223,7 @@ const struct hfi_kind hfi_kind_fair = {
 
 const struct hfi_kind hfi_kind_fair_nonreentrant = {
     .name = "non-reentrant fair",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .reentrant = false,
     .exclusive = false,
     .queues = true,

@@ -57,7 +57,7 @@ static const struct hfi_redis_kind fenced = {
 
 const struct hfi_kind hfi_kind_fenced = {
     .name = "fenced",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .reentrant = true,
     .exclusive = true,
     .token = true,

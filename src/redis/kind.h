@@ -151,7 +151,7 @@ static inline struct hfi_proof hfi_proof_of(const struct hfi_redis *redis,
                               .promised_until_ms = until_ms};
 }
 
-extern const struct hfi_call_ops hfi_redis_call_ops; /* engine.c: of all kinds */
+extern const struct hfi_call_ops hfi_redis_lock_ops, hfi_redis_thing_ops; /* engine.c */
 extern const struct hfi_kind hfi_thing_semaphore, hfi_thing_permits, hfi_thing_latch;
 extern const struct hfi_kind hfi_kind_plain, hfi_kind_nonreentrant, hfi_kind_spin, hfi_kind_fenced;
 extern const struct hfi_kind hfi_kind_fair, hfi_kind_fair_nonreentrant;

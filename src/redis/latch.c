@@ -123,6 +123,6 @@ static const struct hfi_redis_kind latch = {
 
 const struct hfi_kind hfi_thing_latch = {
     .name = "latch",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_thing_ops,
     .engine_private = &latch,
 };

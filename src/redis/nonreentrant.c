@@ -11,7 +11,7 @@
 
 const struct hfi_kind hfi_kind_nonreentrant = {
     .name = "non-reentrant",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .reentrant = false,
     .exclusive = true,
     .token = false,

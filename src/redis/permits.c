@@ -383,7 +383,7 @@ static const struct hfi_redis_kind permits = {
 
 const struct hfi_kind hfi_thing_permits = {
     .name = "permits",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_thing_ops,
     .part = "permits",
     .engine_private = &permits,
 };

@@ -185,7 +185,7 @@ const struct hfi_redis_kind hfi_plain = {
 
 const struct hfi_kind hfi_kind_plain = {
     .name = "plain",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .reentrant = true,
     .exclusive = true,
     .token = false,

@@ -286,7 +286,7 @@ static const struct hfi_redis_kind write_side = {
 
 const struct hfi_kind hfi_kind_read = {
     .name = "read",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .part = "read",
     .reentrant = true,
     .exclusive = false,
@@ -297,7 +297,7 @@ const struct hfi_kind hfi_kind_read = {
 
 const struct hfi_kind hfi_kind_write = {
     .name = "write",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .part = "write",
     .reentrant = true,
     .exclusive = true,

@@ -209,6 +209,6 @@ static const struct hfi_redis_kind semaphore = {
 
 const struct hfi_kind hfi_thing_semaphore = {
     .name = "semaphore",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_thing_ops,
     .engine_private = &semaphore,
 };

@@ -27,7 +27,7 @@ static const struct hfi_redis_kind spin = {
 
 const struct hfi_kind hfi_kind_spin = {
     .name = "spin",
-    .ops = &hfi_redis_call_ops,
+    .ops = &hfi_redis_lock_ops,
     .reentrant = true,
     .exclusive = true,
     .token = false,

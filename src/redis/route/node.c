@@ -21,7 +21,7 @@
 #include <string.h>
 
 struct hfi_node {
-    atomic_uint refs;
+    atomic_uint refs; /* see node.h */
     const struct hfi_mem *mem;
     const struct hfi_node_hooks *hooks;
     void *arg;

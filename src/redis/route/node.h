@@ -5,7 +5,7 @@
  * None is opened before somebody needs it.
  *
  * Nodes are reference-counted: by the route that made them, by each exchange from its first try to
- * its end, and by whoever listens to messages. */
+ * its end, by each renewal under way, and by whoever listens to messages. */
 #ifndef HFI_REDIS_ROUTE_NODE_H
 #define HFI_REDIS_ROUTE_NODE_H
 
