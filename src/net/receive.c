@@ -22,6 +22,22 @@
 
 /* ---- Messages ---- */
 
+/* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
+void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
+    struct hfi_task *task = req->task;
+    if (req->attendant != NULL) {
+        conn->attendants--;
+        hfi_seat_excuse_locked(req->attendant);
+    }
+    req->attendant = NULL;
+    atomic_store(&req->complete, true);
+    req->task = NULL;
+    if (task != NULL) {
+        hfi_task_post_gathered(task, req->event, wakes);
+        hfi_task_unref(task);
+    }
+}
+
 /* Completes the requests that these replies answer. Returns how many there were. */
 static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t len) {
     struct hfi_wakes wakes = {.len = 0};
@@ -205,4 +221,30 @@ bool hfi_conn_is_tls_talk(struct hfi_conn *conn) {
             return false;
     }
     return false;
+}
+
+/* ---- For the holder of the seat ---- */
+
+bool hfi_conn_service(struct hfi_conn *conn, short revents) {
+    if (conn->state != CONN_READY) {
+        hfi_conn_progress(conn);
+        return true;
+    }
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = HF_OK;
+    if (atomic_load(&conn->broken))
+        err = hfi_fail(&error, HF_EUNREACH, "the connection was lost");
+    else if (revents != 0)
+        err = hfi_conn_read(conn, &error);
+    if (err != HF_OK) {
+        hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error.text);
+        hfi_conn_lose(conn, err, &error);
+        return false;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    atomic_store(&conn->blocked, false);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    return true;
 }

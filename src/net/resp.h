@@ -18,11 +18,11 @@ struct hfi_resp_login {
     atomic_bool memory_known; /* whether the server may evict, or that it does not say */
 };
 
-/* ---- For resp.c and resp_greet.c ---- */
+/* ---- For resp.c and resp_greet.c; `arg` is the greeting ---- */
 
 int hfi_resp_greet(struct hfi_conn *conn, void **ret_greeting, hf_error *error);
-int hfi_resp_greeted(void *greeting, const void *message, bool *ret_done, hf_error *error);
+int hfi_resp_greeted(void *arg, const void *message, bool *ret_done, hf_error *error);
 bool hfi_resp_explain_end(const void *greeting, hf_error *error);
-void hfi_resp_greeting_free(void *greeting);
+void hfi_resp_greeting_free(void *arg);
 
 #endif

@@ -236,11 +236,11 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->notify_failures = config->notify_failures;
     hfi_list_init(&redis->renewals);
 
-    int err = HF_OK;
+    int err = HF_ENOMEM;
     redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");
-    if (redis->prefix == NULL)
-        err = hfi_fail(error, HF_ENOMEM, "out of memory");
-    if (err == HF_OK) {
+    if (redis->prefix == NULL) {
+        hfi_fail(error, err, "out of memory");
+    } else {
         redis->names =
             (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
         err = make_route(redis, config, error);

@@ -133,6 +133,7 @@ void fenced_tokens_are_one_row_of_numbers(void **state);
 /* rows_fair.c; the state is a struct interop_kind */
 void fair_mixed_queue_is_first_come(void **state);
 void fair_give_ups_keep_the_order(void **state);
+void fair_turn_that_java_lets_pass(void **state);
 void fair_forced_serves_the_first(void **state);
 void fair_killed_c_holder_and_waiter(void **state);
 void fair_killed_java_holder_and_waiter(void **state);

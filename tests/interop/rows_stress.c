@@ -13,7 +13,8 @@
  * lease ends; its name is put into stress:killed only after its end, long before that, so that
  * being found inside is forgiven to it and to nobody else. The other sort kills nobody and has
  * leases that outlive it: there only messages move things on, and a wake-up that got lost would
- * show as a wait until the TTL or the waiter's own poll.
+ * show as a wait until the TTL or the waiter's own poll. (What Redisson itself forgets, the Java
+ * workers avoid or make up for: Places.java.)
  *
  * HF_SEED repeats the random choices of a run (not its timing); HF_SOAK makes it last minutes.
  */

@@ -277,6 +277,7 @@ int main(void) {
         FAIR_ROWS(kin_watchdogs_seen_by_the_other_side),
         FAIR_ROWS(fair_mixed_queue_is_first_come),
         FAIR_ROWS(fair_give_ups_keep_the_order),
+        FAIR_ROWS(fair_turn_that_java_lets_pass),
         FAIR_ROWS(fair_forced_serves_the_first),
         KIND_ROW(fair_killed_c_holder_and_waiter, 3, "fair"),
         KIND_ROW(fair_killed_java_holder_and_waiter, 3, "fair"),
