@@ -197,6 +197,7 @@ void plain_mixed_stress(void **state);
 void plain_mixed_stress_wakes_by_message(void **state);
 void kin_mixed_stress(void **state);
 void kin_mixed_stress_wakes_by_message(void **state);
+void group_mixed_stress(void **state);
 void group_mixed_stress_wakes_by_message(void **state);
 void others_mixed_stress(void **state);
 void others_mixed_stress_wakes_by_message(void **state);

@@ -49,6 +49,7 @@ struct game {
     struct stress_place places[STRESS_PLACES];
     struct player players[PLAYERS];
     unsigned random;
+    bool spares_jvm;
     int kills[2]; /* of C processes, of JVMs */
 };
 
@@ -126,16 +127,16 @@ static void kill_player(struct game *game, int number) {
     game->kills[number == OWN_JVM]++;
 }
 
-/* Kills and replaces players until the time is up: C processes and the JVM in turn, each at least
- * once. */
+/* Kills and replaces players until the time is up: C processes and, unless it is spared, the JVM in
+ * turn, each at least once. */
 static void play(struct game *game) {
     for (int round = 0;; round++) {
         int64_t pause_ms = 300 + rand_r(&game->random) % 800;
         if (round >= 2 && now_ms() + pause_ms >= game->least_end_ms)
             return;
         sleep_ms(pause_ms);
-        int number = round % 2 == 1 ? OWN_JVM
-                                    : OWN_JVM + 1 + rand_r(&game->random) % (PLAYERS - OWN_JVM - 1);
+        bool jvm = round % 2 == 1 && !game->spares_jvm;
+        int number = jvm ? OWN_JVM : OWN_JVM + 1 + rand_r(&game->random) % (PLAYERS - OWN_JVM - 1);
         kill_player(game, number);
         start_player(game, number);
     }
@@ -421,6 +422,14 @@ static void stress_with_kills(const struct stress_place *places, int64_t lasts_m
     end(&game);
 }
 
+/* With kills of C processes alone. */
+static void stress_with_c_kills(const struct stress_place *places, int64_t lasts_ms) {
+    struct game game = {.spares_jvm = true};
+    begin(&game, places, lasts_ms, SHORT_LEASE_MS);
+    play(&game);
+    end(&game);
+}
+
 /* Without: then every wait ends by a message, or it shows. */
 static void stress_by_message(const struct stress_place *places, int64_t lasts_ms) {
     struct game game = {0};
@@ -447,6 +456,14 @@ void kin_mixed_stress(void **state) {
 void kin_mixed_stress_wakes_by_message(void **state) {
     (void)state;
     stress_by_message(kin_places, 3 * 1000);
+}
+
+/* No JVM is killed: what Redisson takes over from a dead Redisson it may lose at once, because both
+ * the lease and the key end in that millisecond, and it leaves a TTL of 0 as it is. A key of ours
+ * lasts a little longer than the lease. */
+void group_mixed_stress(void **state) {
+    (void)state;
+    stress_with_c_kills(group_places, 6 * 1000);
 }
 
 void group_mixed_stress_wakes_by_message(void **state) {

@@ -317,6 +317,7 @@ int main(void) {
         ROW(kin_mixed_stress_wakes_by_message),
         ROW(kin_mixed_stress),
         ROW(others_mixed_stress_wakes_by_message),
+        ROW(group_mixed_stress),
         ROW(group_mixed_stress_wakes_by_message),
         ROW(others_mixed_stress),
         ROW(latch_mixed_rounds),
