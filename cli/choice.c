@@ -66,3 +66,10 @@ int choice_settle(struct choice *choice, const char *subcommand) {
         choice->kind = &plain;
     return 0;
 }
+
+int choice_check_servers(const struct choice *choice, const struct connection *connection,
+                         const char *subcommand) {
+    if (choice->kind == &plain)
+        return 0;
+    return connection_refuse_several(connection, subcommand, choice->shown);
+}

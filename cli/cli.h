@@ -174,6 +174,18 @@ enum {
 /* True when it was one of the common options. */
 bool common_option(struct connection *connection, int id);
 
+/* servers.c: several urls, which are a quorum. After connection_resolve(). */
+bool connection_has_several(const struct connection *connection);
+/* 0, or STATUS_USAGE: `what` is not offered by a quorum. */
+int connection_refuse_several(const struct connection *connection, const char *subcommand,
+                              const char *what);
+/* Takes the next url of a list into one->target, which the caller frees. False: there is none. */
+bool connection_next_server(const char **list, struct connection *one);
+/* How to call it in messages. */
+void connection_shown_server(const struct connection *one, char *shown, size_t size);
+/* The list with one more; the caller frees it. NULL: out of memory. */
+char *connection_add_server(const char *list, const char *url);
+
 /* Decides on the url and finds the password; may ask for it. Returns 0 or an exit status. */
 int connection_resolve(struct connection *connection);
 

@@ -137,6 +137,10 @@ static int announce(const struct held *held) {
                                remaining_ms, "deadline_ms", deadline_ms, "pid", (int)getpid());
     if (object != NULL && held->token != 0)
         json_object_set_new(object, "token", json_integer(held->token));
+    if (object != NULL && held->servers > 0) {
+        json_object_set_new(object, "votes", json_integer(held->votes));
+        json_object_set_new(object, "servers", json_integer(held->servers));
+    }
     return print_json(object);
 }
 
@@ -259,6 +263,8 @@ static int run(struct connection *connection, int argc, char **argv) {
     hold.held.slots = hold.choice.slots;
     if (status == 0)
         status = connection_resolve(connection);
+    if (status == 0)
+        status = choice_check_servers(&hold.choice, connection, "hold");
     if (status == 0)
         status = acquire(&hold);
     if (status == 0) {

@@ -265,6 +265,8 @@ static int run(struct connection *connection, int argc, char **argv) {
         status = take_command(&options, argc - first, argv + first, shell);
     if (status == 0)
         status = connection_resolve(connection);
+    if (status == 0)
+        status = choice_check_servers(&parser.choice, connection, "run");
     if (status == 0) {
         struct run run = {.options = &options, .connection = connection};
         tree_filter_setup(&run.filter, connection->target);

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ID_HELD = 1 };
@@ -22,6 +23,7 @@ static const struct option_spec specs[] = {
 
 struct show {
     struct connection *connection;
+    const char *server; /* one of several, or NULL */
     bool held_only;
 };
 
@@ -102,10 +104,13 @@ static json_t *json_owners(hf_holder *const *owners, size_t len) {
     return list;
 }
 
-static int show_json(const char *name, const hf_lock_info *info, const struct numbers *numbers) {
+static int show_json(const char *server, const char *name, const hf_lock_info *info,
+                     const struct numbers *numbers) {
     json_t *object = json_pack("{s:o, s:s, s:b, s:o}", "name", json_text(name), "kind",
                                found_word(info->kind), "held", is_held(info, numbers), "holders",
                                json_owners(info->holders, info->holders_len));
+    if (object != NULL && server != NULL)
+        json_object_set_new(object, "server", json_text(server));
     if (object != NULL && info->waiters_len > 0)
         json_object_set_new(object, "waiters", json_owners(info->waiters, info->waiters_len));
     if (object != NULL && info->kind == HF_FOUND_OTHER)
@@ -189,13 +194,48 @@ static int inspect(const struct show *show, hf_client *client, const char *name)
 
     int status = STATUS_OK;
     if (show->connection->json)
-        status = show_json(name, info, &numbers);
+        status = show_json(show->server, name, info, &numbers);
     else if (!show->held_only)
         status = show_plain(name, info, &numbers);
     if (status == STATUS_OK)
         status = judge(show, name, info, &numbers);
     hf_lock_info_free(info);
     return status;
+}
+
+/* One of several servers. */
+static int show_server(struct connection *one, const char *name) {
+    char server[256];
+    hf_client *client;
+    hf_options options = HF_OPTIONS_INIT;
+    struct show of_one = {.connection = one, .server = server};
+    connection_shown_server(one, server, sizeof server);
+    int status = connection_open(one, &options, &client);
+    if (status != 0)
+        return status;
+    if (!one->json)
+        show_line("server", server);
+    status = inspect(&of_one, client, name);
+    hf_close(client);
+    return status;
+}
+
+/* Each server for itself. It has worked if more than half of them have answered. */
+static int show_servers(const struct show *show, const char *name) {
+    const char *list = show->connection->target;
+    struct connection one = *show->connection;
+    int servers = 0, shown = 0, failure = STATUS_OK;
+    while (connection_next_server(&list, &one)) {
+        int status = show_server(&one, name);
+        explicit_bzero(one.target, strlen(one.target)); /* it may have a password in it */
+        free(one.target);
+        if (status == STATUS_USAGE)
+            return status;
+        failure = status != STATUS_OK ? status : failure;
+        shown += status == STATUS_OK;
+        servers++;
+    }
+    return shown > servers / 2 ? STATUS_OK : failure;
 }
 
 static int run(struct connection *connection, int argc, char **argv) {
@@ -209,11 +249,14 @@ static int run(struct connection *connection, int argc, char **argv) {
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
     int status = connection_resolve(connection);
-    if (status == 0)
+    if (status == 0) /* also checks the urls of a quorum */
         status = connection_open(connection, &options, &client);
     if (status != 0)
         return status;
-    status = inspect(&show, client, argv[first]);
+    if (connection_has_several(connection) && !show.held_only)
+        status = show_servers(&show, argv[first]);
+    else
+        status = inspect(&show, client, argv[first]);
     hf_close(client);
     return status;
 }
@@ -224,7 +267,8 @@ const struct command command_show = {
     .usage =
         "[--held] [--json] NAME\n"
         "Tells what kind of lock NAME is, until when it is held, by whom, how often, and who waits\n"
-        "in line for it (fair locks). Of a semaphore, a latch or slots it tells the numbers.\n\n"
+        "in line for it (fair locks). Of a semaphore, a latch or slots it tells the numbers. Of a quorum\n"
+        "it tells what each server says.\n\n"
         "      --held  print nothing; exit with 0 if somebody holds it, with 1 if not\n"
         "      --json  as JSON\n"
         "\nExit status: 0; 1 with --held: nobody holds it; 65 what is there is no lock.\n",

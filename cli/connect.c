@@ -136,8 +136,11 @@ int connection_option(void *user, int id, char *value, const char *shown) {
     }
 
     struct setting *setting = setting_of(connection, id);
-    free(setting->value);
-    setting->value = strdup(value != NULL ? value : "");
+    char *earlier = setting->value;
+    bool one_more = id == ID_URL && earlier != NULL && setting->flag && connection->from_flags;
+    setting->value =
+        one_more ? connection_add_server(earlier, value) : strdup(value != NULL ? value : "");
+    free(earlier);
     setting->flag = connection->from_flags;
     if (connection->from_flags && id == ID_PASSWORD)
         password_hide(value);
@@ -249,26 +252,60 @@ static bool begins(const char *text, const char *with) {
     return strncasecmp(text, with, strlen(with)) == 0;
 }
 
-/* Makes redis://... rediss://..., and the same for valkey. */
+static bool may_have_tls(const char *url) {
+    return begins(url, "redis://") || begins(url, "valkey://");
+}
+
+static bool has_tls(const char *url) {
+    return begins(url, "rediss://") || begins(url, "valkeys://");
+}
+
+static bool all_servers(const struct connection *connection, bool (*what)(const char *url)) {
+    const char *list = connection->target;
+    struct connection one;
+    bool all = true;
+    while (all && connection_next_server(&list, &one)) {
+        all = what(one.target);
+        explicit_bzero(one.target, strlen(one.target)); /* it may have a password in it */
+        free(one.target);
+    }
+    return all;
+}
+
+/* Makes redis://... rediss://..., and the same for valkey, wherever it is not so yet. */
 static int add_tls(struct connection *connection) {
-    char *url = NULL;
-    const char *colon = strchr(connection->target, ':');
-    if (asprintf(&url, "%.*ss%s", (int)(colon - connection->target), connection->target, colon) < 0)
+    char *urls = NULL;
+    size_t size;
+    FILE *out = open_memstream(&urls, &size);
+    if (out == NULL)
+        return STATUS_OS;
+    const char *list = connection->target;
+    struct connection one;
+    while (connection_next_server(&list, &one)) {
+        const char *colon = strchr(one.target, ':');
+        fprintf(out, "%s%.*s%s%s", ftell(out) > 0 ? " " : "", (int)(colon - one.target), one.target,
+                has_tls(one.target) ? "" : "s", colon);
+        explicit_bzero(one.target, strlen(one.target));
+        free(one.target);
+    }
+    if (fclose(out) != 0)
         return STATUS_OS;
     explicit_bzero(connection->target,
                    strlen(connection->target)); /* it may have a password in it */
     free(connection->target);
-    connection->target = url;
+    connection->target = urls;
     return 0;
 }
 
+static bool can_have_tls(const char *url) {
+    return may_have_tls(url) || has_tls(url);
+}
+
 static int settle_tls(struct connection *connection) {
-    const char *target = connection->target;
-    if (connection->tls.value != NULL &&
-        (begins(target, "redis://") || begins(target, "valkey://")))
-        return add_tls(connection);
-    if (begins(target, "rediss://") || begins(target, "valkeys://"))
+    if (all_servers(connection, has_tls))
         return 0;
+    if (connection->tls.value != NULL && all_servers(connection, can_have_tls))
+        return add_tls(connection);
     if (connection->tls.value != NULL)
         return usage_error(NULL,
                            "TLS is asked for, but only a server with a host and a port has it");

@@ -297,6 +297,8 @@ int counter_run(const struct counter_kind *kind, struct connection *connection, 
     if (status != 0 || counter.help)
         return status;
     status = connection_resolve(connection);
+    if (status == 0)
+        status = connection_refuse_several(connection, kind->command->name, kind->command->name);
     if (status != 0)
         return status;
 

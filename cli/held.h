@@ -44,7 +44,8 @@ struct held {
 
     /* Set when it is acquired. */
     char owner[64];
-    int64_t token; /* 0: none */
+    int64_t token;          /* 0: none */
+    int64_t votes, servers; /* of a quorum; 0: it is none */
 
     /* Private. */
     hf_lock *lock;
@@ -119,5 +120,8 @@ bool choice_option(struct choice *choice, const char *subcommand, int id, const 
                    const char *shown, int *ret_status);
 /* When all options are read: returns 0 or an exit status, and `kind` is set. */
 int choice_settle(struct choice *choice, const char *subcommand);
+/* After connection_resolve(): does a quorum offer that kind? */
+int choice_check_servers(const struct choice *choice, const struct connection *connection,
+                         const char *subcommand);
 
 #endif

@@ -63,6 +63,8 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
     hf_op_free(op);
     held->op = NULL;
     held->token = result->token;
+    held->votes = result->votes;
+    held->servers = result->servers;
     if (result->code != HF_OK) {
         held->acquired(held->user, result);
         return;

@@ -30,7 +30,7 @@ static void print_overview(void) {
     printf(
         "\nConnection options (each long one also as HOLDFAST_<NAME> in the environment):\n"
         "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:;\n"
-        "                             rediss:// and valkeys:// with TLS\n"
+        "                             rediss:// and valkeys:// with TLS; three or more -u: a quorum\n"
         "  -h, --host HOST            host name (127.0.0.1)\n"
         "  -p, --port PORT            port (6379)\n"
         "  -s, --socket PATH          Unix socket instead of host and port\n"

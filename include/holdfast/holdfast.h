@@ -90,8 +90,7 @@ HF_API int hf_version_num(void);
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* X(name, number, what it means). HF_ENOQUORUM and HF_ENOREPLICA are reserved: this version does
- * not return them. A server without TLS says nothing at all to a client that tries TLS: that is
+/* X(name, number, what it means). HF_ENOREPLICA is reserved: this version does not return it. A server without TLS says nothing at all to a client that tries TLS: that is
  * HF_EUNREACH, and hf_last_error() has the hint. */
 #define HF_ERRORS(X)                                                                               \
     X(HF_EBUSY, -1, "another owner holds the lock")                                                \
@@ -106,7 +105,7 @@ HF_API int hf_version_num(void);
     X(HF_EWRONGTYPE, -10, "the name is in use for something else")                                 \
     X(HF_EPERM, -11, "the server refused: password, user or access list")                          \
     X(HF_EUNREACH, -12, "the server cannot be reached")                                            \
-    X(HF_ENOQUORUM, -13, "too few servers granted the lock")                                       \
+    X(HF_ENOQUORUM, -13, "too few of the servers answered")                                        \
     X(HF_ENOREPLICA, -14, "too few replicas confirmed")                                            \
     X(HF_ENOMEM, -15, "out of memory")                                                             \
     X(HF_EPROTO, -16, "the server sent something that is no valid answer")                         \
@@ -204,6 +203,10 @@ typedef struct hf_options {
     int tls_min_version;         /* HF_TLS_1_2 (also 0) or HF_TLS_1_3 */
 
     int64_t fair_wait_ms; /* fair locks shared with Java: its `fairLockWaitTimeout` */
+    /* Of a quorum: a server that started less than this ago has no vote, since it may have forgotten
+     * a lock. -1: watchdog_ms. 0: off, for servers that forget nothing (appendfsync always). At
+     * least the longest lease in use. */
+    int64_t restart_guard_ms;
 } hf_options;
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
@@ -211,7 +214,8 @@ typedef struct hf_options {
     X(connect_timeout_ms, 10000)                                                                   \
     X(watchdog_ms, 30000)                                                                          \
     X(ping_ms, 10000)                                                                              \
-    X(fair_wait_ms, 300000)
+    X(fair_wait_ms, 300000)                                                                        \
+    X(restart_guard_ms, -1)
 #define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
@@ -219,7 +223,12 @@ typedef struct hf_options {
  *            rediss://... or valkeys://...; unix://path; or local: for a private server of this
  *            user on this machine, which needs redis-server or valkey-server installed. NULL:
  *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
- *            neither is, or if it is empty. docs/guide.md has every form.
+ *            neither is, or if it is empty. docs/guide.md has every form. Several urls, separated by
+ *            blanks, are a quorum of three to nine independent servers: a lock of such a client is
+ *            held when more than half of them have granted it, and for as long as that is certain.
+ *            The others may be down. Give every process the same servers, in any order. Only plain
+ *            locks, reentrant or not, are offered then, else HF_ENOTSUP. HF_ENOQUORUM: fewer than a
+ *            majority answered. docs/quorum.md says when that helps.
  *   options  NULL: the defaults above. Options in the url override them.
  * Blocks:  no, but with TLS it reads the files.
  * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM,
@@ -331,6 +340,29 @@ HF_API int hf_lock_new_bytes(hf_client *client, const void *name, size_t name_le
 HF_API int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
                             const hf_lock_options *options, hf_lock **ret_lock);
 
+/* Some values of a group as one lock: all of them or none, in one step on one server. Whoever wants
+ * any of the same values has to wait; others of the group are free for others. Redisson's
+ * getMultiLock(group, values), if Java encodes values as these bytes: with StringCodec.
+ *
+ * The group is a name as above, and no lock of another kind may have it. A value is any bytes, even
+ * none; one that comes twice counts once, and the order means nothing: two handles of the same
+ * values are the same lock, and nest. But an owner that holds some of these values together with
+ * others gets HF_EDEADLK at once. hf_lock_name() is the group. hf_lock_inspect() is HF_ENOTSUP.
+ * hf_lock_is_locked() is true if anybody holds any of the values, hf_lock_ttl_ms() is how long
+ * until all are free, hf_lock_hold_count() is 0 unless the owner holds all; hf_lock_break() breaks
+ * whatever hold any of the values belongs to.
+ *
+ * Leases of values end by the server's clock. Redisson looks at its own instead, so the clocks of
+ * Java's machines must agree with the server's to much less than a lease.
+ * Errors:  as for hf_lock_new(); HF_EINVAL also for no values, or more than HF_VALUES_MAX. */
+#define HF_VALUES_MAX 1000
+typedef struct hf_bytes {
+    const void *bytes;
+    size_t len;
+} hf_bytes;
+HF_API int hf_lock_new_group(hf_client *client, const void *group, size_t group_len,
+                             const hf_bytes *values, size_t values_len, hf_lock **ret_lock);
+
 /* Frees a handle, not a hold: what it acquired stays held by its owner, and can be released through
  * another handle. Its loss callback does not run any more once this has returned (when called
  * inside that callback: once the callback has returned). NULL is fine.
@@ -365,7 +397,9 @@ typedef struct hf_result {
     int64_t token;        /* fenced locks: larger than every token before it; else 0 */
     /* queries: the answer (booleans as 0 and 1); break: 1 if one was broken */
     int64_t value;
-    hf_error error; /* details when code is not HF_OK */
+    hf_error error;  /* details when code is not HF_OK */
+    int64_t votes;   /* acquire, extend on a quorum: how many servers have granted it; else 0 */
+    int64_t servers; /* and of how many */
 } hf_result;
 
 #define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)
@@ -374,9 +408,10 @@ typedef struct hf_result {
  * `wait_ms`. Nests.
  * Blocks:  for the wait, plus one exchange.
  * Errors:  HF_EBUSY the one attempt found another holder; HF_ETIMEDOUT the wait ran out, and another
- *          holder had been found (if the server has said nothing at all, it is HF_EUNREACH). In
- *          any case nothing is held: whatever may still be under way is undone in the background.
- *          HF_ELOST a nested
+ *          holder had been found, or what this owner gave up just before was not undone yet, or the
+ *          answer came when the lease was over (if the server has said nothing at all, it is
+ *          HF_EUNREACH). In any case nothing is held: whatever may still be under way is undone in
+ *          the background. HF_ELOST a nested
  *          acquire found the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a
  *          callback, or the owner would wait for itself: it already holds an HF_NONREENTRANT lock,
  *          or it reads and wants to write; and those of every exchange. After any error but

@@ -294,6 +294,18 @@ public:
     /* `flags` as HF_SPIN and its like. */
     mutex(const client &owner, std::string_view name, hf_kind kind, unsigned flags = 0)
         : mutex(owner, name, detail::kind_of(kind, flags)) {}
+    /* Some values of a group, all or none: hf_lock_new_group(). */
+    mutex(const client &owner, std::string_view group,
+          const std::vector<std::string_view> &values) {
+        std::vector<hf_bytes> bytes;
+        bytes.reserve(values.size());
+        for (std::string_view value : values)
+            bytes.push_back({value.data(), value.size()});
+        hf_lock *made = nullptr;
+        detail::check(hf_lock_new_group(owner.native_handle(), group.data(), group.size(),
+                                        bytes.data(), bytes.size(), &made));
+        handle_.reset(made);
+    }
 
     mutex(mutex &&) noexcept = default;
     mutex &operator=(mutex &&other) noexcept {

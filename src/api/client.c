@@ -8,8 +8,9 @@
 #include "api/client.h"
 #include "api/handle.h"
 #include "api/sized.h"
+#include "api/urls.h"
+#include "joint/quorum.h"
 #include "net/keeper.h"
-#include "net/url.h"
 #include "scheme/scheme.h"
 
 #include <errno.h>
@@ -63,6 +64,8 @@ static void forget(void *arg) {
 
 static void idle(void *arg) {
     hf_client *client = arg;
+    if (!atomic_load(&client->core.closing))
+        return;
     pthread_mutex_lock(&client->close_mtx);
     pthread_cond_broadcast(&client->close_cond);
     pthread_mutex_unlock(&client->close_mtx);
@@ -142,20 +145,6 @@ static void describe_self(const char *id, char *text, size_t size) {
             *c = '_';
 }
 
-/* One that is set but empty was meant to say something: another server is not what was meant. */
-static int url_from_environment(const char **ret_url, hf_error *error) {
-    const char *variable = "HOLDFAST_URL", *url = secure_getenv(variable);
-    if (url == NULL)
-        url = secure_getenv(variable = "REDIS_URL");
-    if (url == NULL)
-        return hfi_fail(error, HF_EINVAL,
-                        "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set");
-    if (url[0] == '\0')
-        return hfi_fail(error, HF_EINVAL, "no url was given, and %s is set, but empty", variable);
-    *ret_url = url;
-    return HF_OK;
-}
-
 static int check_options(const hf_options *given, hf_options *options, hf_error *error) {
     *options = (hf_options)HF_OPTIONS_INIT;
     int err = hfi_sized_read(&hfi_sized_options, given, options, error);
@@ -173,64 +162,6 @@ static int check_options(const hf_options *given, hf_options *options, hf_error 
     return HF_OK;
 }
 
-static void apply_url_options(const struct hfi_url *url, hf_options *options) {
-    if (url->cmd_timeout_ms >= 0)
-        options->cmd_timeout_ms = url->cmd_timeout_ms;
-    if (url->connect_timeout_ms >= 0)
-        options->connect_timeout_ms = url->connect_timeout_ms;
-    if (url->watchdog_ms >= 0)
-        options->watchdog_ms = url->watchdog_ms;
-    if (url->max_hold_ms >= 0)
-        options->max_hold_ms = url->max_hold_ms;
-    if (url->ping_ms >= 0)
-        options->ping_ms = url->ping_ms;
-    if (url->fair_wait_ms >= 0)
-        options->fair_wait_ms = url->fair_wait_ms;
-    if (url->name_prefix != NULL)
-        options->name_prefix = url->name_prefix;
-}
-
-static int override_text(const struct hfi_mem *mem, char **text, const char *with) {
-    if (with == NULL)
-        return HF_OK;
-    char *copy = hfi_strdup(mem, with);
-    if (copy == NULL)
-        return HF_ENOMEM;
-    if (*text != NULL)
-        explicit_bzero(*text, strlen(*text));
-    hfi_free(mem, *text);
-    *text = copy;
-    return HF_OK;
-}
-
-/* TLS options fill in what the url does not say itself. Whom to trust is one decision, though it
- * takes two options: if the url names a CA, the options must not add another. And a key belongs to
- * its own certificate. */
-static int add_tls_options(const struct hfi_mem *mem, const hf_options *options,
-                           struct hfi_url *url) {
-    bool ca = url->tls_ca_file == NULL && url->tls_ca_dir == NULL;
-    bool cert = url->tls_cert_file == NULL;
-    const struct {
-        char **text;
-        const char *given;
-        bool wanted;
-    } texts[] = {{&url->tls_ca_file, options->tls_ca_file, ca},
-                 {&url->tls_ca_dir, options->tls_ca_dir, ca},
-                 {&url->tls_cert_file, options->tls_cert_file, cert},
-                 {&url->tls_key_file, options->tls_key_file,
-                  url->tls_key_file == NULL && (cert || options->tls_cert_file == NULL)},
-                 {&url->tls_server_name, options->tls_server_name, url->tls_server_name == NULL}};
-    int err = HF_OK;
-    for (size_t i = 0; url->tls && err == HF_OK && i < sizeof texts / sizeof texts[0]; i++)
-        if (texts[i].wanted)
-            err = override_text(mem, texts[i].text, texts[i].given);
-    if (url->tls_min_version == 0)
-        url->tls_min_version = options->tls_min_version;
-    if (url->tls_verify == HFI_VERIFY_DEFAULT && (options->flags & HF_TLS_INSECURE) != 0)
-        url->tls_verify = HFI_VERIFY_NONE;
-    return err;
-}
-
 static int check_times(const hf_options *o, hf_error *error) {
     const int64_t day_ms = 24 * 3600 * 1000;
     if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
@@ -238,25 +169,28 @@ static int check_times(const hf_options *o, hf_error *error) {
         return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
     if (o->fair_wait_ms < 0 || o->fair_wait_ms > HF_LEASE_MAX_MS)
         return hfi_fail(error, HF_EINVAL, "fair_wait_ms is not negative, and ten years at most");
+    if (o->restart_guard_ms < -1 || o->restart_guard_ms > HF_LEASE_MAX_MS)
+        return hfi_fail(error, HF_EINVAL, "restart_guard_ms is -1, or 0 to ten years");
     if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
         return hfi_fail(error, HF_EINVAL,
                         "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
     return HF_OK;
 }
 
-static int make_engine(hf_client *client, struct hfi_url *url, const hf_options *options,
-                       hf_error *error) {
+static int make_engine(hf_client *client, const struct hfi_url *url, const hf_options *options,
+                       struct hfi_engine **ret, hf_error *error) {
     char name[256];
     describe_self(client->core.id, name, sizeof name);
     struct hfi_counters *counters = &client->core.counters;
+    bool manual = client->dispatcher.manual && client->quorum == NULL;
     struct hfi_engine_config config = {
         .mem = &client->mem,
         .log = &client->log,
         .keeper = client->keeper,
-        .dispatch = client->dispatcher.manual ? &client->dispatcher.exec : NULL,
+        .dispatch = manual ? &client->dispatcher.exec : NULL,
         .url = url,
         .client_name = name,
-        .name_prefix = options->name_prefix,
+        .name_prefix = url->name_prefix != NULL ? url->name_prefix : options->name_prefix,
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
         .ping_ms = options->ping_ms,
@@ -267,7 +201,41 @@ static int make_engine(hf_client *client, struct hfi_url *url, const hf_options 
         .unknowns = &counters->unknowns,
         .notify_failures = &counters->notify_failures,
     };
-    return hfi_engine_new(&config, &client->core.engine, error);
+    return hfi_engine_new(&config, ret, error);
+}
+
+/* Several servers: each has an engine of its own, below that of the client's locks. */
+static int make_quorum(hf_client *client, const struct hfi_urls *urls, const hf_options *options,
+                       hf_error *error) {
+    const struct hfi_quorum_config config = {
+        .mem = &client->mem,
+        .log = &client->log,
+        .keeper = hfi_keeper_exec(client->keeper),
+        .id = client->core.id,
+        .pid = client->core.pid,
+        .cmd_timeout_ms = options->cmd_timeout_ms,
+        .connect_timeout_ms = options->connect_timeout_ms,
+        .watchdog_ms = options->watchdog_ms,
+        .restart_guard_ms =
+            options->restart_guard_ms < 0 ? options->watchdog_ms : options->restart_guard_ms,
+        .retain = retain,
+        .forget = forget,
+        .idle = idle,
+        .arg = client,
+    };
+    int err = hfi_quorum_new(&config, &client->quorum, error);
+    if (err != HF_OK)
+        return err;
+    client->core.engine = hfi_quorum_engine(client->quorum);
+    for (size_t i = 0; i < urls->len && err == HF_OK; i++) {
+        struct hfi_engine *engine;
+        char node[108];
+        hfi_url_node(&urls->of[i], node, sizeof node);
+        err = make_engine(client, &urls->of[i], options, &engine, error);
+        if (err == HF_OK)
+            err = hfi_quorum_add(client->quorum, engine, node, error);
+    }
+    return err;
 }
 
 static void init_locks(hf_client *client) {
@@ -287,31 +255,51 @@ static void stop_engine(void *arg) {
     engine->ops->stop(engine);
 }
 
-static void sleep_until_idle(hf_client *client, int64_t wait_ms) {
+/* Nothing is under way any more that was not finished when the client began to close. */
+static bool is_settled(hf_client *client) {
+    return hfi_core_is_idle(&client->core) &&
+           (client->quorum == NULL || hfi_quorum_is_settled(client->quorum));
+}
+
+static bool is_idle(hf_client *client) {
+    return hfi_core_is_idle(&client->core) &&
+           (client->quorum == NULL || hfi_quorum_is_idle(client->quorum));
+}
+
+static void sleep_until(hf_client *client, bool (*what)(hf_client *client), int64_t until_ms) {
+    int64_t wait_ms = hfi_left_ms(until_ms);
     struct timespec until; /* on the clock of the condition */
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t end_ns = until.tv_nsec + wait_ms % 1000 * 1000000;
     until.tv_sec += wait_ms / 1000 + end_ns / 1000000000;
     until.tv_nsec = end_ns % 1000000000;
     pthread_mutex_lock(&client->close_mtx);
-    while (!hfi_core_is_idle(&client->core) &&
+    while (!what(client) &&
            pthread_cond_timedwait(&client->close_cond, &client->close_mtx, &until) == 0)
         continue;
     pthread_mutex_unlock(&client->close_mtx);
 }
 
-/* A cancelled acquire that may have got the lock is worth waiting one exchange for: otherwise
- * nobody would hold the lock until its lease ends. With manual dispatch its reply may come on a
- * connection that nobody else reads any more. */
-static void wait_until_settled(hf_client *client) {
-    if (client->core.watchdog == NULL)
-        return;
-    int64_t wait_ms = client->core.cmd_timeout_ms, until_ms = hfi_now_ms() + wait_ms;
+/* With manual dispatch a reply may come on a connection that nobody else reads any more. */
+static void wait_until(hf_client *client, bool (*what)(hf_client *client), int64_t until_ms) {
     if (client->dispatcher.manual)
         while (!hfi_core_is_idle(&client->core) && hfi_now_ms() < until_ms)
             hfi_dispatcher_serve(client, until_ms);
-    else
-        sleep_until_idle(client, wait_ms);
+    sleep_until(client, what, until_ms);
+}
+
+/* A cancelled acquire that may have got the lock is worth waiting one exchange for: otherwise
+ * nobody would hold the lock until its lease ends. */
+static void wait_until_settled(hf_client *client) {
+    if (client->core.watchdog == NULL)
+        return;
+    int64_t until_ms = hfi_now_ms() + client->core.cmd_timeout_ms;
+    wait_until(client, is_idle, until_ms);
+    if (client->quorum != NULL) {
+        hfi_quorum_close_ops(client->quorum);
+        wait_until(client, is_settled, until_ms);
+        hfi_quorum_abandon(client->quorum);
+    }
     atomic_store(&client->core.abandoning, true);
     hfi_core_close_ops(&client->core);
 }
@@ -343,28 +331,28 @@ static void end(hf_client *client) {
     hfi_dispatcher_clear(client);
 }
 
+static int make_servers(hf_client *client, const struct hfi_urls *urls, const hf_options *options,
+                        hf_error *error) {
+    if (urls->len > 1)
+        return make_quorum(client, urls, options, error);
+    return make_engine(client, &urls->of[0], options, &client->core.engine, error);
+}
+
 static int open_client(hf_client *client, const char *text, hf_options *options, hf_error *error) {
-    struct hfi_url url;
+    struct hfi_urls urls;
     int err = hfi_dispatcher_init(client, (options->flags & HF_MANUAL_DISPATCH) != 0, error);
     if (err != HF_OK)
         return err;
-    err = hfi_url_parse(&client->mem, text, &url, error);
+    err = hfi_urls_parse(&client->mem, text, options, &urls, error);
     if (err != HF_OK)
         return err;
-    apply_url_options(&url, options);
-    err = override_text(&client->mem, &url.user, options->user);
-    if (err == HF_OK)
-        err = override_text(&client->mem, &url.password, options->password);
-    if (err == HF_OK)
-        err = add_tls_options(&client->mem, options, &url);
-    if (err == HF_OK)
-        err = check_times(options, error);
+    err = check_times(options, error);
     if (err == HF_OK)
         err = make_uuid(client->core.id, error);
     if (err == HF_OK)
         err = hfi_keeper_new(&client->mem, &client->keeper, error);
     if (err == HF_OK)
-        err = make_engine(client, &url, options, error);
+        err = make_servers(client, &urls, options, error);
     if (err == HF_OK) {
         client->core.keeper = hfi_keeper_exec(client->keeper);
         client->core.cmd_timeout_ms = options->cmd_timeout_ms;
@@ -374,7 +362,7 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
     }
     if (err == HF_OK)
         err = hfi_keeper_start(client->keeper, error);
-    hfi_url_clear(&client->mem, &url);
+    hfi_urls_clear(&client->mem, &urls);
     return err;
 }
 
@@ -384,7 +372,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
     hfi_error_clear(&error);
     if (ret_client == NULL)
         return hfi_remember(hfi_fail(&error, HF_EINVAL, "no place for the client"), &error);
-    int err = url == NULL ? url_from_environment(&url, &error) : HF_OK;
+    int err = url == NULL ? hfi_url_from_environment(&url, &error) : HF_OK;
     if (err == HF_OK)
         err = check_options(given, &options, &error);
     if (err != HF_OK)

@@ -2,9 +2,11 @@
  * A client, as the files of src/api see it.
  *
  *   client.c    opening, closing, entering and leaving a call, statistics
+ *   urls.c      the servers it was opened with
  *   call.c      running an operation: synchronously, or started for a callback
  *   handle.c    a handle: making, freeing and using one, whatever it is on
  *   lock.c, sem.c, permits.c, latch.c   the verbs of each
+ *   group.c     making a lock of some values of a group
  *   ears.c      telling handles about trouble with holds
  *   sized.c     the public structs that can grow
  *   dispatch.c  where callbacks run
@@ -20,6 +22,7 @@
 
 struct hfi_handle;
 struct hfi_keeper;
+struct hfi_quorum;
 
 /* Where callbacks run: a thread of ours, or whoever calls hf_dispatch(). */
 struct hfi_dispatcher {
@@ -48,6 +51,7 @@ struct hf_client {
     struct hfi_log log;
     struct hfi_keeper *keeper;
     struct hfi_core core;
+    struct hfi_quorum *quorum; /* the core's engine, if there are several servers; else NULL */
     struct hfi_dispatcher dispatcher;
 
     atomic_int callers; /* synchronous calls inside */

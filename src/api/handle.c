@@ -63,8 +63,8 @@ static int make(hf_client *client, const struct hfi_handle_type *type, const voi
     handle->type = type;
     handle->kind = kind;
     handle->spin = (struct hfi_backoff){.first_ms = options.spin_first_ms,
-                                     .max_ms = options.spin_max_ms,
-                                     .factor = options.spin_factor};
+                                        .max_ms = options.spin_max_ms,
+                                        .factor = options.spin_factor};
     *ret_handle = handle;
     return HF_OK;
 }
@@ -100,7 +100,7 @@ void hfi_handle_free(struct hfi_handle *handle) {
 
 const char *hfi_handle_name(const struct hfi_handle *handle, size_t *ret_len) {
     if (ret_len != NULL)
-        *ret_len = handle->name_len;
+        *ret_len = hfi_kind_stem_len(handle->kind, handle->name, handle->name_len);
     return handle->name;
 }
 

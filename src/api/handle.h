@@ -45,7 +45,7 @@ struct hfi_handle {
     struct hfi_backoff spin; /* locks */
     struct hfi_ear ear;
     size_t name_len;
-    char *name; /* behind the struct, in the same allocation; a NUL follows */
+    char *name; /* behind the struct, in the same allocation; a NUL follows it, and its stem */
 };
 
 /* What the public header shows of it. */
@@ -95,6 +95,10 @@ int hfi_run(struct hfi_handle *handle, int err, struct hfi_op_args *args);
 /* Starts it. */
 int hfi_start(struct hfi_handle *handle, int err, struct hfi_op_args *args, hf_callback callback,
               void *user, hf_op **ret_op);
+
+/* lock.c: what any handle on a lock tells. */
+void hfi_lock_tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
+                   const hf_event *event);
 
 /* ---- ears.c ---- */
 

@@ -18,14 +18,14 @@ static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_opti
     return engine->ops->kind(engine, options->kind, options->flags);
 }
 
-static void tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
-                 const hf_event *event) {
+void hfi_lock_tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
+                   const hf_event *event) {
     (void)owner; /* the event has its number */
     on_lost->lock(HFI_CONTAINER(handle, hf_lock, handle), event, on_lost->user);
 }
 
 static const struct hfi_handle_type type = {
-    .needs = "a lock needs a client and a name", .find = find, .tell = tell};
+    .needs = "a lock needs a client and a name", .find = find, .tell = hfi_lock_tell};
 
 int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
                      const hf_lock_options *options, hf_lock **ret_lock) {
@@ -147,24 +147,26 @@ static int inspect_args(hf_lock *lock, hf_lock_info **ret_info, struct hfi_op_ar
 
 /* ---- Synchronous ---- */
 
-int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
+static int acquire(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
     struct hfi_op_args args;
+    int err = acquire_args(lock, options, false, &args);
+    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+}
+
+int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
     hf_error error;
     int err = hfi_sized_check(&hfi_sized_result, ret, &error);
-    if (err != HF_OK)
-        return hfi_remember(err, &error);
-    err = acquire_args(lock, options, false, &args);
-    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+    return err != HF_OK ? hfi_remember(err, &error) : acquire(lock, options, ret);
 }
 
 int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.wait_ms = wait_ms;
-    return hf_lock_acquire_with(lock, &options, NULL);
+    return acquire(lock, &options, NULL);
 }
 
 int hf_lock_acquire(hf_lock *lock) {
-    return hf_lock_acquire_for(lock, HF_FOREVER);
+    return acquire(lock, NULL, NULL);
 }
 
 int hf_lock_try(hf_lock *lock) {
@@ -262,7 +264,8 @@ static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms
         return false;
     const struct hfi_handle *handle = &lock->handle;
     struct hfi_core *core = &handle->client->core;
-    struct hfi_shard *shard = hfi_core_shard(core, handle->name, handle->name_len);
+    struct hfi_shard *shard = hfi_core_shard(
+        core, handle->name, hfi_kind_stem_len(handle->kind, handle->name, handle->name_len));
     pthread_mutex_lock(&shard->mtx);
     const struct hfi_hold *hold =
         hfi_hold_find_locked(core, shard, handle->kind, handle->name, handle->name_len,

@@ -24,8 +24,8 @@ extern const struct hfi_sized hfi_sized_options, hfi_sized_lock_options, hfi_siz
 
 /* In: copies what the caller has set over `own`, which has the defaults. */
 int hfi_sized_read(const struct hfi_sized *as, const void *given, void *own, hf_error *error);
-/* Out: before anything is done, whether `ret` can be written. */
-int hfi_sized_check(const struct hfi_sized *as, const void *ret, hf_error *error);
+/* Out: before anything is done, whether what was given can be written. */
+int hfi_sized_check(const struct hfi_sized *as, const void *given, hf_error *error);
 /* Out: writes as much as the caller has room for, and how much that was. */
 void hfi_sized_write(const struct hfi_sized *as, const void *own, void *ret);
 

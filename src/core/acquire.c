@@ -12,6 +12,8 @@
  */
 #include "core/op.h"
 
+#define ENDING_MS 20 /* how often to look whether another hold has ended */
+
 /* However long the wait, this owner would wait for itself. */
 static void refuse_deadlock(struct hf_op *op, const char *why) {
     hf_error error;
@@ -89,6 +91,21 @@ static bool reports_loss(struct hf_op *op) {
     return lost;
 }
 
+/* What this owner wants has something in common with what it holds already: on the server they
+ * would be one. */
+static bool is_entangled(struct hf_op *op) {
+    if (op->call.kind->overlap == NULL)
+        return false;
+    pthread_mutex_lock(&op->shard->mtx);
+    enum hfi_entanglement entanglement = hfi_overlap_claim_locked(op);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (entanglement == HFI_HELD)
+        refuse_deadlock(op, "this owner holds some of these values together with others");
+    else if (entanglement == HFI_ENDING)
+        return keep_quiet(op, hfi_now_ms() + ENDING_MS);
+    return entanglement == HFI_HELD;
+}
+
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
     if (reports_loss(op) || hfi_op_refuses_lease(op))
@@ -96,7 +113,7 @@ static void acquire_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     int64_t quiet_until_ms = hfi_hold_quiet_until_locked(hold, op->lease_ms != HF_WATCHDOG);
     pthread_mutex_unlock(&op->shard->mtx);
-    if (keep_quiet(op, quiet_until_ms))
+    if (keep_quiet(op, quiet_until_ms) || is_entangled(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);
     bool again = hold->count > 0 && !op->call.kind->reentrant;
@@ -136,6 +153,8 @@ static void acquired(struct hf_op *op) {
     struct hfi_self *watch = hold->self;
     op->result.count = hold->count;
     op->result.token = call->token;
+    op->result.votes = call->votes;
+    op->result.servers = call->servers;
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     pthread_mutex_unlock(&op->shard->mtx);
 

@@ -13,7 +13,7 @@ static void force_go(struct hf_op *op) {
  * it. */
 static void lose_own_holds(struct hf_op *op) {
     const struct hfi_losing losing = {
-        .scope = {.name = op->call.name, .name_len = op->call.name_len},
+        .scope = {.name = op->call.name, .name_len = op->call.name_len, .kind = op->call.kind},
         .since_before_us = op->start_us,
         .only_idle = true,
         .reason = "the lock was broken"};

@@ -42,6 +42,8 @@ static void extend_after(struct hf_op *op) {
         struct hfi_hold *hold = op->hold;
         hfi_hold_extended_locked(hold, call->lease_ms, &call->proof);
         op->result.count = hold->count;
+        op->result.votes = call->votes;
+        op->result.servers = call->servers;
         op->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
         pthread_mutex_unlock(&op->shard->mtx);
     }

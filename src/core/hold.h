@@ -188,7 +188,25 @@ void hfi_hold_ref(struct hfi_hold *hold);
 void hfi_hold_unref(struct hfi_hold *hold);
 /* Visits every hold, shard by shard. `visit` runs under the shard's mutex. */
 void hfi_for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *hold));
-struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len);
+/* By the stem of a name, so that all holds of one stem are in one shard. */
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *stem, size_t stem_len);
+
+/* ---- Locks that may have something in common (overlap.c), with the shard locked ---- */
+
+/* Under a name that others know, e.g. one that was broken. */
+bool hfi_hold_has_stem(const struct hfi_hold *hold, const char *stem, size_t stem_len);
+/* It is of this kind, and has something in common with the lock of this name. */
+bool hfi_hold_overlaps(const struct hfi_hold *hold, const struct hfi_kind *kind, const char *name,
+                       size_t name_len);
+
+enum hfi_entanglement {
+    HFI_APART,
+    HFI_ENDING, /* something of another hold may still be there, but not for long */
+    HFI_HELD    /* another one is held, or is being acquired */
+};
+/* Whether another hold of the operation's owner has something in common with the one that it wants.
+ * If not, no other acquire of this owner's gets in its way from now on. */
+enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op);
 
 /* ---- Possession ---- */
 

@@ -10,10 +10,10 @@
 
 #include <string.h>
 
-struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *name, size_t name_len) {
+struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *stem, size_t stem_len) {
     uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < name_len; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    for (size_t i = 0; i < stem_len; i++)
+        hash = (hash ^ (unsigned char)stem[i]) * 16777619u;
     return &core->shards[(hash ^ (hash >> 16)) % HFI_SHARDS];
 }
 

@@ -30,11 +30,16 @@ static bool is_owner_meant(const struct hfi_hold *hold, const struct hfi_scope *
             strcmp(hfi_kind_part(hold->kind), hfi_kind_part(scope->kind)) == 0);
 }
 
+static bool is_name_meant(const struct hfi_hold *hold, const struct hfi_scope *scope) {
+    if (scope->name == NULL)
+        return true;
+    if (scope->kind != NULL && scope->kind->overlap != NULL)
+        return hfi_hold_overlaps(hold, scope->kind, scope->name, scope->name_len);
+    return hfi_hold_has_stem(hold, scope->name, scope->name_len);
+}
+
 static bool is_meant(const struct hfi_hold *hold, const struct hfi_scope *scope) {
-    return hold->count > 0 &&
-           (scope->name == NULL ||
-            same(hold->name, hold->name_len, scope->name, scope->name_len)) &&
-           is_owner_meant(hold, scope) &&
+    return hold->count > 0 && is_name_meant(hold, scope) && is_owner_meant(hold, scope) &&
            (scope->node == NULL || hfi_node_of(hold->core, hold) == scope->node);
 }
 
@@ -45,7 +50,10 @@ static struct hfi_shard *first_shard(struct hfi_core *core, const struct hfi_sco
         *ret_end = core->shards + HFI_SHARDS;
         return core->shards;
     }
-    struct hfi_shard *shard = hfi_core_shard(core, scope->name, scope->name_len);
+    size_t stem_len = scope->kind != NULL
+                          ? hfi_kind_stem_len(scope->kind, scope->name, scope->name_len)
+                          : scope->name_len;
+    struct hfi_shard *shard = hfi_core_shard(core, scope->name, stem_len);
     *ret_end = shard + 1;
     return shard;
 }

@@ -127,7 +127,8 @@ static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
 }
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
-    struct hfi_shard *shard = hfi_core_shard(core, args->name, args->name_len);
+    struct hfi_shard *shard =
+        hfi_core_shard(core, args->name, hfi_kind_stem_len(args->kind, args->name, args->name_len));
     struct hf_op *op =
         allocate(core, shard, args->kind, args->name_len + args->ids_len * HFI_ID_LEN);
     if (op == NULL)
@@ -237,18 +238,15 @@ void hfi_op_finish(struct hf_op *op) {
         hfi_task_unref(&op->task);
 }
 
-void hfi_op_end(struct hf_op *op, int err, const hf_error *error) {
+void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
+    if (hfi_op_must_settle_leftover(op, err)) {
+        hfi_op_complete_unsettled(op, err, error, op->core->watchdog_ms);
+        return;
+    }
     hfi_task_ref(&op->task);
     hfi_op_finish(op);
     hfi_op_publish(op, err, error);
     hfi_task_unref(&op->task);
-}
-
-void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
-    if (hfi_op_must_settle_leftover(op, err))
-        hfi_op_complete_unsettled(op, err, error, op->core->watchdog_ms);
-    else
-        hfi_op_end(op, err, error);
 }
 
 /* ---- Talking to the engine ---- */

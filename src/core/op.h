@@ -45,6 +45,7 @@ struct hf_op {
     bool overtime;        /* its wait is over, but not the command in front of it that says why */
     bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
                      Guarded by the shard */
+    bool claims;  /* an acquire of what may overlap: see overlap.c. Guarded by the shard */
     /* what it settles is not worth waiting for when the client is closed, unless the server answers
      * at once */
     bool brief;
@@ -160,7 +161,6 @@ void hfi_op_publish(struct hf_op *op, int err, const hf_error *error);
 
 /* Between op.c and settle.c. */
 #define HFI_BRIEF_MS 250 /* a server that can be reached answers sooner */
-void hfi_op_end(struct hf_op *op, int err, const hf_error *error); /* completes; all is settled */
 /* Nothing more will happen: takes the op off all lists, and drops the list's reference. */
 void hfi_op_finish(struct hf_op *op);
 /* Gives the turn to the next operation on its hold, if it has one. */

@@ -11,9 +11,9 @@
 #include "core/op.h"
 
 /* After a settlement was broken off, whoever has the turn has to finish it, unless somebody else is
- * next. */
+ * next, or there is no time for it. */
 bool hfi_op_must_settle_leftover(struct hf_op *op, int err) {
-    if (op->hold == NULL || err == HF_ECLOSED)
+    if (op->hold == NULL || err == HF_ECLOSED || atomic_load(&op->core->abandoning))
         return false;
     pthread_mutex_lock(&op->shard->mtx);
     bool must = hfi_hold_has_leftover(op->hold) && op->hold->active == op &&
@@ -44,7 +44,7 @@ void hfi_op_complete_unsettled_until(struct hf_op *op, int err, const hf_error *
                                      int64_t until_ms) {
     if (atomic_load(&op->core->abandoning)) {
         op->call.kind->ops->cancel(&op->call, HF_ECLOSED); /* drops what is on its way */
-        hfi_op_end(op, err, error);
+        hfi_op_complete(op, err, error);
         return;
     }
     hfi_cancel_detach(op);

@@ -59,8 +59,23 @@ struct hfi_kind {
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
+    /* How many of the first bytes of a lock's name are its stem: what others know it by, and share
+     * with it. NULL: the whole name. */
+    size_t (*stem_len)(const char *name, size_t name_len);
+    /* Whether two locks of one stem have something in common: then no owner may hold both. NULL: a
+     * lock has a stem of its own. Called under a shard. */
+    bool (*overlap)(const char *a, size_t a_len, const char *b, size_t b_len);
+    /* Writes the name of the lock of some values to `to`, the same in whatever order they come;
+     * returns its length. NULL for `to`: returns the room that it needs. */
+    size_t (*name_values)(const void *stem, size_t stem_len, const hf_bytes *values, size_t len,
+                          char *to);
     const void *engine_private;
 };
+
+static inline size_t hfi_kind_stem_len(const struct hfi_kind *kind, const char *name,
+                                       size_t name_len) {
+    return kind->stem_len != NULL ? kind->stem_len(name, name_len) : name_len;
+}
 
 static inline const char *hfi_kind_part(const struct hfi_kind *kind) {
     return kind->part != NULL ? kind->part : "";
@@ -161,6 +176,7 @@ struct hfi_call {
     int64_t token;          /* of a grant */
     struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
+    int64_t votes, servers; /* of a grant or extension by a quorum: so many of so many */
     bool queued;            /* acquire: unsettled, because the owner may still be in line there */
     /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
      * as long as anybody is to wait for it */
@@ -243,7 +259,7 @@ struct hfi_renewal {
 /* Which holds are meant: those for which all that is given here is true. */
 struct hfi_scope {
     const void *node; /* kept there; NULL: anywhere */
-    const char *name; /* NULL: any */
+    const char *name; /* a stem; with `kind` a lock's name: it, or what overlaps it. NULL: any */
     size_t name_len;
     const char *owner; /* NULL: anybody's; else with `name` and `kind` */
     size_t owner_len;
@@ -266,10 +282,19 @@ struct hfi_news {
     void *arg;
 };
 
+/* Which server it is that answers, and since when. */
+struct hfi_server {
+    char run_id[48];  /* another after each start; "": it does not tell */
+    int64_t since_ms; /* it has been up since then at the latest, on our clock */
+};
+
 /* What an engine does for a client as a whole. */
 struct hfi_engine_ops {
     /* The table of a kind with such flags, or NULL: this engine does not offer it. */
     const struct hfi_kind *(*kind)(struct hfi_engine *engine, hf_kind kind, unsigned flags);
+
+    /* The same for some values of a group; it has `name_values`. */
+    const struct hfi_kind *(*group)(struct hfi_engine *engine);
 
     /* The same for what is no lock. */
     const struct hfi_kind *(*thing)(struct hfi_engine *engine, enum hfi_thing thing);
@@ -303,6 +328,11 @@ struct hfi_engine_ops {
 
     /* Sets whom to tell of holds what nobody asked about. `news` lives as long as the engine. */
     void (*tell_news_to)(struct hfi_engine *engine, const struct hfi_news *news);
+    /* The server of the last connection that was made, as far as it says. A server that has started
+     * again has new connections only. False: nothing is known of it. May be missing. On the keeper's
+     * thread. */
+    bool (*identity)(struct hfi_engine *engine, struct hfi_server *ret);
+
     /* Whether anything is held for so long that its breaking is worth listening for, if that costs
      * something. On the keeper's thread. May be missing; an engine that cannot listen hears
      * nothing. */

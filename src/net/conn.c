@@ -1,8 +1,8 @@
 /*
- * A connection: its life, the end of its requests, losing it.
+ * A connection: its life, giving up requests, losing it.
  *
  * Called by the engine's exchanges on any thread (abandon, and the questions) and by the holder of
- * the seat (service, lose). Invariants: a request is completed exactly once, by a reply or by the
+ * the seat (lose). Invariants: a request is completed exactly once, by a reply or by the
  * loss of the connection; its event is posted under the connection's mutex, so once
  * hfi_req_abandon() has returned none will come.
  */
@@ -124,22 +124,6 @@ void hfi_req_unref(struct hfi_req *req) {
     hfi_free(req->mem, req);
 }
 
-/* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
-void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
-    struct hfi_task *task = req->task;
-    if (req->attendant != NULL) {
-        conn->attendants--;
-        hfi_seat_excuse_locked(req->attendant);
-    }
-    req->attendant = NULL;
-    atomic_store(&req->complete, true);
-    req->task = NULL;
-    if (task != NULL) {
-        hfi_task_post_gathered(task, req->event, wakes);
-        hfi_task_unref(task);
-    }
-}
-
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
 static void unattend_locked(struct hfi_conn *conn, struct hfi_req *req) {
     if (req->attendant == NULL)
@@ -238,30 +222,6 @@ void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
     pthread_mutex_unlock(&conn->mtx);
     hfi_wakes_flush(&wakes);
     hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
-}
-
-bool hfi_conn_service(struct hfi_conn *conn, short revents) {
-    if (conn->state != CONN_READY) {
-        hfi_conn_progress(conn);
-        return true;
-    }
-    hf_error error;
-    hfi_error_clear(&error);
-    int err = HF_OK;
-    if (atomic_load(&conn->broken))
-        err = hfi_fail(&error, HF_EUNREACH, "the connection was lost");
-    else if (revents != 0)
-        err = hfi_conn_read(conn, &error);
-    if (err != HF_OK) {
-        hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error.text);
-        hfi_conn_lose(conn, err, &error);
-        return false;
-    }
-    pthread_mutex_lock(&conn->mtx);
-    atomic_store(&conn->blocked, false);
-    hfi_conn_flush_locked(conn);
-    pthread_mutex_unlock(&conn->mtx);
-    return true;
 }
 
 /* ---- Small questions ---- */

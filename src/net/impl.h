@@ -1,9 +1,9 @@
 /*
  * What the files of src/net share: the connection's insides. Nobody else includes this.
  *
- *   conn.c       life, the end of requests, losing the connection
+ *   conn.c       life, giving up requests, losing the connection
  *   send.c       submitting, the output buffer
- *   receive.c    reading, handing on messages
+ *   receive.c    reading, completing requests, handing on messages
  *   seat.c       who reads: callers taking, offering and leaving the seat
  *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)

@@ -22,6 +22,22 @@
 
 /* ---- Messages ---- */
 
+/* The request is off the FIFO, or the connection is lost: tell its task, if it still has one. */
+void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes) {
+    struct hfi_task *task = req->task;
+    if (req->attendant != NULL) {
+        conn->attendants--;
+        hfi_seat_excuse_locked(req->attendant);
+    }
+    req->attendant = NULL;
+    atomic_store(&req->complete, true);
+    req->task = NULL;
+    if (task != NULL) {
+        hfi_task_post_gathered(task, req->event, wakes);
+        hfi_task_unref(task);
+    }
+}
+
 /* Completes the requests that these replies answer. Returns how many there were. */
 static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t len) {
     struct hfi_wakes wakes = {.len = 0};
@@ -45,10 +61,12 @@ static bool is_push(const struct hfi_conn *conn, const void *message) {
     return conn->push != NULL && (protocol->is_push == NULL || protocol->is_push(message));
 }
 
-/* Hands messages on in the order in which they came. Returns how many were taken: all, unless there
- * is a reply that nobody asked for. */
-static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
+/* Hands messages on in the order in which they came: all, unless there is a reply that nobody asked
+ * for. */
+static int hand_on(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
+    const struct hfi_protocol *protocol = conn->target->protocol;
     size_t done = 0;
+    atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
     while (done < len) {
         size_t replies = 0;
         while (done + replies < len && !is_push(conn, messages[done + replies]))
@@ -59,26 +77,19 @@ static size_t hand_on(struct hfi_conn *conn, void **messages, size_t len) {
             break;
         if (done < len) {
             conn->push(conn->arg, messages[done]);
-            conn->target->protocol->message_free(messages[done++]);
+            protocol->message_free(messages[done++]);
         }
     }
-    return done;
+    if (done == len)
+        return HF_OK;
+    while (done < len)
+        protocol->message_free(messages[done++]);
+    return hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
 }
 
-static int deliver(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
-    int err = HF_OK;
-    size_t done = 0;
-    if (conn->state == CONN_GREETING) {
-        assert(len == 1);
-        err = hfi_conn_greeted(conn, messages[0], error);
-    } else {
-        atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
-        done = hand_on(conn, messages, len);
-        if (done < len)
-            err = hfi_fail(error, HF_EPROTO, "a reply that nobody asked for");
-    }
-    for (size_t i = done; i < len; i++)
-        conn->target->protocol->message_free(messages[i]);
+static int take_greeting(struct hfi_conn *conn, void *message, hf_error *error) {
+    int err = hfi_conn_greeted(conn, message, error);
+    conn->target->protocol->message_free(message);
     return err;
 }
 
@@ -90,13 +101,16 @@ static int deliver_messages(struct hfi_conn *conn, hf_error *error) {
     void *messages[DELIVER_MAX];
     size_t len, max = conn->state == CONN_GREETING ? 1 : DELIVER_MAX;
     do {
-        int err = HF_OK;
+        int err = HF_OK, delivered = HF_OK;
         for (len = 0; len < max; len++) {
             err = protocol->next(conn->reader, &messages[len], error);
             if (err != HF_OK || messages[len] == NULL)
                 break;
         }
-        int delivered = len > 0 ? deliver(conn, messages, len, error) : HF_OK;
+        if (len > 0 && conn->state == CONN_GREETING)
+            delivered = take_greeting(conn, messages[0], error);
+        else if (len > 0)
+            delivered = hand_on(conn, messages, len, error);
         if (delivered != HF_OK || err != HF_OK)
             return delivered != HF_OK ? delivered : err;
     } while (len == max);
@@ -207,4 +221,30 @@ bool hfi_conn_is_tls_talk(struct hfi_conn *conn) {
             return false;
     }
     return false;
+}
+
+/* ---- For the holder of the seat ---- */
+
+bool hfi_conn_service(struct hfi_conn *conn, short revents) {
+    if (conn->state != CONN_READY) {
+        hfi_conn_progress(conn);
+        return true;
+    }
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = HF_OK;
+    if (atomic_load(&conn->broken))
+        err = hfi_fail(&error, HF_EUNREACH, "the connection was lost");
+    else if (revents != 0)
+        err = hfi_conn_read(conn, &error);
+    if (err != HF_OK) {
+        hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error.text);
+        hfi_conn_lose(conn, err, &error);
+        return false;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    atomic_store(&conn->blocked, false);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    return true;
 }

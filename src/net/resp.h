@@ -2,6 +2,7 @@
 #ifndef HFI_NET_RESP_H
 #define HFI_NET_RESP_H
 
+#include "engine/engine.h"
 #include "net/protocol.h"
 
 #include <stdatomic.h>
@@ -13,14 +14,15 @@ struct hfi_resp_login {
     const char *user, *password; /* NULL: none */
     int db;
     const char *client_name;  /* CLIENT SETNAME */
+    struct hfi_server server; /* told by the last greeting; on the keeper's thread */
     atomic_bool memory_known; /* whether the server may evict, or that it does not say */
 };
 
-/* ---- For resp.c and resp_greet.c ---- */
+/* ---- For resp.c and resp_greet.c; `arg` is the greeting ---- */
 
 int hfi_resp_greet(struct hfi_conn *conn, void **ret_greeting, hf_error *error);
-int hfi_resp_greeted(void *greeting, const void *message, bool *ret_done, hf_error *error);
+int hfi_resp_greeted(void *arg, const void *message, bool *ret_done, hf_error *error);
 bool hfi_resp_explain_end(const void *greeting, hf_error *error);
-void hfi_resp_greeting_free(void *greeting);
+void hfi_resp_greeting_free(void *arg);
 
 #endif

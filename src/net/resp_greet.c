@@ -127,6 +127,21 @@ static bool info_value(const char *info, const char *line, char *ret, size_t siz
     return len > 0 && len < size;
 }
 
+/* A connection does not outlive its server, so what is told here is true of all that is sent on it.
+ * The time it has been up is told in whole seconds, and one of them may have just begun. */
+static void note_server(struct greeting *greeting, const redisReply *reply) {
+    struct hfi_server *server = &greeting->login->server;
+    char up_s[24];
+    server->run_id[0] = '\0';
+    if (reply->type != REDIS_REPLY_STRING ||
+        !info_value(reply->str, "\nuptime_in_seconds:", up_s, sizeof up_s) ||
+        !info_value(reply->str, "\nrun_id:", server->run_id, sizeof server->run_id)) {
+        server->run_id[0] = '\0';
+        return;
+    }
+    server->since_ms = hfi_now_ms() - (strtoll(up_s, NULL, 10) - 1) * 1000;
+}
+
 /* Locks have a lease, so every policy but one may evict them. Said once, by whichever connection
  * hears it first. */
 static void look_at_memory(struct greeting *greeting, const redisReply *reply) {
@@ -198,8 +213,10 @@ int hfi_resp_greeted(void *arg, const void *message, bool *ret_done, hf_error *e
     }
     if (word == SAID_MEMORY)
         look_at_memory(greeting, reply);
-    if (word == SAID_INFO)
+    if (word == SAID_INFO) {
+        note_server(greeting, reply);
         return check_version(reply, error);
+    }
     return word == SAID_TIME ? read_time(greeting->conn, reply, error) : HF_OK;
 }
 

@@ -115,27 +115,6 @@ static int poll_timeout(int64_t at_ms) {
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
-/* In the seat: reads until this caller has something else to do, or the connection (and the seat)
- * is lost. */
-static void drive(struct hfi_conn *conn, struct hfi_exec *exec) {
-    while (!atomic_load(&conn->broken)) {
-        int64_t at_ms;
-        struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN},
-                                {.fd = conn->kick_fd, .events = POLLIN}};
-        if (atomic_load(&conn->blocked))
-            fds[0].events |= POLLOUT;
-        if (!hfi_exec_poll_begin(exec, conn->kick_fd, &at_ms))
-            break;
-        poll(fds, 2, poll_timeout(at_ms));
-        if (!hfi_exec_poll_end(exec))
-            return; /* too late: the seat is somebody else's */
-        if (fds[0].revents != 0 && !hfi_conn_service(conn, fds[0].revents))
-            return;
-    }
-    if (atomic_load(&conn->broken))
-        hfi_conn_service(conn, 0);
-}
-
 /* Waits beside the seat. True: it was offered to us, and we have nothing else to do. One whose
  * reply has come was excused by the driver and does not need the mutex, which the driver may be
  * about to need again. */
@@ -162,18 +141,15 @@ static void stand_up(struct hfi_conn *conn, const struct hfi_exec *exec) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec) {
+/* True: it is in the seat, at once or after a while. Else it has something to run. */
+static bool takes_seat(struct hfi_conn *conn, struct hfi_attendant *attendant,
+                       struct hfi_exec *exec) {
     bool listens = attendant->asked == NULL;
-    struct hfi_conn *conn = listens ? attendant->listens_to : attendant->asked;
-    if (conn == NULL) {
-        hfi_exec_sleep(exec);
-        return;
-    }
     pthread_mutex_lock(&conn->mtx);
     if (!listens && (conn->state != CONN_READY || conn->in_flight == 0)) {
         pthread_mutex_unlock(&conn->mtx);
         hfi_exec_sleep(exec); /* our request has completed: there is work */
-        return;
+        return false;
     }
     bool seated = conn->state == CONN_READY && conn->driver == NULL;
     if (seated) {
@@ -189,10 +165,35 @@ void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec) {
         hfi_seat_watch_locked(conn);
     }
     pthread_mutex_unlock(&conn->mtx);
-    if (!seated && !follow(conn, attendant, exec))
-        return;
+    return seated || follow(conn, attendant, exec);
+}
 
-    drive(conn, exec);
+/* In the seat it reads until it has something else to do, or the connection, and the seat with it,
+ * is lost. */
+void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec) {
+    struct hfi_conn *conn = attendant->asked != NULL ? attendant->asked : attendant->listens_to;
+    if (conn == NULL) {
+        hfi_exec_sleep(exec);
+        return;
+    }
+    bool seated = takes_seat(conn, attendant, exec);
+    if (!seated)
+        return;
+    while (seated && !atomic_load(&conn->broken)) {
+        int64_t at_ms;
+        struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN},
+                                {.fd = conn->kick_fd, .events = POLLIN}};
+        if (atomic_load(&conn->blocked))
+            fds[0].events |= POLLOUT;
+        if (!hfi_exec_poll_begin(exec, conn->kick_fd, &at_ms))
+            break;
+        poll(fds, 2, poll_timeout(at_ms));
+        /* relieved meanwhile: the seat is somebody else's */
+        seated = hfi_exec_poll_end(exec) &&
+                 (fds[0].revents == 0 || hfi_conn_service(conn, fds[0].revents));
+    }
+    if (seated && atomic_load(&conn->broken))
+        hfi_conn_service(conn, 0);
     stand_up(conn, exec);
 }
 

@@ -12,7 +12,7 @@
  * database to 0.
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms. With TLS also tls_ca_file, tls_ca_dir,
+ * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms. With TLS also tls_ca_file, tls_ca_dir,
  * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
  * or none); without TLS these are refused, since whoever wrote them expects TLS. An unknown option
  * is refused by name. Whatever is given twice (including the database as /DB and ?db=, or a user
@@ -38,12 +38,13 @@ struct hfi_url {
     char *path;             /* UNIX: the socket; LOCAL: the directory, or NULL for the default */
     int db;                 /* 0 unless given */
     char *user, *password;  /* NULL: not given */
-    int64_t cmd_timeout_ms; /* -1: not given, like the next four */
+    int64_t cmd_timeout_ms; /* -1: not given, like the next five */
     int64_t connect_timeout_ms; /* */
     int64_t watchdog_ms;        /* */
     int64_t max_hold_ms;        /* */
     int64_t ping_ms;            /* */
     int64_t fair_wait_ms;       /* */
+    int64_t restart_guard_ms;   /* */
     char *name_prefix;          /* NULL: not given */
     char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */

@@ -106,6 +106,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"max_hold_ms", &p->url.max_hold_ms},
         {"ping_ms", &p->url.ping_ms},
         {"fair_wait_ms", &p->url.fair_wait_ms},
+        {"restart_guard_ms", &p->url.restart_guard_ms},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (slice_is(name, times[i].name))

@@ -207,14 +207,9 @@ static void send_attempt(struct hfi_call *call) {
         attempted(call);
 }
 
-static void attempt(struct hfi_call *call) {
+static void prepare_attempt(struct hfi_call *call, int64_t now_ms) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_exchange *x = &state->exchange;
-    int64_t now_ms = hfi_now_ms();
-    if (state->u.acquire.attempted_ms != 0 && now_ms >= call->deadline_ms) {
-        timed_out(call);
-        return;
-    }
     /* tried once, it is one exchange from when the caller came */
     int64_t exchange_end_ms =
         hfi_after_ms(tries_once(call) ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
@@ -225,6 +220,16 @@ static void attempt(struct hfi_call *call) {
     if (call->count == 0)
         /* then it goes to the one that is there now */
         hfi_redis_was_replaced(x->redis, call->name, call->name_len, &control);
+}
+
+/* Once more, unless the time is over. */
+static void attempt(struct hfi_call *call) {
+    int64_t now_ms = hfi_now_ms();
+    if (now_ms >= call->deadline_ms) {
+        timed_out(call);
+        return;
+    }
+    prepare_attempt(call, now_ms);
     send_attempt(call);
 }
 
@@ -250,5 +255,6 @@ void hfi_acquire(struct hfi_call *call) {
     }
     if (waiting->prepare != NULL)
         waiting->prepare(call);
-    attempt(call);
+    prepare_attempt(call, hfi_now_ms());
+    send_attempt(call);
 }

@@ -38,6 +38,11 @@ static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind,
     return NULL;
 }
 
+static const struct hfi_kind *find_group(struct hfi_engine *engine) {
+    (void)engine;
+    return &hfi_kind_group;
+}
+
 static const struct hfi_kind *const things[] = {
     [HFI_SEMAPHORE] = &hfi_thing_semaphore,
     [HFI_PERMITS] = &hfi_thing_permits,
@@ -65,8 +70,7 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
 
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error) {
-    (void)kind;
-    (void)name;
+    len = hfi_kind_stem_len(kind, name, len);
     if (len == 0)
         return hfi_fail(error, HF_EINVAL, "the name of a lock must not be empty");
     size_t prefix_len = hfi_redis_of(engine)->names.prefix_len;
@@ -88,7 +92,7 @@ static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, si
 }
 
 /* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is
- * unambiguous. */
+ * unambiguous, whatever is behind the stem of a name. */
 static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
                       const char *owner, size_t owner_len, char *buffer, size_t cap) {
     const char *part = hfi_kind_part(kind);
@@ -110,8 +114,7 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
 static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                            size_t name_len) {
     struct hfi_route *route = hfi_redis_of(engine)->route;
-    (void)kind;
-    return route->ops->node(route, name, name_len);
+    return route->ops->node(route, name, hfi_kind_stem_len(kind, name, name_len));
 }
 
 /* ---- What the nodes tell ---- */
@@ -240,11 +243,11 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->notify_failures = config->notify_failures;
     hfi_list_init(&redis->renewals);
 
-    int err = HF_OK;
+    int err = HF_ENOMEM;
     redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");
-    if (redis->prefix == NULL)
-        err = hfi_fail(error, HF_ENOMEM, "out of memory");
-    if (err == HF_OK) {
+    if (redis->prefix == NULL) {
+        hfi_fail(error, err, "out of memory");
+    } else {
         redis->names =
             (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
         err = make_route(redis, config, error);
@@ -273,6 +276,12 @@ static void free_engine(struct hfi_engine *engine) {
 static void close_fds(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     redis->route->ops->close_fds(redis->route);
+}
+
+static bool identity(struct hfi_engine *engine, struct hfi_server *ret) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    const struct hfi_node *node = route->ops->node(route, NULL, 0);
+    return node != NULL && hfi_node_identity(node, ret);
 }
 
 /* ---- Manual dispatch ---- */
@@ -376,6 +385,7 @@ const struct hfi_call_ops hfi_redis_thing_ops = {
 
 static const struct hfi_engine_ops engine_ops = {
     .kind = find_kind,
+    .group = find_group,
     .thing = find_thing,
     .server = find_server,
     .check_name = check_name,
@@ -384,6 +394,7 @@ static const struct hfi_engine_ops engine_ops = {
     .settle_until_ms = settle_until_ms,
     .node_of = node_of,
     .tell_news_to = tell_news_to,
+    .identity = identity,
     .listen = hfi_rumours_listen,
     .flush = flush,
     .poll = poll_fds,

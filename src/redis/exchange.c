@@ -282,23 +282,8 @@ static void await_reply(struct hfi_exchange *x) {
     wait_for_answer(x, hfi_after_ms(x->sent_ms, x->redis->cmd_timeout_ms));
 }
 
-/* Sends a copy on a connection that is ready: the server's clock was `server_ms` at
- * `received_ms`. */
-static enum hfi_progress send_copy(struct hfi_exchange *x, struct hfi_conn *conn, int64_t now_ms,
-                                   int64_t server_ms, int64_t received_ms) {
-    x->stop_ms = hfi_min_ms(hfi_min_ms(x->limit_ms, x->known_until_ms), now_ms + x->slice_ms);
-    if (x->once || x->known_ms > 0)
-        hfi_conn_look(conn);
-    struct hfi_command command;
-    hfi_command_init(&command, x->redis->mem);
-    write_command(x, server_ms + (x->stop_ms - received_ms), &command);
-
-    x->reply_event ^= HFI_EVENT_REPLY_A | HFI_EVENT_REPLY_B;
-    int err = HF_ENOMEM;
-    if (!command.failed)
-        err = hfi_conn_submit(conn, command.bytes, command.len, x->task, x->reply_event,
-                              x->lane == HFI_LANE_CALLER ? &x->attendant : NULL, &x->req);
-    hfi_command_clear(&command);
+/* A copy was given to the connection; or was not. */
+static enum hfi_progress sent(struct hfi_exchange *x, struct hfi_conn *conn, int err) {
     if (err == HF_EUNREACH)
         return connect_first(x, conn); /* it was lost in this moment; nothing was sent */
     if (err != HF_OK)
@@ -318,7 +303,8 @@ static void aim(struct hfi_exchange *x) {
     hfi_node_unref(before);
 }
 
-/* Makes the next try: sends a copy if there is a connection, else asks for one. */
+/* Makes the next try: sends a copy if there is a connection, else asks for one. The server's clock
+ * was `server_ms` at `received_ms`. */
 static enum hfi_progress try_now(struct hfi_exchange *x) {
     int64_t now_ms = hfi_now_ms(), server_ms, received_ms;
     aim(x);
@@ -337,7 +323,19 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
         return is_stopped(x) ? closed(x) : fail(x, HF_ENOMEM, "no memory for a connection");
     if (!hfi_conn_ready(conn, &server_ms, &received_ms))
         return connect_first(x, conn);
-    return send_copy(x, conn, now_ms, server_ms, received_ms);
+    if (x->once || x->known_ms > 0)
+        hfi_conn_look(conn);
+    x->stop_ms = hfi_min_ms(hfi_min_ms(x->limit_ms, x->known_until_ms), now_ms + x->slice_ms);
+    x->reply_event ^= HFI_EVENT_REPLY_A | HFI_EVENT_REPLY_B;
+    struct hfi_command command;
+    hfi_command_init(&command, x->redis->mem);
+    write_command(x, server_ms + (x->stop_ms - received_ms), &command);
+    int err = HF_ENOMEM;
+    if (!command.failed)
+        err = hfi_conn_submit(conn, command.bytes, command.len, x->task, x->reply_event,
+                              x->lane == HFI_LANE_CALLER ? &x->attendant : NULL, &x->req);
+    hfi_command_clear(&command);
+    return sent(x, conn, err);
 }
 
 enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {

@@ -19,12 +19,17 @@
 #define UUID_LEN 36
 #define OUR_NAME "holdfast:"
 
+static void free_holder(hf_holder *holder) {
+    if (holder == NULL)
+        return;
+    free(holder->owner);
+    free(holder->connection);
+    free(holder);
+}
+
 static void free_owners(hf_holder **list, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        free(list[i]->owner);
-        free(list[i]->connection);
-        free(list[i]);
-    }
+    for (size_t i = 0; i < len; i++)
+        free_holder(list[i]);
 }
 
 static void free_list(hf_holder **list, size_t len) {

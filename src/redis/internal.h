@@ -22,6 +22,8 @@
  *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
  *               a kind each: its scripts, their arguments and answers
  *   readwrite.c both sides of the read/write lock
+ *   group.c, highway.c
+ *               some values of a group; what they are called on the wire
  *   semaphore.c, permits.c, latch.c, counter.c
  *               the same for things that are no locks; what their counters have in common
  *   names.c, command.c, script_reply.c, errors.c

@@ -156,6 +156,7 @@ extern const struct hfi_kind hfi_thing_semaphore, hfi_thing_permits, hfi_thing_l
 extern const struct hfi_kind hfi_kind_plain, hfi_kind_nonreentrant, hfi_kind_spin, hfi_kind_fenced;
 extern const struct hfi_kind hfi_kind_fair, hfi_kind_fair_nonreentrant;
 extern const struct hfi_kind hfi_kind_read, hfi_kind_write;
+extern const struct hfi_kind hfi_kind_group;
 extern const struct hfi_renewer
     hfi_renewer_hash; /* renew.c: any lock that is one field of a hash */
 

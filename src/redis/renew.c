@@ -148,8 +148,11 @@ static void doubt_connection(const struct parcel *parcel) {
         hfi_conn_suspect(x->conn, x->sent_ms);
 }
 
+/* What others know both by is the same, and so is their slot. */
 static bool same_name(const struct hfi_renewal_item *a, const struct hfi_renewal_item *b) {
-    return a->name_len == b->name_len && memcmp(a->name, b->name, a->name_len) == 0;
+    size_t a_len = hfi_kind_stem_len(a->kind, a->name, a->name_len);
+    size_t b_len = hfi_kind_stem_len(b->kind, b->name, b->name_len);
+    return a_len == b_len && memcmp(a->name, b->name, a_len) == 0;
 }
 
 /* The server did nothing because the names are in several slots: then they are asked about again,
@@ -214,8 +217,9 @@ static void start_parcel(struct parcel *parcel) {
     x->lane = HFI_LANE_KEEPER;
     x->retry = HFI_RETRY_NONE;
     x->script = parcel->renewer->script;
-    x->name = item_of(parcel, 0)->name;
-    x->name_len = item_of(parcel, 0)->name_len;
+    const struct hfi_renewal_item *first = item_of(parcel, 0);
+    x->name = first->name;
+    x->name_len = hfi_kind_stem_len(first->kind, first->name, first->name_len);
     x->write = write_parcel;
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;

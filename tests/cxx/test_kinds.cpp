@@ -114,6 +114,27 @@ void a_fair_mutex_is_a_mutex(void **) {
     assert_true(next.get());
 }
 
+/* ---- Values of a group ----------------------------------------------------------------------- */
+
+void some_values_of_a_group_are_a_mutex(void **) {
+    holdfast::client ours{url()}, theirs{url()};
+    holdfast::mutex both(ours, "team", {"jack", "mary"}), across(theirs, "team", {"mary", "paul"});
+    holdfast::mutex beside(ours, "team", std::vector<std::string_view>{"paul", ""});
+    {
+        std::scoped_lock guard(both, beside);
+        assert_false(across.try_lock());
+        assert_true(both.is_mine() && !across.is_mine());
+    }
+    assert_true(std::unique_lock(across, hang_limit).owns_lock());
+    assert_false(key_exists(redis, "team"));
+    assert_string_equal(both.name().data(), "team");
+    holdfast::mutex overlap(ours, "team", {"jack"});
+    std::lock_guard guard(both);
+    assert_int_equal(thrown_by([&] { overlap.lock(); }), HF_EDEADLK);
+    const std::vector<std::string_view> nothing;
+    assert_int_equal(thrown_by([&] { holdfast::mutex none(ours, "team", nothing); }), HF_EINVAL);
+}
+
 /* ---- Semaphore ------------------------------------------------------------------------------- */
 
 void a_semaphore_counts(void **) {
@@ -277,6 +298,7 @@ int main() {
         TEST(a_writer_becomes_a_reader_but_not_the_other_way),
         TEST(each_side_tells_of_its_loss),
         TEST(a_fair_mutex_is_a_mutex),
+        TEST(some_values_of_a_group_are_a_mutex),
         TEST(a_semaphore_counts),
         TEST(a_release_wakes_who_waits_for_a_permit),
         TEST(a_permit_is_given_back_at_the_end_of_its_scope),

@@ -8,7 +8,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 cp -r "$HF_SOURCE_DIR"/{CMakeLists.txt,cmake,include} "$root"
 
-dirs="base engine net redis/route redis scheme core api"
+dirs="base engine net redis/route redis scheme core joint api"
 declare -A sees=(
     [base]="base"
     [engine]="engine base"
@@ -17,7 +17,8 @@ declare -A sees=(
     [redis]="redis redis/route net engine base"
     [core]="core engine base"
     [scheme]="scheme redis redis/route net engine base"
-    [api]="api core scheme net engine base"
+    [joint]="joint core engine base"
+    [api]="api joint core scheme net engine base"
     [cli]=""
 )
 failures=0

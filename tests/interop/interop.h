@@ -133,6 +133,7 @@ void fenced_tokens_are_one_row_of_numbers(void **state);
 /* rows_fair.c; the state is a struct interop_kind */
 void fair_mixed_queue_is_first_come(void **state);
 void fair_give_ups_keep_the_order(void **state);
+void fair_turn_that_java_lets_pass(void **state);
 void fair_forced_serves_the_first(void **state);
 void fair_killed_c_holder_and_waiter(void **state);
 void fair_killed_java_holder_and_waiter(void **state);
@@ -146,6 +147,21 @@ void rw_watchdogs_of_both_readers(void **state);
 void rw_java_reader_keeps_no_dead_level_of_c(void **state);
 void rw_killed_readers(void **state);
 void rw_killed_holders_alone(void **state);
+
+/* rows_group.c */
+void group_fields_of_every_length(void **state);
+void group_java_waits_for_c(void **state);
+void group_c_waits_for_java(void **state);
+void group_waiters_of_both_sides(void **state);
+void group_timed_waits_give_up(void **state);
+void group_nests_on_either_side(void **state);
+void group_forced_and_not_owner_on_either_side(void **state);
+void group_java_forces_one_value_of_ours(void **state);
+void group_leases_end_for_the_other_side(void **state);
+void group_watchdogs_seen_by_the_other_side(void **state);
+void group_killed_c_holder(void **state);
+void group_killed_java_holder(void **state);
+void group_leaves_the_same_state(void **state);
 
 /* rows_others.c */
 void semaphore_wakes_all_of_both_sides(void **state);
@@ -181,6 +197,8 @@ void plain_mixed_stress(void **state);
 void plain_mixed_stress_wakes_by_message(void **state);
 void kin_mixed_stress(void **state);
 void kin_mixed_stress_wakes_by_message(void **state);
+void group_mixed_stress(void **state);
+void group_mixed_stress_wakes_by_message(void **state);
 void others_mixed_stress(void **state);
 void others_mixed_stress_wakes_by_message(void **state);
 void latch_mixed_rounds(void **state);

@@ -17,6 +17,7 @@
 
 #define NAME "fair"
 #define QUEUE "redisson_lock_queue:{" NAME "}"
+#define RECORDS "holdfast_fair:{" NAME "}"
 #define HANDED_MS ((int64_t)3000)
 #define UNHEARD_MS ((int64_t)20 * 1000) /* 2 s and a machine that is slow; deadlines are minutes */
 #define DEAD_MS ((int64_t)120 * 1000)   /* at most, after somebody was killed */
@@ -77,6 +78,21 @@ static bool is_queued(void *arg) {
 
 static bool is_not_queued(void *arg) {
     return !is_queued(arg);
+}
+
+/* Java: it listens, and has tried since. */
+static bool sleeps(void *arg) {
+    const struct waiter *waiter = arg;
+    return java_sleeps(waiter->thread);
+}
+
+/* C: likewise. */
+static bool takes_grants(void *arg) {
+    const struct waiter *waiter = arg;
+    char *record = cmd_str(suite.server, "HGET " RECORDS " %s", waiter->owner);
+    bool takes = record != NULL && record[0] != '0';
+    free(record);
+    return takes;
 }
 
 static bool holds(void *arg) {
@@ -203,6 +219,26 @@ void fair_give_ups_keep_the_order(void **state) {
     assert_hf(HF_OK, hf_lock_release(line.lock));
     struct waiter *order[] = {java, c, last};
     assert_served(order, 3, HANDED_MS);
+    line_free(&line);
+}
+
+/* The lock becomes free, and before it hears of that, a Java client has waited long enough. Redisson's
+ * give-up tells nobody, so the next in line sleeps on; whoever looks, or unlocks what nobody holds,
+ * wakes it. */
+void fair_turn_that_java_lets_pass(void **state) {
+    struct line line = line_new(*state, "j1", 0);
+    cmd_ok(suite.server, "HSET " NAME " somebody 1");
+    cmd_ok(suite.server, "PEXPIRE " NAME " %lld", (long long)JAVA_LIMIT_MS);
+    struct waiter *java = queue_java(&line, "try", "wait=4000 lease=60000");
+    assert_true(wait_until(sleeps, java, JAVA_LIMIT_MS));
+    struct waiter *c = queue(&line, 'C');
+    assert_true(wait_until(takes_grants, c, JAVA_LIMIT_MS));
+    cmd_ok(suite.server, "DEL " NAME);
+    assert_string_equal(java_answer(suite.java, java->command), "ok false");
+    assert_false(has_it(c, 0));
+    assert_string_equal(java_call(suite.java, "unlock %s thread=%d", java->handle, java->thread),
+                        "ok");
+    assert_served(&c, 1, HANDED_MS);
     line_free(&line);
 }
 

@@ -87,6 +87,11 @@ static int open_lock(struct stress_door *door, hf_client *client, const char *na
     return new_lock(client, door->way->lock_kind, name, strlen(name), &door->lock);
 }
 
+static int open_values(struct stress_door *door, hf_client *client, const char *name) {
+    static const hf_bytes values[] = {{"jack", 4}, {"mary", 4}};
+    return hf_lock_new_group(client, name, strlen(name), values, 2, &door->lock);
+}
+
 static void close_lock(struct stress_door *door) {
     hf_lock_free(door->lock);
 }
@@ -230,6 +235,8 @@ static const struct stress_way ways[] = {
     {"fenced", HF_FENCED, 1, true, LOCK_WAY},
     {"fair", HF_FAIR, 1, true, LOCK_WAY},
     {"nonreentrantfair", HF_FAIR | HF_NONREENTRANT, 1, false, LOCK_WAY},
+    {"group", HF_PLAIN, 1, true, .open = open_values, .enter = enter_lock, .leave = leave_lock,
+     .close = close_lock},
     {"readwrite", HF_WRITE, STRESS_READERS, true, .open = open_sides, .enter = enter_side,
      .downgrade = downgrade_side, .leave = leave_lock, .close = close_sides},
     {"semaphore", HF_PLAIN, STRESS_PERMITS, false, .open = open_sem, .enter = enter_sem,

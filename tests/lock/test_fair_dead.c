@@ -170,6 +170,28 @@ static void a_java_client_behind_a_dead_one_is_told(void **state) {
     redisFree(ear);
 }
 
+/* It was told, and has just waited long enough: Redisson's give-up takes it out of the line and tells
+ * nobody. Then the next of ours finds the lock free at its poll. */
+static void a_turn_that_java_lets_pass_is_found_by_a_poll(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    hf_options options = fair_options(4500); /* polls after three seconds */
+    fair_begin(&w, &options);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    one_java(w.server);
+    redisContext *ear = redisConnectUnix(server_socket(w.server));
+    redisReply *reply = redisCommand(ear, "SUBSCRIBE " WORLD_CHANNEL ":java:1");
+    freeReplyObject(reply);
+    queue_up(&waiter, w.server, w.client, w.lock, FIRST, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    cmd_ok(w.server, "ZREM " FAIR_DEADLINES " java:1");
+    cmd_ok(w.server, "LREM " FAIR_QUEUE " 0 java:1");
+    assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
+    redisFree(ear);
+}
+
 /* ---- Without a right to what is remembered ---- */
 
 struct warnings {
@@ -326,6 +348,7 @@ int main(void) {
         cmocka_unit_test(a_dead_crowd_of_java_clients_costs_one_grace_per_thousand),
         cmocka_unit_test(a_java_client_that_is_late_for_its_turn_gets_it),
         cmocka_unit_test(a_java_client_behind_a_dead_one_is_told),
+        cmocka_unit_test(a_turn_that_java_lets_pass_is_found_by_a_poll),
         cmocka_unit_test(an_access_list_of_0_1_is_enough),
         cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_release),
         cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_break),

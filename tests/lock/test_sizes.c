@@ -116,6 +116,7 @@ static const struct sized {
 };
 
 #define FOR_EACH(sized)                                                                            \
+    /* NOLINTNEXTLINE(bugprone-macro-parentheses): it is declared here */                          \
     for (const struct sized *sized = all; sized < all + sizeof all / sizeof *all; sized++)
 
 static void fill(const struct sized *sized, size_t size, union room *room) {

@@ -310,3 +310,8 @@ const char *hfi_node_name(const struct hfi_node *node) {
 int64_t hfi_node_last_answer_ms(const struct hfi_node *node) {
     return atomic_load_explicit(&node->target.last_answer_ms, memory_order_relaxed);
 }
+
+bool hfi_node_identity(const struct hfi_node *node, struct hfi_server *ret) {
+    *ret = node->login.server;
+    return ret->run_id[0] != '\0';
+}

@@ -78,6 +78,8 @@ void hfi_node_close_fds(struct hfi_node *node);
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
 struct hfi_learnt *hfi_node_learnt(struct hfi_node *node);
+/* As struct hfi_engine_ops has it. */
+bool hfi_node_identity(const struct hfi_node *node, struct hfi_server *ret);
 
 /* Whether connections lead to a server that is not where it was: its socket was removed, or another
  * one is there now. These are closed, and the next go to what is there. *ret_control: the keeper's

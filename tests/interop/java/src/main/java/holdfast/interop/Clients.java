@@ -2,6 +2,7 @@ package holdfast.interop;
 
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
 import org.redisson.config.TransportMode;
@@ -35,6 +36,9 @@ final class Clients {
         config.setThreads((int) request.number("threads", 2));
         config.setNettyThreads((int) request.number("netty", 2));
         config.setLockWatchdogTimeout(request.number("watchdog", config.getLockWatchdogTimeout()));
+        if (request.has("codec")) {
+            config.setCodec(StringCodec.INSTANCE); /* the only one that is asked for */
+        }
         if (request.has("fairwait")) {
             setFairWait(config, request.number("fairwait"));
         }

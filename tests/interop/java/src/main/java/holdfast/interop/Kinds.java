@@ -1,7 +1,10 @@
 package holdfast.interop;
 
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.function.BiFunction;
+import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /** Every kind that can be opened: its name in commands, how Redisson makes it, and its verbs. */
@@ -24,6 +27,7 @@ final class Kinds {
                     new Verb.Bound<>(c.getReadWriteLock(name).readLock(), Locks.VERBS)),
             Map.entry("write", (c, name) ->
                     new Verb.Bound<>(c.getReadWriteLock(name).writeLock(), Locks.VERBS)),
+            Map.entry("group", (c, name) -> new Verb.Bound<>(group(c, name), Locks.VERBS)),
             Map.entry("semaphore",
                     (c, name) -> new Verb.Bound<>(c.getSemaphore(name), Semaphores.COUNTING)),
             Map.entry("permits", (c, name) ->
@@ -32,6 +36,13 @@ final class Kinds {
                     (c, name) -> new Verb.Bound<>(c.getCountDownLatch(name), Semaphores.LATCH)));
 
     private Kinds() {
+    }
+
+    /** The name is the group's and then the values, with a bar before each. */
+    private static RLock group(RedissonClient client, String name) {
+        String[] words = name.split("\\|", -1);
+        return client.getMultiLock(words[0], new ArrayList<Object>(
+                Arrays.asList(words).subList(1, words.length)));
     }
 
     static Verb.Bound<?> open(RedissonClient client, String kind, String name) {

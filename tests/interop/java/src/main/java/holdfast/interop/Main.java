@@ -18,7 +18,8 @@ import org.redisson.api.RedissonClient;
  * in the order in which commands end, not in which they were sent: the id tells whose it is.
  *
  * <pre>
- *   ID client C URL [watchdog=ms] [timeout=ms] [pool=n]   makes a client C; answers its uuid
+ *   ID client C URL [watchdog=ms] [timeout=ms] [pool=n] [codec=string]
+ *                                                         makes a client C; answers its uuid
  *   ID open C KIND NAME H                                 makes a handle H (see Kinds)
  *   ID ids C [thread=N]                                   answers "uuid java-thread-id"
  *   ID VERB H [thread=N] [option=value...]                a verb of H's kind (see Locks ...)

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
+import org.redisson.RedissonFairLock;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
@@ -70,6 +71,9 @@ final class Places {
                 return new LockPlace(name, client.getFairLock(name), lease, true);
             case "nonreentrantfair":
                 return new LockPlace(name, client.getNonReentrantFairLock(name), lease, false);
+            case "group":
+                return new LockPlace(name, client.getMultiLock(name, List.of("jack", "mary")), lease,
+                        true);
             case "readwrite":
                 return new ReadWritePlace(name, client.getReadWriteLock(name), lease);
             case "semaphore":
@@ -88,9 +92,9 @@ final class Places {
             case 0:
                 return lock.tryLock();
             case 1:
-                return lock.tryLock(wait, MS);
+                return lock.tryLock(wait, MS) || passOn(lock);
             case 2:
-                return lock.tryLock(wait, lease, MS);
+                return lock.tryLock(wait, lease, MS) || passOn(lock);
             case 3:
                 lock.lock(lease, MS);
                 return true;
@@ -98,6 +102,22 @@ final class Places {
                 lock.lock();
                 return true;
         }
+    }
+
+    /**
+     * After giving up; always false. Redisson's give-up of a fair lock tells nobody: if it was this
+     * one's turn just then, the lock is free, and all behind it sleep on. An unlock by somebody who
+     * does not hold it tells the first in line if nobody does, and else fails.
+     */
+    private static boolean passOn(RLock lock) {
+        if (lock instanceof RedissonFairLock) {
+            try {
+                lock.unlock();
+            } catch (IllegalMonitorStateException held) {
+                return false; /* Its holder will tell. */
+            }
+        }
+        return false;
     }
 
     /** Holds some locks, the last one first to be given back. */

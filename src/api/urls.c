@@ -1,0 +1,192 @@
+/*
+ * The urls of a client, and what they and the options say together. Used by hf_open() on the caller's
+ * thread; stateless.
+ *
+ * Times are the client's, whichever url gives them; two that contradict each other are a mistake. User,
+ * password, prefix and TLS are each server's own.
+ */
+#include "api/urls.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One that is set but empty was meant to say something: another server is not what was meant. */
+int hfi_url_from_environment(const char **ret_url, hf_error *error) {
+    const char *variable = "HOLDFAST_URL", *url = secure_getenv(variable);
+    if (url == NULL)
+        url = secure_getenv(variable = "REDIS_URL");
+    if (url == NULL)
+        return hfi_fail(error, HF_EINVAL,
+                        "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set");
+    if (url[0] == '\0')
+        return hfi_fail(error, HF_EINVAL, "no url was given, and %s is set, but empty", variable);
+    *ret_url = url;
+    return HF_OK;
+}
+
+/* What a url says holds for the client. */
+static void apply_url_options(const struct hfi_url *url, hf_options *options) {
+    if (url->cmd_timeout_ms >= 0)
+        options->cmd_timeout_ms = url->cmd_timeout_ms;
+    if (url->connect_timeout_ms >= 0)
+        options->connect_timeout_ms = url->connect_timeout_ms;
+    if (url->watchdog_ms >= 0)
+        options->watchdog_ms = url->watchdog_ms;
+    if (url->max_hold_ms >= 0)
+        options->max_hold_ms = url->max_hold_ms;
+    if (url->ping_ms >= 0)
+        options->ping_ms = url->ping_ms;
+    if (url->fair_wait_ms >= 0)
+        options->fair_wait_ms = url->fair_wait_ms;
+    if (url->restart_guard_ms >= 0)
+        options->restart_guard_ms = url->restart_guard_ms;
+}
+
+static int override_text(const struct hfi_mem *mem, char **text, const char *with) {
+    if (with == NULL)
+        return HF_OK;
+    char *copy = hfi_strdup(mem, with);
+    if (copy == NULL)
+        return HF_ENOMEM;
+    if (*text != NULL)
+        explicit_bzero(*text, strlen(*text));
+    hfi_free(mem, *text);
+    *text = copy;
+    return HF_OK;
+}
+
+/* TLS options fill in what the url does not say itself. Whom to trust is one decision, though it
+ * takes two options: if the url names a CA, the options must not add another. And a key belongs to
+ * its own certificate. */
+static int add_tls_options(const struct hfi_mem *mem, const hf_options *options,
+                           struct hfi_url *url) {
+    bool ca = url->tls_ca_file == NULL && url->tls_ca_dir == NULL;
+    bool cert = url->tls_cert_file == NULL;
+    const struct {
+        char **text;
+        const char *given;
+        bool wanted;
+    } texts[] = {{&url->tls_ca_file, options->tls_ca_file, ca},
+                 {&url->tls_ca_dir, options->tls_ca_dir, ca},
+                 {&url->tls_cert_file, options->tls_cert_file, cert},
+                 {&url->tls_key_file, options->tls_key_file,
+                  url->tls_key_file == NULL && (cert || options->tls_cert_file == NULL)},
+                 {&url->tls_server_name, options->tls_server_name, url->tls_server_name == NULL}};
+    int err = HF_OK;
+    for (size_t i = 0; url->tls && err == HF_OK && i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].wanted)
+            err = override_text(mem, texts[i].text, texts[i].given);
+    if (url->tls_min_version == 0)
+        url->tls_min_version = options->tls_min_version;
+    if (url->tls_verify == HFI_VERIFY_DEFAULT && (options->flags & HF_TLS_INSECURE) != 0)
+        url->tls_verify = HFI_VERIFY_NONE;
+    return err;
+}
+
+/* ---- Several ---- */
+
+static bool differ(int64_t a_ms, int64_t b_ms) {
+    return a_ms >= 0 && b_ms >= 0 && a_ms != b_ms;
+}
+
+static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
+    return differ(a->cmd_timeout_ms, b->cmd_timeout_ms) ||
+           differ(a->connect_timeout_ms, b->connect_timeout_ms) ||
+           differ(a->watchdog_ms, b->watchdog_ms) || differ(a->max_hold_ms, b->max_hold_ms) ||
+           differ(a->ping_ms, b->ping_ms) || differ(a->fair_wait_ms, b->fair_wait_ms) ||
+           differ(a->restart_guard_ms, b->restart_guard_ms);
+}
+
+void hfi_url_node(const struct hfi_url *url, char *text, size_t size) {
+    if (url->kind == HFI_URL_TCP)
+        snprintf(text, size, "%s:%u", url->host, (unsigned)url->port);
+    else
+        snprintf(text, size, "%s", url->path != NULL ? url->path : "local:");
+}
+
+static bool same_server(const struct hfi_url *a, const struct hfi_url *b) {
+    char a_node[512], b_node[512];
+    hfi_url_node(a, a_node, sizeof a_node);
+    hfi_url_node(b, b_node, sizeof b_node);
+    return strcmp(a_node, b_node) == 0;
+}
+
+static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
+    if (urls->len == 2)
+        return hfi_fail(
+            error, HF_EINVAL,
+            "two urls: a quorum has three to nine servers, since of two both are needed");
+    for (size_t i = 0; i < urls->len && urls->len > 1; i++) {
+        const struct hfi_url *url = &urls->of[i];
+        if (url->kind == HFI_URL_LOCAL)
+            return hfi_fail(error, HF_EINVAL, "local: cannot be one server of a quorum");
+        for (size_t j = 0; j < i; j++) {
+            if (same_server(url, &urls->of[j]))
+                return hfi_fail(error, HF_EINVAL, "two of the urls lead to the same server");
+            if (contradict(url, &urls->of[j]))
+                return hfi_fail(error, HF_EINVAL, "the urls of a quorum give different times");
+        }
+    }
+    return HF_OK;
+}
+
+static int parse_one(const struct hfi_mem *mem, const char *text, size_t len, struct hfi_urls *urls,
+                     hf_error *error) {
+    if (urls->len == HFI_URLS_MAX)
+        return hfi_fail(error, HF_EINVAL, "a quorum has %d servers at most", HFI_URLS_MAX);
+    char *copy = hfi_alloc(mem, len + 1);
+    if (copy == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    int err = hfi_url_parse(mem, copy, &urls->of[urls->len], error);
+    explicit_bzero(copy, len); /* it may carry a password */
+    hfi_free(mem, copy);
+    urls->len += err == HF_OK;
+    return err;
+}
+
+/* Between two urls there are blanks and line breaks; one url has none. */
+static int parse_all(const struct hfi_mem *mem, const char *text, struct hfi_urls *urls,
+                     hf_error *error) {
+    static const char blanks[] = " \t\r\n";
+    int err = HF_OK;
+    text += strspn(text, blanks);
+    while (err == HF_OK && (*text != '\0' || urls->len == 0)) {
+        size_t len = strcspn(text, blanks);
+        err = parse_one(mem, text, len, urls, error);
+        text += len;
+        text += strspn(text, blanks);
+    }
+    return err;
+}
+
+static int complete(const struct hfi_mem *mem, hf_options *options, struct hfi_url *url) {
+    apply_url_options(url, options);
+    int err = override_text(mem, &url->user, options->user);
+    if (err == HF_OK)
+        err = override_text(mem, &url->password, options->password);
+    return err == HF_OK ? add_tls_options(mem, options, url) : err;
+}
+
+int hfi_urls_parse(const struct hfi_mem *mem, const char *text, hf_options *options,
+                   struct hfi_urls *ret, hf_error *error) {
+    ret->len = 0;
+    int err = parse_all(mem, text, ret, error);
+    if (err == HF_OK)
+        err = check_quorum(ret, error);
+    for (size_t i = 0; i < ret->len && err == HF_OK; i++)
+        err = complete(mem, options, &ret->of[i]);
+    if (err != HF_OK)
+        hfi_urls_clear(mem, ret);
+    return err;
+}
+
+void hfi_urls_clear(const struct hfi_mem *mem, struct hfi_urls *urls) {
+    for (size_t i = 0; i < urls->len; i++)
+        hfi_url_clear(mem, &urls->of[i]);
+    urls->len = 0;
+}

@@ -1,0 +1,54 @@
+/*
+ * Locks that may have something in common, such as some values of a group.
+ *
+ * Of different owners, the server keeps them apart; of one owner it does not, because to it they
+ * are one: a release of one would free what the other needs. So no owner may hold two that overlap.
+ * All holds of one stem are in one shard, and whoever wants to acquire looks at those of its owner
+ * first. If there is nothing in the way it claims what it wants: until its operation ends, another
+ * of the same owner finds it. A hold that is being released, settled or let go is in the way, too,
+ * but not for long.
+ *
+ * Guarded by the shard. The walk through its holds is for kinds that overlap only.
+ */
+#include "core/op.h"
+
+#include <string.h>
+
+bool hfi_hold_has_stem(const struct hfi_hold *hold, const char *stem, size_t stem_len) {
+    return hfi_kind_stem_len(hold->kind, hold->name, hold->name_len) == stem_len &&
+           memcmp(hold->name, stem, stem_len) == 0;
+}
+
+bool hfi_hold_overlaps(const struct hfi_hold *hold, const struct hfi_kind *kind, const char *name,
+                       size_t name_len) {
+    return hold->kind == kind &&
+           hfi_hold_has_stem(hold, name, hfi_kind_stem_len(kind, name, name_len)) &&
+           kind->overlap(hold->name, hold->name_len, name, name_len);
+}
+
+static enum hfi_entanglement state_of_locked(const struct hfi_hold *hold) {
+    const struct hf_op *active = hold->active;
+    if (hold->count > hold->leaving && !hfi_hold_expired_locked(hold))
+        return HFI_HELD;
+    if (active != NULL && active->claims && !hfi_hold_is_settling(hold))
+        return HFI_HELD;
+    /* one that has not claimed yet will find ours */
+    bool acquires = active != NULL && active->verb->waits && !active->claims;
+    bool ends = hold->count > 0 || hfi_hold_has_leftover(hold) || hold->letting_go ||
+                hold->quiet_until_ms > hfi_now_ms() || (active != NULL && !acquires);
+    return ends ? HFI_ENDING : HFI_APART;
+}
+
+enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op) {
+    enum hfi_entanglement worst = HFI_APART;
+    struct hfi_hold *hold, *next;
+    HASH_ITER(hh, op->shard->holds, hold, next) {
+        if (hold == op->hold || hold->number != op->owner ||
+            !hfi_hold_overlaps(hold, op->call.kind, op->call.name, op->call.name_len))
+            continue;
+        enum hfi_entanglement state = state_of_locked(hold);
+        worst = state > worst ? state : worst;
+    }
+    op->claims = worst == HFI_APART;
+    return worst;
+}

@@ -1,0 +1,438 @@
+/*
+ * Winning a hold: on the keeper's thread, driven by answers of members and by the ballot's alarm.
+ *
+ *     ASKING ──▶ a majority has granted it: won
+ *        │ ▲
+ *        │ ├── KEEPING   the first server is ours: the others are asked again, for some round trips
+ *        ├─┼── WAITING   it is another's: everything is given back, and we wait there as anybody does
+ *        │ ├── PAUSING   too few have answered, or keeping was in vain: given back, then all is asked again
+ *        │ └── AGEING    a majority has granted it, but some of them have restarted a moment ago
+ *        ▼
+ *     too late, cancelled, closed, or one attempt only: everything is given back
+ *
+ * "First" is by an order that all clients share. So of those who have divided the servers among them one
+ * keeps what it has and the others give way, without a random pause. Nobody waits for a server that is
+ * known to be slow, unless there is no majority without it.
+ */
+#include "base/chance.h"
+#include "joint/internal.h"
+
+#include <string.h>
+
+#define PATIENCE_US 2000    /* at least so long for those that answer after a majority has */
+#define PROVE_AGAIN_MS 1000 /* a hold that lasts so long is worth it */
+#define KEEP_MIN_US 10000
+#define KEEP_MAX_US 500000
+#define PAUSE_MAX_US 500000
+#define STAY_MS 10000 /* how long to wait at one server before another is looked at */
+#define LOOK_MS 250   /* how often to see if the server at which we wait is still there */
+#define SIGN_MS 5000  /* it looks at least so often, and so shows that it is not stuck */
+#define GRACE_MS 1000
+#define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
+
+static void ask_all(struct hfi_request *request);
+
+static int64_t random_between(const struct hfi_request *request, int64_t from, int64_t to) {
+    return from + (int64_t)(hfi_throw_dice(request) % (uint64_t)(to - from + 1));
+}
+
+/* Looks again after so long, or when the wait is over. */
+static void look_after_us(struct hfi_request *request, int64_t pause_us) {
+    int64_t now_us = hfi_now_us(), at_ms = (now_us + pause_us + 999) / 1000;
+    if (at_ms > now_us / 1000 + SIGN_MS)
+        at_ms = now_us / 1000 + SIGN_MS;
+    if (!request->acquire.one_attempt && request->deadline_ms < at_ms)
+        at_ms = request->deadline_ms;
+    atomic_store(&request->signs->due_ms, at_ms + GRACE_MS);
+    hfi_alarm_set(request->quorum->keeper, &request->ballot->alarm, at_ms);
+}
+
+static void leave(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    hfi_alarm_clear(request->quorum->keeper, &ballot->alarm);
+    ballot->request = NULL;
+}
+
+/* ---- The end ---- */
+
+static void fail(struct hfi_request *request, int err) {
+    struct hfi_ballot *ballot = request->ballot;
+    hfi_words_of_servers(request, err);
+    leave(request);
+    hfi_ballot_give_back(ballot);
+    hfi_ballot_stop_asking(ballot);
+    hfi_request_finish(request, err);
+    hfi_ballot_tidy(ballot);
+}
+
+static void stop(struct hfi_request *request, int err) {
+    if (request->ballot != NULL)
+        fail(request, err);
+    else
+        hfi_request_finish(request, err);
+}
+
+/* True: it was. */
+static bool won(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    int64_t now_ms = hfi_now_ms(), deadline_ms = hfi_votes_deadline_ms(&ballot->votes, now_ms);
+    if (deadline_ms <= now_ms)
+        return false;
+    hfi_votes_won(&ballot->votes, now_ms);
+    ballot->count = request->value = 1;
+    ballot->lease_ms = request->lease_ms;
+    request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
+    request->proof = hfi_ballot_proof(ballot, request->lease_ms);
+    /* until it is proved again, those that join now do not make up for one of these */
+    if (request->proof.renew_at_ms > now_ms + PROVE_AGAIN_MS)
+        request->proof.renew_at_ms = now_ms + PROVE_AGAIN_MS;
+    leave(request);
+    hfi_alarm_set(ballot->quorum->keeper, &ballot->end_alarm, deadline_ms);
+    hfi_request_finish(request, HF_OK);
+    return true;
+}
+
+/* ---- Counting answers ---- */
+
+struct tally {
+    size_t answered;     /* granted, or another's */
+    size_t refused;      /* for a reason that waiting does not cure */
+    size_t pending;      /* not yet */
+    size_t pending_fast; /* of these, by servers that are not known to be slow */
+    int refusal;
+};
+
+static bool is_curable(int code) {
+    return code == HF_EUNREACH || code == HF_EREFUSED || code == HF_EUNKNOWN || code == HF_EOOM ||
+           code == HF_ECLOSED || code == HF_ELOST;
+}
+
+static struct tally tally_of(const struct hfi_ballot *ballot) {
+    struct tally tally = {.refusal = HF_OK};
+    for (size_t i = 0; i < ballot->quorum->len; i++) {
+        const struct hfi_seat *seat = &ballot->seats[i];
+        if (seat->errand != NULL && seat->errand->kind == HFI_ERRAND_ACQUIRE) {
+            tally.pending++;
+            tally.pending_fast += !ballot->quorum->members[i]->slow;
+        } else if (seat->answer == HFI_FAILED && !is_curable(seat->code)) {
+            tally.refused++;
+            tally.refusal = seat->code;
+        } else {
+            tally.answered += seat->answer == HFI_GRANTED || seat->answer == HFI_BUSY;
+        }
+    }
+    return tally;
+}
+
+/* Has everybody answered whom it is worth waiting for? */
+static bool is_round_over(struct hfi_request *request, const struct tally *tally) {
+    const struct hfi_quorum *quorum = request->quorum;
+    int64_t now_us = hfi_now_us(), *majority_us = &request->acquire.majority_us;
+    if (tally->pending == 0)
+        return true;
+    if (tally->answered < quorum->majority)
+        return false;
+    if (tally->pending_fast == 0)
+        return true;
+    if (*majority_us == 0)
+        *majority_us = now_us;
+    int64_t patience_us = *majority_us - request->acquire.began_us;
+    if (patience_us < PATIENCE_US)
+        patience_us = PATIENCE_US;
+    return now_us >= *majority_us + patience_us;
+}
+
+static void mark_slow(struct hfi_ballot *ballot) {
+    for (size_t i = 0; i < ballot->quorum->len; i++)
+        if (ballot->seats[i].errand != NULL && ballot->seats[i].errand->kind == HFI_ERRAND_ACQUIRE)
+            ballot->quorum->members[i]->slow = true;
+}
+
+/* ---- Phases ---- */
+
+/* Asks whoever has not granted it. */
+static void ask_others(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    request->acquire.phase = HFI_PHASE_ASKING;
+    request->acquire.began_us = hfi_now_us();
+    request->acquire.majority_us = 0;
+    ballot->wanted = true;
+    ballot->round++;
+    for (size_t i = 0; i < request->quorum->len; i++) {
+        struct hfi_seat *seat = &ballot->seats[i];
+        if (ballot->votes.of[i].held)
+            continue;
+        if (seat->errand != NULL && seat->errand->kind == HFI_ERRAND_ACQUIRE)
+            continue; /* it has not answered the last question */
+        seat->answer = HFI_UNASKED;
+        if (!hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, 0, request->lease_ms)) {
+            seat->answer = HFI_FAILED;
+            seat->code = HF_ENOMEM;
+        }
+    }
+    /* by then all have answered, or failed */
+    look_after_us(request, 2 * request->quorum->config.cmd_timeout_ms * 1000);
+}
+
+static void ask_all(struct hfi_request *request) {
+    request->acquire.keep_until_us = 0;
+    ask_others(request);
+}
+
+static void pause_us(struct hfi_request *request, int64_t pause) {
+    hfi_ballot_give_back(request->ballot);
+    request->acquire.phase = HFI_PHASE_PAUSING;
+    request->acquire.keep_until_us = 0;
+    look_after_us(request, pause);
+}
+
+/* Of those in the order of this name that have answered, the first; or the first that is another's. */
+static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
+    for (size_t k = 0; k < ballot->quorum->len; k++) {
+        size_t i = ballot->order[k];
+        enum hfi_answer answer = ballot->seats[i].answer;
+        if (answer == HFI_BUSY || (answer == HFI_GRANTED && !busy))
+            return i;
+    }
+    return ballot->order[0];
+}
+
+/* We wait there, and after a while at the next that is another's: what is released at one server only
+ * is found, too. */
+static void wait_at(struct hfi_request *request, size_t i) {
+    struct hfi_ballot *ballot = request->ballot;
+    int64_t wait_ms = random_between(request, STAY_MS, STAY_MS * 5 / 4);
+    int64_t left_ms = request->deadline_ms - hfi_now_ms();
+    if (left_ms < wait_ms)
+        wait_ms = left_ms > 0 ? left_ms : 1;
+    request->acquire.phase = HFI_PHASE_WAITING;
+    request->acquire.waits_at = i;
+    ballot->wanted = true;
+    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms, request->lease_ms))
+        look_after_us(request, LOOK_MS * 1000);
+    else
+        fail(request, HF_ENOMEM);
+}
+
+/* Everything is given back, since whoever has the first server keeps what it has. */
+static void wait_for_first(struct hfi_request *request) {
+    size_t i = first_in_order(request->ballot, true);
+    const struct hfi_errand *errand = request->ballot->seats[i].errand;
+    request->contended = true;
+    hfi_ballot_give_back(request->ballot);
+    if (errand == NULL)
+        wait_at(request, i);
+    else
+        pause_us(request, PATIENCE_US); /* it has been asked meanwhile */
+}
+
+/* The one after `i` that was another's when it was asked last. */
+static size_t next_busy(const struct hfi_ballot *ballot, size_t i) {
+    size_t len = ballot->quorum->len, at = 0;
+    while (ballot->order[at] != i)
+        at++;
+    for (size_t k = 1; k < len; k++) {
+        size_t next = ballot->order[(at + k) % len];
+        if (ballot->seats[next].code == HF_EBUSY && ballot->seats[next].errand == NULL)
+            return next;
+    }
+    return i;
+}
+
+/* The first server is ours. */
+static void keep(struct hfi_request *request) {
+    struct hfi_quorum *quorum = request->quorum;
+    int64_t now_us = hfi_now_us(), rtt_us = hfi_members_rtt_us(quorum);
+    request->contended = true;
+    if (request->acquire.keep_until_us == 0) {
+        int64_t keep_us = 6 * rtt_us;
+        keep_us = keep_us < KEEP_MIN_US   ? KEEP_MIN_US
+                  : keep_us > KEEP_MAX_US ? KEEP_MAX_US
+                                          : keep_us;
+        request->acquire.keep_until_us = now_us + keep_us;
+        request->acquire.keep_pause_us = rtt_us / 2;
+    }
+    if (now_us < request->acquire.keep_until_us) {
+        request->acquire.phase = HFI_PHASE_KEEPING;
+        look_after_us(request, request->acquire.keep_pause_us);
+        request->acquire.keep_pause_us *= 2;
+    } else if (request->acquire.one_attempt) {
+        fail(request, HF_EBUSY);
+    } else {
+        unsigned lost = request->acquire.rounds_lost++;
+        int64_t most_us = rtt_us << (lost < 12 ? lost + 1 : 12);
+        pause_us(request,
+                 random_between(request, 0, most_us < PAUSE_MAX_US ? most_us : PAUSE_MAX_US));
+    }
+}
+
+/* A majority has granted it, and not all of them have been up for long enough. */
+static void wait_for_age(struct hfi_request *request) {
+    int64_t now_ms = hfi_now_ms(), at_ms = hfi_votes_of_age_ms(&request->ballot->votes);
+    if (request->acquire.one_attempt || at_ms > request->deadline_ms) {
+        fail(request, HF_ENOQUORUM);
+        return;
+    }
+    request->acquire.phase = HFI_PHASE_AGEING;
+    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : 1;
+    int64_t renew_ms = request->lease_ms / 3;
+    look_after_us(request, (pause_ms < renew_ms ? pause_ms : renew_ms) * 1000);
+}
+
+/* Renews what was granted meanwhile, and asks the others. */
+static void renew_young(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    ask_others(request);
+    for (size_t i = 0; i < request->quorum->len; i++)
+        if (ballot->votes.of[i].held && ballot->seats[i].errand == NULL)
+            hfi_seat_send(ballot, i, HFI_ERRAND_EXTEND, 0, request->lease_ms);
+}
+
+/* No majority answers: they are asked until the wait is over, or nobody has been of help for too long. */
+static void retry(struct hfi_request *request) {
+    int64_t patient_until_ms =
+        hfi_after_ms(request->acquire.answered_ms, request->quorum->config.connect_timeout_ms);
+    atomic_store(&request->signs->held_up, HF_ENOQUORUM);
+    atomic_store(&request->signs->held_up_since_ms, request->acquire.answered_ms);
+    if (request->acquire.one_attempt)
+        fail(request, HF_ENOQUORUM);
+    else if (hfi_now_ms() >= patient_until_ms) {
+        request->no_server = true;
+        fail(request, HF_ENOQUORUM);
+    } else
+        pause_us(request, random_between(request, 50000, 100000));
+}
+
+/* The round is over, and there is no majority of ours. */
+static void decide(struct hfi_request *request, const struct tally *tally) {
+    const struct hfi_ballot *ballot = request->ballot;
+    size_t majority = request->quorum->majority;
+    if (hfi_votes_holders(&ballot->votes) >= majority) {
+        wait_for_age(request);
+        return;
+    }
+    if (tally->refused > request->quorum->len - majority) {
+        fail(request, tally->refusal);
+        return;
+    }
+    if (tally->answered < majority) {
+        retry(request);
+        return;
+    }
+    request->acquire.answered_ms = hfi_now_ms();
+    atomic_store(&request->signs->held_up_since_ms, 0);
+    size_t first = first_in_order(ballot, false);
+    if (ballot->seats[first].answer == HFI_GRANTED)
+        keep(request);
+    else if (request->acquire.one_attempt)
+        fail(request, HF_EBUSY);
+    else
+        wait_for_first(request);
+}
+
+static void look_at_answers(struct hfi_request *request) {
+    struct tally tally = tally_of(request->ballot);
+    int err = hfi_members_check(request->quorum, &request->error);
+    if (err != HF_OK) {
+        fail(request, err);
+        return;
+    }
+    if (won(request))
+        return;
+    if (is_round_over(request, &tally)) {
+        mark_slow(request->ballot);
+        decide(request, &tally);
+    } else if (request->acquire.majority_us != 0) {
+        int64_t took_us = request->acquire.majority_us - request->acquire.began_us;
+        int64_t end_us =
+            request->acquire.majority_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
+        look_after_us(request, end_us - hfi_now_us());
+    }
+}
+
+/* We wait at one server. */
+static void look_at_wait(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
+    if (seat->errand == NULL && seat->answer == HFI_BUSY) {
+        wait_at(request, next_busy(ballot, request->acquire.waits_at));
+        return;
+    }
+    if (seat->errand == NULL) {
+        ask_all(
+            request); /* it is ours, or it went down, or a majority has to be found without it */
+        return;
+    }
+    if (hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
+        hfi_errand_stop(seat->errand);
+    look_after_us(request, LOOK_MS * 1000);
+}
+
+/* Did the last round show that somebody else has it, or that too few servers can be reached? */
+static int late_code(const struct hfi_request *request) {
+    struct tally tally = tally_of(request->ballot);
+    bool heard = request->acquire.phase == HFI_PHASE_WAITING ||
+                 request->acquire.phase == HFI_PHASE_KEEPING ||
+                 tally.answered >= request->quorum->majority;
+    if (request->acquire.phase == HFI_PHASE_PAUSING ||
+        (tally.answered < request->quorum->majority && !heard))
+        heard = request->acquire.answered_ms > request->start_ms;
+    return heard ? HF_ETIMEDOUT : HF_ENOQUORUM;
+}
+
+static bool is_due(const struct hfi_request *request) {
+    return !request->ballot->alarm.timer.set;
+}
+
+static bool is_late(const struct hfi_request *request) {
+    return !request->acquire.one_attempt && hfi_now_ms() >= request->deadline_ms;
+}
+
+static void look(struct hfi_request *request) {
+    enum hfi_acquire_phase phase = request->acquire.phase;
+    if ((is_late(request) || phase == HFI_PHASE_AGEING) && won(request))
+        return;
+    if (is_late(request))
+        fail(request, late_code(request));
+    else if (phase == HFI_PHASE_ASKING)
+        look_at_answers(request);
+    else if (phase == HFI_PHASE_WAITING)
+        look_at_wait(request);
+    else if (!is_due(request))
+        return;
+    else if (phase == HFI_PHASE_KEEPING)
+        ask_others(request);
+    else if (phase == HFI_PHASE_PAUSING)
+        ask_all(request);
+    else
+        renew_young(request);
+}
+
+/* ---- Beginning ---- */
+
+void hfi_acquire_begin(struct hfi_request *request) {
+    struct hfi_quorum *quorum = request->quorum;
+    if (request->count > 0) { /* nesting is local: it is enough that the hold is still there */
+        hfi_extend_begin(request);
+        return;
+    }
+    request->stop = stop;
+    request->look = look;
+    struct hfi_ballot *ballot =
+        hfi_ballot_get(quorum, request->name, request->name_len, request->owner);
+    if (ballot == NULL) {
+        hfi_request_finish(request, HF_ENOMEM);
+        return;
+    }
+    hfi_ballot_ref(ballot);
+    request->ballot = ballot;
+    ballot->request = request;
+    ballot->held_as = request->kind;
+    hfi_votes_begin(&ballot->votes);
+    hfi_members_order(quorum, ballot->name, ballot->name_len, ballot->order);
+    for (size_t i = 0; i < quorum->len; i++)
+        ballot->seats[i].answer = HFI_UNASKED;
+    request->acquire.one_attempt = request->deadline_ms <= request->start_ms;
+    request->acquire.answered_ms = request->start_ms;
+    ask_all(request);
+}

@@ -1,0 +1,491 @@
+/*
+ * The engine's tables, and requests.
+ *
+ * A call may come from any thread; all that a quorum knows belongs to the keeper's. So a call becomes a
+ * request, which goes to the keeper by the inbox, and its outcome comes back as an event of the call's
+ * task. Both sides have a reference: a call that is dropped while the client closes leaves its request
+ * to itself.
+ */
+#include "joint/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENT_INBOX 0x01u
+#define CALL_EVENT (1u << HFI_ENGINE_EVENT_SHIFT)
+
+struct call_state {
+    struct hfi_request *request; /* under way; NULL: none */
+};
+
+/* ---- Requests ---- */
+
+void hfi_request_unref(struct hfi_request *request) {
+    if (atomic_fetch_sub(&request->refs, 1) != 1)
+        return;
+    hf_lock_info_free(request->info);
+    hfi_task_unref(request->task);
+    hfi_free(request->quorum->mem, request);
+}
+
+void hfi_request_finish(struct hfi_request *request, int err) {
+    struct hfi_quorum *quorum = request->quorum;
+    request->err = err;
+    hfi_list_remove(&request->link);
+    pthread_mutex_lock(&quorum->inbox_mtx);
+    bool stopping = hfi_linked(&request->stop_link);
+    hfi_list_remove(&request->stop_link);
+    atomic_store(&request->done, true);
+    pthread_mutex_unlock(&quorum->inbox_mtx);
+    atomic_store(&request->signs->due_ms, hfi_now_ms()); /* whose thread is to take it up */
+    if (request->ballot != NULL)
+        hfi_ballot_unref(request->ballot);
+    hfi_task_post(request->task, CALL_EVENT);
+    if (stopping)
+        hfi_request_unref(request);
+    hfi_request_unref(request);
+}
+
+/* Without memory, or when nothing begins any more: there is nothing to wait for. */
+static void fail_at_once(struct hfi_call *call, int err) {
+    call->err = err;
+    hfi_fail(&call->error, err, "%s", hf_strerror(err));
+    call->done(call);
+}
+
+static struct hfi_request *new_request(struct hfi_call *call) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(call->engine);
+    struct hfi_request *request = hfi_zalloc(quorum->mem, sizeof *request + call->name_len + 1);
+    if (request == NULL)
+        return NULL;
+    atomic_init(&request->refs, 2);
+    request->quorum = quorum;
+    request->task = call->task;
+    request->signs = &call->signs;
+    hfi_task_ref(call->task);
+    request->kind = call->kind;
+    request->owner = strtoull(call->owner + sizeof quorum->id, NULL, 10);
+    request->count = call->count;
+    request->lease_ms = call->lease_ms;
+    request->start_ms = call->start_ms;
+    request->deadline_ms = call->deadline_ms;
+    request->question = call->question;
+    request->name_len = call->name_len;
+    memcpy(request->name, call->name, call->name_len);
+    return request;
+}
+
+static void send_to_keeper(struct hfi_call *call, void (*begin)(struct hfi_request *request),
+                           const struct hfi_verb *verb) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(call->engine);
+    struct call_state *state = call->state;
+    struct hfi_request *request = new_request(call);
+    if (request == NULL) {
+        fail_at_once(call, HF_ENOMEM);
+        return;
+    }
+    request->begin = begin;
+    request->verb = verb;
+    atomic_store(&call->signs.due_ms, hfi_now_ms() + 5000);
+    state->request = request;
+    pthread_mutex_lock(&quorum->inbox_mtx);
+    bool stopped = quorum->stopped;
+    if (!stopped)
+        hfi_list_push_back(&quorum->inbox, &request->link);
+    pthread_mutex_unlock(&quorum->inbox_mtx);
+    if (!stopped) {
+        hfi_task_post(quorum->task, EVENT_INBOX);
+        return;
+    }
+    state->request = NULL;
+    hfi_request_unref(request);
+    hfi_request_unref(request);
+    fail_at_once(call, HF_ECLOSED);
+}
+
+static void step(struct hfi_call *call, unsigned events) {
+    struct call_state *state = call->state;
+    struct hfi_request *request = state->request;
+    (void)events;
+    if (request == NULL || !atomic_load(&request->done))
+        return;
+    state->request = NULL;
+    call->err = request->err;
+    call->error = request->error;
+    call->value = request->value;
+    call->proof = request->proof;
+    call->votes = request->votes;
+    call->servers = (int64_t)request->quorum->len;
+    call->contended = request->contended;
+    call->no_server = request->no_server;
+    call->gone = request->gone;
+    call->info = request->info;
+    request->info = NULL;
+    hfi_request_unref(request);
+    call->done(call);
+}
+
+static void cancel(struct hfi_call *call, int err) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(call->engine);
+    struct hfi_request *request = ((struct call_state *)call->state)->request;
+    if (request == NULL)
+        return;
+    atomic_store(&request->stop_err, err);
+    pthread_mutex_lock(&quorum->inbox_mtx);
+    bool late = quorum->stopped || atomic_load(&request->done) || hfi_linked(&request->stop_link);
+    if (!late) {
+        atomic_fetch_add(&request->refs, 1);
+        hfi_list_push_back(&quorum->stops, &request->stop_link);
+    }
+    pthread_mutex_unlock(&quorum->inbox_mtx);
+    if (!late)
+        hfi_task_post(quorum->task, EVENT_INBOX);
+}
+
+static struct hfi_link *next_of(struct hfi_quorum *quorum, struct hfi_link *list) {
+    pthread_mutex_lock(&quorum->inbox_mtx);
+    struct hfi_link *link = hfi_list_pop_front(list);
+    pthread_mutex_unlock(&quorum->inbox_mtx);
+    return link;
+}
+
+/* Begins what has come, and ends what is to end. On the keeper's thread. */
+static void run(struct hfi_task *task, unsigned events);
+
+static void look_into_inbox(struct hfi_quorum *quorum) {
+    struct hfi_link *link;
+    while ((link = next_of(quorum, &quorum->inbox)) != NULL) {
+        struct hfi_request *request = HFI_CONTAINER(link, struct hfi_request, link);
+        hfi_list_push_back(&quorum->running, &request->link);
+        request->begin(request);
+    }
+    while ((link = next_of(quorum, &quorum->stops)) != NULL) {
+        struct hfi_request *request = HFI_CONTAINER(link, struct hfi_request, stop_link);
+        if (!atomic_load(&request->done) && request->stop != NULL)
+            request->stop(request, atomic_load(&request->stop_err));
+        hfi_request_unref(request);
+    }
+}
+
+/* ---- The quorum's task ---- */
+
+struct quorum_task {
+    struct hfi_task task;
+    const struct hfi_mem *mem;
+    struct hfi_quorum *quorum;
+};
+
+static void run(struct hfi_task *task, unsigned events) {
+    struct hfi_quorum *quorum = HFI_CONTAINER(task, struct quorum_task, task)->quorum;
+    (void)events;
+    hfi_errands_finish(quorum);
+    look_into_inbox(quorum);
+}
+
+static void destroy(struct hfi_task *task) {
+    struct quorum_task *own = HFI_CONTAINER(task, struct quorum_task, task);
+    hfi_free(own->mem, own);
+}
+
+static bool make_task(struct hfi_quorum *quorum) {
+    struct quorum_task *own = hfi_zalloc(quorum->mem, sizeof *own);
+    if (own == NULL)
+        return false;
+    hfi_task_init(&own->task, quorum->keeper, run, destroy);
+    own->mem = quorum->mem;
+    own->quorum = quorum;
+    quorum->task = &own->task;
+    return true;
+}
+
+/* ---- Operations ---- */
+
+static void acquire(struct hfi_call *call) {
+    send_to_keeper(call, hfi_acquire_begin, NULL);
+}
+
+static void release(struct hfi_call *call) {
+    send_to_keeper(call, hfi_release_begin, NULL);
+}
+
+static void extend(struct hfi_call *call) {
+    send_to_keeper(call, hfi_extend_begin, NULL);
+}
+
+static void settle(struct hfi_call *call) {
+    send_to_keeper(call, hfi_settle_begin, NULL);
+}
+
+static void force(struct hfi_call *call) {
+    send_to_keeper(call, hfi_survey_begin, &hfi_verb_force);
+}
+
+static void ask(struct hfi_call *call) {
+    send_to_keeper(call, hfi_survey_begin, &hfi_verb_ask);
+}
+
+static void inspect(struct hfi_call *call) {
+    send_to_keeper(call, hfi_survey_begin, &hfi_verb_inspect);
+}
+
+static void attend(struct hfi_call *call) {
+    hfi_exec_sleep(call->task->exec);
+}
+
+static const struct hfi_call_ops call_ops = {
+    .call_size = sizeof(struct call_state),
+    .acquire = acquire,
+    .release = release,
+    .extend = extend,
+    .force = force,
+    .ask = ask,
+    .inspect = inspect,
+    .settle = settle,
+    .step = step,
+    .cancel = cancel,
+    .attend = attend,
+};
+
+/* ---- Kinds ---- */
+
+/* Even a fixed lease is looked after (keeps_fresh): servers that lost it are filled up again. Whether it
+ * nests is for the core above: at the servers it never does. */
+static const struct hfi_kind plain = {.name = "plain",
+                                      .ops = &call_ops,
+                                      .reentrant = true,
+                                      .exclusive = true,
+                                      .keeps_fresh = true,
+                                      .leaves_traces = true};
+static const struct hfi_kind nonreentrant = {.name = "non-reentrant",
+                                             .ops = &call_ops,
+                                             .exclusive = true,
+                                             .keeps_fresh = true,
+                                             .leaves_traces = true};
+
+static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
+    (void)engine;
+    if (kind != HF_PLAIN)
+        return NULL;
+    return flags == 0 ? &plain : flags == HF_NONREENTRANT ? &nonreentrant : NULL;
+}
+
+static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
+    (void)engine, (void)thing;
+    return NULL;
+}
+
+static const struct hfi_kind *find_server(struct hfi_engine *engine) {
+    static const struct hfi_kind servers = {.name = "servers", .ops = &call_ops};
+    (void)engine;
+    return &servers;
+}
+
+/* ---- Names ---- */
+
+static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    int err = HF_OK;
+    for (size_t i = 0; i < quorum->len && err == HF_OK; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        err = member->ops->check_name(member, kind, name, len, error);
+    }
+    return err;
+}
+
+static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
+    if (len < cap)
+        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
+    return len + more;
+}
+
+static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
+                      const char *owner, size_t owner_len, char *buffer, size_t cap) {
+    (void)kind;
+    size_t len = append(buffer, cap, 0, name, name_len);
+    len = append(buffer, cap, len, "", 1);
+    return append(buffer, cap, len, owner, owner_len);
+}
+
+/* ---- News for the core above ---- */
+
+static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
+    hfi_quorum_of_engine(engine)->news = news;
+}
+
+/* What is left is seen to by the cores of the members. */
+static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
+                               int64_t lease_ms) {
+    (void)kind;
+    return hfi_after_ms(hfi_now_ms() + hfi_quorum_of_engine(engine)->config.cmd_timeout_ms,
+                        lease_ms);
+}
+
+/* ---- Manual dispatch: everything is driven by the keeper ---- */
+
+static void flush(struct hfi_engine *engine) {
+    (void)engine;
+}
+
+static size_t poll_fds(struct hfi_engine *engine, struct pollfd *fds, size_t cap) {
+    (void)engine, (void)fds, (void)cap;
+    return 0;
+}
+
+static void service(struct hfi_engine *engine, const struct pollfd *fds, size_t len) {
+    (void)engine, (void)fds, (void)len;
+}
+
+static void enlist(struct hfi_engine *engine, int epoll_fd) {
+    (void)engine, (void)epoll_fd;
+}
+
+/* ---- Life ---- */
+
+static void stop_requests(struct hfi_quorum *quorum) {
+    while (!hfi_list_empty(&quorum->running)) {
+        struct hfi_request *request = HFI_CONTAINER(quorum->running.next, struct hfi_request, link);
+        request->stop(request, HF_ECLOSED);
+    }
+    struct hfi_ballot *ballot, *next;
+    HASH_ITER(hh, quorum->table, ballot, next) {
+        hfi_ballot_clear_alarms(ballot);
+        hfi_rounds_end(ballot, HF_ECLOSED);
+    }
+}
+
+static void stop(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    look_into_inbox(quorum);
+    pthread_mutex_lock(&quorum->inbox_mtx);
+    bool again = quorum->stopped;
+    quorum->stopped = true;
+    pthread_mutex_unlock(&quorum->inbox_mtx);
+    if (again)
+        return;
+    look_into_inbox(quorum);
+    stop_requests(quorum);
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        member->ops->stop(member);
+    }
+}
+
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static void free_ballots(struct hfi_quorum *quorum) {
+    const struct hfi_mem *mem = quorum->mem;
+    struct hfi_ballot *ballot, *next;
+    HASH_ITER(hh, quorum->table, ballot, next) {
+        HASH_DEL(quorum->table, ballot);
+        hfi_free(mem, ballot);
+    }
+}
+
+static void free_engine(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    if (quorum->task != NULL) {
+        stop(engine);
+        hfi_errands_finish(quorum);
+        hfi_task_retire(quorum->task);
+        hfi_task_unref(quorum->task);
+    }
+    free_ballots(quorum);
+    for (size_t i = 0; i < quorum->len; i++)
+        hfi_member_free(quorum->members[i]);
+    pthread_mutex_destroy(&quorum->inbox_mtx);
+    hfi_free(quorum->mem, quorum);
+}
+
+static void close_fds(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        member->ops->close_fds(member);
+    }
+}
+
+static const struct hfi_engine_ops engine_ops = {
+    .kind = find_kind,
+    .thing = find_thing,
+    .server = find_server,
+    .check_name = check_name,
+    .hold_id = hold_id,
+    .renew = hfi_confirm,
+    .settle_until_ms = settle_until_ms,
+    .tell_news_to = tell_news_to,
+    .flush = flush,
+    .poll = poll_fds,
+    .service = service,
+    .enlist = enlist,
+    .stop = stop,
+    .free = free_engine,
+    .close_fds = close_fds,
+};
+
+int hfi_quorum_new(const struct hfi_quorum_config *config, struct hfi_quorum **ret,
+                   hf_error *error) {
+    struct hfi_quorum *quorum = hfi_zalloc(config->mem, sizeof *quorum);
+    if (quorum == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    quorum->base.ops = &engine_ops;
+    quorum->mem = config->mem;
+    quorum->log = config->log;
+    quorum->keeper = config->keeper;
+    quorum->config = *config;
+    memcpy(quorum->id, config->id, sizeof quorum->id);
+    quorum->guard_ms = config->restart_guard_ms;
+    pthread_mutex_init(&quorum->inbox_mtx, NULL);
+    hfi_list_init(&quorum->inbox);
+    hfi_list_init(&quorum->stops);
+    hfi_list_init(&quorum->running);
+    hfi_list_init(&quorum->finished);
+    if (!make_task(quorum)) {
+        free_engine(&quorum->base);
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    }
+    *ret = quorum;
+    return HF_OK;
+}
+
+int hfi_quorum_add(struct hfi_quorum *quorum, struct hfi_engine *engine, const char *node,
+                   hf_error *error) {
+    if (quorum->len == HFI_SERVERS_MAX) {
+        engine->ops->free(engine);
+        return hfi_fail(error, HF_EINVAL, "a quorum has %d servers at most", HFI_SERVERS_MAX);
+    }
+    int err = hfi_member_new(quorum, engine, node, &quorum->members[quorum->len]);
+    if (err != HF_OK)
+        return hfi_fail(error, err, "%s", hf_strerror(err));
+    quorum->len++;
+    quorum->majority = hfi_quorum_of(quorum->len);
+    return HF_OK;
+}
+
+struct hfi_engine *hfi_quorum_engine(struct hfi_quorum *quorum) {
+    return &quorum->base;
+}
+
+bool hfi_quorum_is_idle(struct hfi_quorum *quorum) {
+    return atomic_load(&quorum->errands) == 0;
+}
+
+void hfi_quorum_close_ops(struct hfi_quorum *quorum) {
+    for (size_t i = 0; i < quorum->len; i++) {
+        atomic_store(&quorum->members[i]->core.closing, true);
+        hfi_core_close_ops(&quorum->members[i]->core);
+    }
+}
+
+bool hfi_quorum_is_settled(struct hfi_quorum *quorum) {
+    bool settled = hfi_quorum_is_idle(quorum);
+    for (size_t i = 0; i < quorum->len && settled; i++)
+        settled = hfi_core_is_idle(&quorum->members[i]->core);
+    return settled;
+}
+
+void hfi_quorum_abandon(struct hfi_quorum *quorum) {
+    for (size_t i = 0; i < quorum->len; i++) {
+        atomic_store(&quorum->members[i]->core.abandoning, true);
+        hfi_core_close_ops(&quorum->members[i]->core);
+    }
+}

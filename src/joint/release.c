@@ -1,0 +1,76 @@
+/*
+ * Giving a hold back. It is sent to every server that has something of ours, and returns when a majority
+ * is known not to have it; the rest goes on in the background, so a dead server delays nobody. On the
+ * keeper's thread.
+ */
+#include "joint/internal.h"
+
+static void leave(struct hfi_request *request, int err) {
+    struct hfi_ballot *ballot = request->ballot;
+    hfi_alarm_clear(request->quorum->keeper, &ballot->alarm);
+    ballot->request = NULL;
+    request->gone = err == HF_ELOST;
+    if (err == HF_ELOST)
+        hfi_fail(&request->error, err, "fewer than a majority of its servers held it to the end");
+    else if (err == HF_EUNKNOWN)
+        hfi_fail(&request->error, err, "fewer than a majority of the servers have answered");
+    hfi_request_finish(request, err);
+}
+
+static void look(struct hfi_request *request) {
+    const struct hfi_ballot *ballot = request->ballot;
+    size_t known = 0, gone = 0;
+    for (size_t i = 0; i < request->quorum->len; i++) {
+        known += ballot->seats[i].known;
+        gone += ballot->seats[i].gone;
+    }
+    size_t majority = request->quorum->majority;
+    if (known >= majority)
+        leave(request, request->release.valid && request->release.held - gone >= majority
+                           ? HF_OK
+                           : HF_ELOST);
+    else if (hfi_now_ms() >= request->deadline_ms)
+        leave(request, HF_EUNKNOWN);
+}
+
+void hfi_release_begin(struct hfi_request *request) {
+    struct hfi_ballot *ballot =
+        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    int64_t now_ms = hfi_now_ms();
+    if (ballot == NULL || !ballot->votes.won) {
+        request->gone = true;
+        hfi_request_finish(request, HF_ELOST);
+        return;
+    }
+    if (request->count > 1) { /* servers store 1, however often it is nested */
+        ballot->count = request->value = request->count - 1;
+        hfi_request_finish(request, HF_OK);
+        return;
+    }
+    hfi_rounds_end(ballot, HF_ECANCELED);
+    hfi_ballot_ref(ballot);
+    request->ballot = ballot;
+    request->look = look;
+    request->stop = leave;
+    request->release.held = hfi_votes_count(&ballot->votes, now_ms);
+    request->release.valid = hfi_votes_deadline_ms(&ballot->votes, now_ms) > now_ms;
+    ballot->request = request;
+    ballot->count = 0;
+    hfi_ballot_give_back(ballot);
+    hfi_alarm_set(request->quorum->keeper, &ballot->alarm, request->deadline_ms);
+    hfi_ballot_look(ballot);
+}
+
+/* What may be left of a hold that is over, or was not acquired: it is given back in the background, by
+ * the cores of the members. */
+void hfi_settle_begin(struct hfi_request *request) {
+    struct hfi_ballot *ballot =
+        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    if (ballot != NULL && ballot->request == NULL) {
+        hfi_rounds_end(ballot, HF_ECANCELED);
+        hfi_ballot_give_back(ballot);
+        hfi_ballot_stop_asking(ballot);
+        hfi_ballot_tidy(ballot);
+    }
+    hfi_request_finish(request, HF_OK);
+}

@@ -1,0 +1,222 @@
+/*
+ * Questions to all servers, and breaking a lock at all of them. Answered when a majority has, and those
+ * that are not known to be slow had as much time again. On the keeper's thread.
+ */
+#include "joint/internal.h"
+
+#include <string.h>
+
+#define PATIENCE_US 2000
+
+struct hfi_survey {
+    int refs; /* the request's, and one for each errand */
+    struct hfi_quorum *quorum;
+    struct hfi_request *request; /* NULL: it is over */
+    struct hfi_alarm alarm;
+    int64_t began_us, majority_us;
+    struct {
+        bool pending, answered;
+        int code;
+        hf_error error;
+        int64_t value;
+        hf_lock_info *info;
+    } of[HFI_SERVERS_MAX];
+};
+
+static void unref(struct hfi_survey *survey) {
+    if (--survey->refs > 0)
+        return;
+    for (size_t i = 0; i < survey->quorum->len; i++)
+        hf_lock_info_free(survey->of[i].info);
+    hfi_free(survey->quorum->mem, survey);
+}
+
+static void finish(struct hfi_survey *survey, int err) {
+    struct hfi_request *request = survey->request;
+    if (err == HF_OK)
+        for (size_t i = 0; i < survey->quorum->len; i++)
+            survey->quorum->members[i]->slow |= survey->of[i].pending;
+    survey->request = NULL;
+    request->survey = NULL;
+    hfi_alarm_clear(survey->quorum->keeper, &survey->alarm);
+    hfi_request_finish(request, err);
+    unref(survey);
+}
+
+/* ---- What the answers come to ---- */
+
+/* Of the answers, in ascending order, the one that a majority reaches: so many are free, or were
+ * broken, or have that much of a lease left at most. */
+static int64_t majority_value(const struct hfi_survey *survey) {
+    int64_t values[HFI_SERVERS_MAX] = {0};
+    size_t len = 0;
+    for (size_t i = 0; i < survey->quorum->len; i++) {
+        size_t at = len;
+        if (!survey->of[i].answered)
+            continue;
+        for (; at > 0 && values[at - 1] > survey->of[i].value; at--)
+            values[at] = values[at - 1];
+        values[at] = survey->of[i].value;
+        len++;
+    }
+    return values[survey->quorum->majority - 1];
+}
+
+static int64_t largest_value(const struct hfi_survey *survey) {
+    int64_t value = 0;
+    for (size_t i = 0; i < survey->quorum->len; i++)
+        if (survey->of[i].answered && survey->of[i].value > value)
+            value = survey->of[i].value;
+    return value;
+}
+
+/* Servers store 1, however often it is nested. Those that have not answered may have it if we hold it,
+ * as far as we know. */
+static int64_t own_count(const struct hfi_survey *survey) {
+    const struct hfi_request *request = survey->request;
+    const struct hfi_ballot *ballot =
+        hfi_ballot_find(survey->quorum, request->name, request->name_len, request->owner);
+    bool ours = ballot != NULL && ballot->votes.won;
+    size_t held = 0;
+    int64_t count = ours ? ballot->count : 0;
+    for (size_t i = 0; i < survey->quorum->len; i++) {
+        bool says_so = survey->of[i].answered && survey->of[i].value > 0;
+        held += says_so || (ours && !survey->of[i].answered);
+        if (says_so && survey->of[i].value > count)
+            count = survey->of[i].value;
+    }
+    return held >= survey->quorum->majority ? count : 0;
+}
+
+/* That of a server that says what a majority says. */
+static hf_lock_info *take_info(struct hfi_survey *survey) {
+    size_t held = 0, len = survey->quorum->len;
+    for (size_t i = 0; i < len; i++)
+        held += survey->of[i].answered && survey->of[i].info->holders_len > 0;
+    bool locked = held * 2 >= len;
+    size_t chosen = len;
+    for (size_t i = 0; i < len; i++)
+        if (survey->of[i].answered &&
+            (chosen == len || (survey->of[i].info->holders_len > 0) == locked))
+            chosen = i;
+    hf_lock_info *info = survey->of[chosen].info;
+    survey->of[chosen].info = NULL;
+    return info;
+}
+
+static void conclude(struct hfi_survey *survey) {
+    struct hfi_request *request = survey->request;
+    if (request->verb == &hfi_verb_inspect)
+        request->info = take_info(survey);
+    else if (request->verb == &hfi_verb_force)
+        request->value = largest_value(survey);
+    else if (request->question == HFI_ASK_COUNT)
+        request->value = own_count(survey);
+    else
+        request->value = majority_value(survey);
+    finish(survey, HF_OK);
+}
+
+/* ---- Gathering them ---- */
+
+static void fail(struct hfi_survey *survey) {
+    struct hfi_request *request = survey->request;
+    const hf_error *first = NULL;
+    size_t answered = 0, hard = 0;
+    int code = HF_OK;
+    for (size_t i = 0; i < survey->quorum->len; i++) {
+        answered += survey->of[i].answered;
+        if (survey->of[i].answered || survey->of[i].pending)
+            continue;
+        first = first == NULL ? &survey->of[i].error : first;
+        if (survey->of[i].code != HF_EUNREACH && survey->of[i].code != HF_EREFUSED) {
+            code = survey->of[i].code;
+            hard++;
+        }
+    }
+    int err = hard > survey->quorum->len - survey->quorum->majority ? code : HF_ENOQUORUM;
+    hfi_fail(&request->error, err, "%zu of %zu servers answered, %zu needed; one says: %.120s",
+             answered, survey->quorum->len, survey->quorum->majority,
+             first != NULL ? first->text : "nothing");
+    finish(survey, err);
+}
+
+static void look(struct hfi_survey *survey) {
+    const struct hfi_quorum *quorum = survey->quorum;
+    size_t pending = 0, fast = 0, answered = 0;
+    int64_t now_us = hfi_now_us();
+    if (survey->request == NULL)
+        return;
+    for (size_t i = 0; i < quorum->len; i++) {
+        pending += survey->of[i].pending;
+        fast += survey->of[i].pending && !quorum->members[i]->slow;
+        answered += survey->of[i].answered;
+    }
+    if (answered >= quorum->majority && survey->majority_us == 0) {
+        int64_t took_us = now_us - survey->began_us;
+        survey->majority_us = now_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
+    }
+    if (answered >= quorum->majority && (fast == 0 || now_us >= survey->majority_us))
+        conclude(survey);
+    else if (pending == 0)
+        fail(survey);
+    else if (answered >= quorum->majority)
+        hfi_alarm_set(quorum->keeper, &survey->alarm, survey->majority_us / 1000 + 1);
+}
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    look(HFI_CONTAINER(alarm, struct hfi_survey, alarm));
+}
+
+static void asked(struct hfi_errand *errand) {
+    struct hfi_survey *survey = errand->survey;
+    size_t i = errand->index;
+    survey->of[i].pending = false;
+    survey->of[i].answered = errand->code == HF_OK;
+    survey->of[i].code = errand->code;
+    survey->of[i].error = errand->error;
+    survey->of[i].value = errand->value;
+    survey->of[i].info = errand->info;
+    look(survey);
+    unref(survey);
+}
+
+static void stop(struct hfi_request *request, int err) {
+    if (request->survey != NULL)
+        finish(request->survey, err);
+    else
+        hfi_request_finish(request, err);
+}
+
+void hfi_survey_begin(struct hfi_request *request) {
+    struct hfi_quorum *quorum = request->quorum;
+    struct hfi_survey *survey = hfi_zalloc(quorum->mem, sizeof *survey);
+    request->stop = stop;
+    if (survey == NULL) {
+        hfi_request_finish(request, HF_ENOMEM);
+        return;
+    }
+    survey->refs = 1;
+    survey->quorum = quorum;
+    survey->request = request;
+    survey->alarm.fire = alarm_fired;
+    survey->began_us = hfi_now_us();
+    request->survey = survey;
+    const struct hfi_errand_args args = {.kind = HFI_ERRAND_ASK,
+                                         .verb = request->verb,
+                                         .about_server = request->question == HFI_ASK_PING,
+                                         .name = request->name,
+                                         .name_len = request->name_len,
+                                         .owner = request->owner,
+                                         .question = request->question};
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_errand *errand = hfi_errand_begin(quorum, i, &args, asked);
+        survey->of[i].pending = errand != NULL;
+        survey->of[i].code = HF_ENOMEM;
+        if (errand == NULL)
+            continue;
+        errand->survey = survey;
+        survey->refs++;
+    }
+    look(survey);
+}

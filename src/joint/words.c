@@ -1,0 +1,70 @@
+/* What an error says of each server: "2 of 5 granted, 3 needed; busy: c:6379; no answer: e:6379". */
+#include "joint/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+__attribute__((format(printf, 2, 3))) static void add(hf_error *error, const char *format, ...) {
+    size_t len = strlen(error->text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text + len, sizeof error->text - len, format, args);
+    va_end(args);
+}
+
+/* How a server answered, in the words of the list it belongs to; NULL: it has granted it. */
+static const char *list_of(const struct hfi_ballot *ballot, size_t i) {
+    const struct hfi_seat *seat = &ballot->seats[i];
+    if (ballot->votes.of[i].held)
+        return NULL;
+    if (seat->answer == HFI_BUSY || (seat->answer == HFI_UNASKED && seat->code == HF_EBUSY))
+        return "busy";
+    if (seat->answer == HFI_FAILED && seat->code != HF_EUNREACH && seat->code != HF_EUNKNOWN)
+        return hf_strerror(seat->code);
+    return "no answer";
+}
+
+static void add_list(hf_error *error, const struct hfi_ballot *ballot, const char *list,
+                     size_t from) {
+    add(error, "; %s:", list);
+    for (size_t i = from; i < ballot->quorum->len; i++) {
+        const char *own = list_of(ballot, i);
+        if (own != NULL && strcmp(own, list) == 0)
+            add(error, " %s", ballot->quorum->members[i]->node);
+    }
+}
+
+static bool was_listed(const struct hfi_ballot *ballot, const char *list, size_t before) {
+    for (size_t i = 0; i < before; i++) {
+        const char *own = list_of(ballot, i);
+        if (own != NULL && strcmp(own, list) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_young(hf_error *error, const struct hfi_ballot *ballot, int64_t now_ms) {
+    const struct hfi_votes *votes = &ballot->votes;
+    for (size_t i = 0; i < votes->len; i++)
+        if (votes->of[i].held && !hfi_votes_counts(votes, i, now_ms))
+            add(error, "; started %lld s ago: %s",
+                (long long)((now_ms - votes->of[i].up_since_ms) / 1000),
+                ballot->quorum->members[i]->node);
+}
+
+void hfi_words_of_servers(struct hfi_request *request, int err) {
+    const struct hfi_ballot *ballot = request->ballot;
+    hf_error *error = &request->error;
+    int64_t now_ms = hfi_now_ms();
+    if (ballot == NULL || error->code == err)
+        return; /* it says why already */
+    hfi_fail(error, err, "%zu of %zu granted, %zu needed", hfi_votes_count(&ballot->votes, now_ms),
+             ballot->votes.len, request->quorum->majority);
+    for (size_t i = 0; i < ballot->votes.len; i++) {
+        const char *list = list_of(ballot, i);
+        if (list != NULL && !was_listed(ballot, list, i))
+            add_list(error, ballot, list, i);
+    }
+    add_young(error, ballot, now_ms);
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Several servers: -u more than once, or HOLDFAST_URL with blanks in it.
+. "$(dirname "$0")/lib.sh"
+
+sockets=() servers=()
+for i in 0 1 2; do
+    sockets+=("$dir/server$i.sock")
+    setpriv --pdeathsig KILL redis-server --port 0 --unixsocket "${sockets[i]}" --save '' --appendonly no \
+        --dir "$dir" --daemonize no </dev/null >/dev/null 2>&1 &
+    servers+=("$!")
+done
+end_servers() {
+    # shellcheck disable=SC2031 # each test has its own
+    [ "$BASHPID" = "$main" ] || return
+    kill -KILL "${servers[@]}" 2>/dev/null
+    clean_up
+}
+trap end_servers EXIT
+answers() { [ "$(redis-cli -s "$1" ping 2>/dev/null)" = PONG ]; }
+for i in 0 1 2; do wait_until answers "${sockets[i]}"; done
+HOLDFAST_URL="unix://${sockets[0]}?restart_guard_ms=0 unix://${sockets[1]} unix://${sockets[2]}"
+export HOLDFAST_URL
+
+held_by() { # how many servers have the lock
+    local count=0 i
+    for i in 0 1 2; do
+        [ "$(redis-cli -s "${sockets[i]}" exists "$1" 2>/dev/null)" != 1 ] || count=$((count + 1))
+    done
+    echo "$count"
+}
+held_everywhere() { [ "$(held_by "$1")" = 3 ]; }
+held_nowhere() { [ "$(held_by "$1")" = 0 ]; }
+
+test_run_holds_a_majority() {
+    expect 0 "$HOLDFAST" run q -- sh -c "redis-cli -s '${sockets[0]}' exists q; redis-cli -s '${sockets[1]}' exists q;
+        redis-cli -s '${sockets[2]}' exists q"
+    [ "$(grep -c 1 <<<"$out")" -ge 2 ] || fail "not held: $out"
+    wait_until held_nowhere q
+}
+
+test_flags_are_a_quorum() {
+    expect 0 env -u HOLDFAST_URL "$HOLDFAST" -u "unix://${sockets[0]}?restart_guard_ms=0" -u "unix://${sockets[1]}" \
+        -u "unix://${sockets[2]}" run q true
+}
+
+test_hold_tells_votes_and_show_each_server() {
+    start "$HOLDFAST" hold --no-stdin h >"$dir/held"
+    wait_until file_filled "$dir/held"
+    grep -q '"votes":[23],"servers":3' "$dir/held" || fail "$(cat "$dir/held")"
+    wait_until held_everywhere h
+    expect 75 "$HOLDFAST" run -n h true
+    expect 0 "$HOLDFAST" show h
+    grep -q "^server *${sockets[1]}$" <<<"$out" || fail "$out"
+    [ "$(grep -c '^holder' <<<"$out")" = 3 ] || fail "$out"
+    expect 0 "$HOLDFAST" show --held h
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 0
+    wait_until held_nowhere h
+    expect 1 "$HOLDFAST" show --held h
+}
+
+test_usage() {
+    expect 64 env -u HOLDFAST_URL "$HOLDFAST" -u redis://a -u redis://b run x true
+    says "two urls"
+    expect 64 "$HOLDFAST" run --fair x true
+    expect 64 "$HOLDFAST" run --fenced x true
+    expect 64 "$HOLDFAST" run -s x true
+    expect 64 "$HOLDFAST" run -N 3 x true
+    expect 64 "$HOLDFAST" sem x count
+    expect 64 env HOLDFAST_URL="unix://${sockets[0]} unix://${sockets[1]} unix://${sockets[0]}" "$HOLDFAST" run x true
+}
+
+# The last, since servers stay away.
+test_z_servers_away() {
+    kill -KILL "${servers[0]}"
+    wait_until ended "${servers[0]}"
+    expect 0 "$HOLDFAST" run q true
+    expect 0 "$HOLDFAST" show q
+    kill -KILL "${servers[1]}"
+    wait_until ended "${servers[1]}"
+    expect 69 "$HOLDFAST" -t 2s run q true
+    says "1 of 3 granted, 2 needed"
+    says "${sockets[1]}"
+}
+
+run_tests

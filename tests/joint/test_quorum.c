@@ -1,0 +1,255 @@
+/* A quorum of five: all up, some down, slow, hanging or refusing, a minority or a majority taken by
+ * others; the votes and the words of each error. */
+#include "joint/fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void all_up(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_result result = HF_RESULT_INIT;
+    fleet_begin(&f, NULL);
+    assert_int_equal(hf_lock_acquire_with(f.lock, NULL, &result), HF_OK);
+    assert_true(result.votes >= MAJORITY && result.votes <= FLEET);
+    assert_int_equal(result.servers, FLEET);
+    assert_int_equal(result.count, 1);
+    /* a hundredth less than the lease: clocks differ */
+    assert_true(result.remaining_ms <= 60000 - 602 && result.remaining_ms > 50000);
+    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS)); /* the late ones join */
+    assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    assert_int_equal(hf_lock_try(f.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(f.lock), HF_ENOTOWNER);
+    fleet_end(&f);
+}
+
+static void two_down(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_result result = HF_RESULT_INIT;
+    fleet_begin(&f, NULL);
+    server_kill(f.server[1]);
+    server_kill(f.server[4]);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_with(f.lock, NULL, &result), HF_OK);
+    assert_int_equal(result.votes, MAJORITY);
+    assert_int_equal(fleet_held(&f, f.owner), MAJORITY);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(now_ms() - start_ms < 4000); /* an exchange with a dead server takes 5 s */
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
+static void three_down(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_options options = fleet_options();
+    options.cmd_timeout_ms = 1500;
+    options.connect_timeout_ms = 3000;
+    fleet_begin(&f, &options);
+    for (int i = 0; i < 3; i++)
+        server_kill(f.server[i]);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_try(f.lock), HF_ENOQUORUM);
+    const char *text = hf_last_error()->text;
+    assert_non_null(strstr(text, "2 of 5 granted, 3 needed; no answer: "));
+    assert_non_null(strstr(text, proxy_socket(f.proxy[2])));
+    assert_null(strstr(text, proxy_socket(f.proxy[3])));
+    assert_int_equal(hf_lock_acquire_for(f.lock, 500), HF_ENOQUORUM);
+    assert_int_equal(hf_lock_acquire(f.lock),
+                     HF_ENOQUORUM); /* for ever, that is connect_timeout_ms */
+    assert_true(now_ms() - start_ms < 20000);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    for (int i = 0; i < 3; i++)
+        server_restart(f.server[i]);
+    assert_int_equal(hf_lock_acquire_for(f.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    fleet_end(&f);
+}
+
+static int64_t pair_ms(hf_lock *lock) {
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    return now_ms() - start_ms;
+}
+
+static void one_slow(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    proxy_delay(f.proxy[2], "", 1500);
+    for (int i = 0; i < 5; i++)
+        assert_true(pair_ms(f.lock) < 1000);
+    proxy_heal(f.proxy[2]);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
+static void one_hangs(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    server_freeze(f.server[0]);
+    for (int i = 0; i < 5; i++)
+        assert_true(pair_ms(f.lock) < 2000);
+    server_unfreeze(f.server[0]);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
+static void all_slow(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (int i = 0; i < FLEET; i++)
+        proxy_delay(f.proxy[i], "", 200);
+    assert_true(pair_ms(f.lock) < 3000);
+    assert_int_equal(hf_lock_try(f.lock), HF_OK);
+    assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    for (int i = 0; i < FLEET; i++)
+        proxy_heal(f.proxy[i]);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
+static void one_refuses(void **state) {
+    (void)state;
+    static const char *const refusals[] = {
+        "-LOADING Redis is loading the dataset in memory\r\n",
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-NOPERM this user has no permissions to run the command\r\n",
+        "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+        "-MISCONF Redis is configured to save RDB snapshots\r\n",
+    };
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        hf_result result = HF_RESULT_INIT;
+        for (int n = 0; n < 50; n++)
+            proxy_answer_instead(f.proxy[1], FLEET_ACQUIRE, refusals[i], strlen(refusals[i]));
+        assert_int_equal(hf_lock_acquire_with(f.lock, NULL, &result), HF_OK);
+        assert_true(result.votes < FLEET);
+        assert_int_equal(hf_lock_release(f.lock), HF_OK);
+        proxy_heal(f.proxy[1]);
+        assert_true(fleet_wait_free(&f, HANG_MS));
+    }
+    fleet_end(&f);
+}
+
+/* C322 */
+static void minority_taken(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_result result = HF_RESULT_INIT;
+    fleet_begin(&f, NULL);
+    fleet_occupy(&f, 0);
+    fleet_occupy(&f, 3);
+    hf_acquire_options options = fleet_wait_for(20000, 60000);
+    assert_int_equal(hf_lock_acquire_with(f.lock, &options, &result), HF_OK);
+    assert_int_equal(result.votes, MAJORITY);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(key_exists(f.server[0], FLEET_NAME) && key_exists(f.server[3], FLEET_NAME));
+    fleet_end(&f);
+}
+
+/* C321 */
+static void majority_taken(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (int i = 1; i < 4; i++)
+        fleet_occupy(&f, i);
+    assert_int_equal(hf_lock_try(f.lock), HF_EBUSY);
+    const char *text = hf_last_error()->text;
+    assert_non_null(strstr(text, "3 needed; "));
+    assert_non_null(strstr(text, "busy: "));
+    assert_non_null(strstr(text, proxy_socket(f.proxy[1])));
+    assert_int_equal(hf_lock_acquire_for(f.lock, 300), HF_ETIMEDOUT);
+    assert_true(fleet_wait_held(&f, f.owner, 0, HANG_MS));
+    fleet_end(&f);
+}
+
+/* C323, for each of the servers that are taken: three locks at once. */
+static void woken_when_a_majority_is_free(void **state) {
+    (void)state;
+    struct fleet f;
+    struct fleet_caller callers[3];
+    hf_lock *locks[3];
+    fleet_begin(&f, NULL);
+    for (int k = 0; k < 3; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "taken%d", k);
+        for (int i = 1; i < 4; i++)
+            cmd_ok(f.server[i], "HSET %s another:1 1", name);
+        assert_int_equal(hf_lock_new(f.client, name, &locks[k]), HF_OK);
+        fleet_call_acquire(&callers[k], locks[k], fleet_wait_for(HANG_MS, HF_WATCHDOG));
+    }
+    sleep_ms(200);
+    for (int k = 0; k < 3; k++) {
+        assert_false(atomic_load(&callers[k].done));
+        cmd_ok(f.server[k + 1], "DEL taken%d", k);
+        cmd_ok(f.server[k + 1], "PUBLISH redisson_lock__channel:{taken%d} 0", k);
+    }
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(fleet_join(&callers[k]), HF_OK);
+        hf_lock_free(locks[k]);
+    }
+    fleet_end(&f);
+}
+
+static void waits_by_message(void **state) {
+    (void)state;
+    struct fleet f;
+    struct fleet_caller caller;
+    fleet_begin(&f, NULL);
+    assert_int_equal(hf_lock_acquire(f.rival_lock), HF_OK);
+    fleet_call_acquire(&caller, f.lock, fleet_wait_for(HANG_MS, HF_WATCHDOG));
+    sleep_ms(2500); /* whoever holds it listens for breaks from now on */
+    long long before = 0, after = 0;
+    for (int i = 0; i < FLEET; i++)
+        before += server_commands(f.server[i]);
+    sleep_ms(2000);
+    for (int i = 0; i < FLEET; i++)
+        after += server_commands(f.server[i]);
+    assert_true(after - before < 20); /* it waits at one server, and does not poll */
+    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+    assert_int_equal(fleet_join(&caller), HF_OK);
+    assert_true(caller.took_ms < 10000);
+    fleet_end(&f);
+}
+
+static void urls_are_checked(void **state) {
+    (void)state;
+    hf_client *client;
+    assert_int_equal(hf_open("redis://a redis://b", NULL, &client), HF_EINVAL);
+    assert_non_null(strstr(hf_last_error()->text, "two urls"));
+    assert_int_equal(hf_open("redis://a redis://b redis://a", NULL, &client), HF_EINVAL);
+    assert_int_equal(hf_open("redis://a redis://b local:", NULL, &client), HF_EINVAL);
+    assert_int_equal(hf_open("redis://a redis://b redis://:x@", NULL, &client), HF_OK);
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(
+        hf_open("redis://a?watchdog_ms=1000 redis://b?watchdog_ms=2000 redis://c", NULL, &client),
+        HF_EINVAL);
+    assert_int_equal(
+        hf_open("redis://1 redis://2 redis://3 redis://4 redis://5 redis://6 redis://7 "
+                "redis://8 redis://9 redis://10",
+                NULL, &client),
+        HF_EINVAL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_up),           cmocka_unit_test(two_down),
+        cmocka_unit_test(three_down),       cmocka_unit_test(one_slow),
+        cmocka_unit_test(one_hangs),        cmocka_unit_test(all_slow),
+        cmocka_unit_test(one_refuses),      cmocka_unit_test(minority_taken),
+        cmocka_unit_test(majority_taken),   cmocka_unit_test(woken_when_a_majority_is_free),
+        cmocka_unit_test(waits_by_message), cmocka_unit_test(urls_are_checked),
+    };
+    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
+}

@@ -1,0 +1,151 @@
+/* The arithmetic of votes: validity, the q-th deadline, age, and breaks that a later refill does not make
+ * up for. */
+#include "joint/votes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define LEASE_MS 30000
+#define OLD INT64_MIN
+
+static struct hfi_votes votes_of(size_t len, int64_t guard_ms) {
+    struct hfi_votes votes = {.len = len, .guard_ms = guard_ms};
+    hfi_votes_begin(&votes);
+    return votes;
+}
+
+/* Servers 0 to count - 1 have granted it, sent at 1000 and answered a millisecond later. */
+static struct hfi_votes won_by(size_t len, size_t count) {
+    struct hfi_votes votes = votes_of(len, 0);
+    for (size_t i = 0; i < count; i++)
+        hfi_votes_held(&votes, i, 1000, 1001, LEASE_MS, OLD);
+    hfi_votes_won(&votes, 1001);
+    return votes;
+}
+
+static void majorities(void **state) {
+    (void)state;
+    assert_int_equal(hfi_quorum_of(3), 2);
+    assert_int_equal(hfi_quorum_of(4), 3);
+    assert_int_equal(hfi_quorum_of(5), 3);
+    assert_int_equal(hfi_quorum_of(9), 5);
+}
+
+static void validity(void **state) {
+    (void)state;
+    assert_int_equal(hfi_valid_until_ms(1000, 30000), 1000 + 30000 - 300 - 2);
+    assert_int_equal(hfi_valid_until_ms(0, 100), 97);
+}
+
+static void the_qth_deadline(void **state) {
+    (void)state;
+    struct hfi_votes votes = votes_of(5, 0);
+    const int64_t sent[] = {5000, 1000, 4000, 3000, 2000};
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(hfi_votes_deadline_ms(&votes, 5001),
+                         i < 3 ? 0 : hfi_valid_until_ms(i == 3 ? 1000 : 3000, LEASE_MS));
+        hfi_votes_held(&votes, i, sent[i], 5001, LEASE_MS, OLD);
+    }
+    assert_int_equal(hfi_votes_deadline_ms(&votes, 5001), hfi_valid_until_ms(3000, LEASE_MS));
+    assert_int_equal(hfi_votes_count(&votes, 5001), 5);
+    assert_int_equal(hfi_votes_count(&votes, hfi_valid_until_ms(2000, LEASE_MS)), 3);
+    assert_int_equal(hfi_votes_deadline_ms(&votes, hfi_valid_until_ms(3000, LEASE_MS)), 0);
+}
+
+static void a_majority_of_the_configured(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(5, 2);
+    assert_int_equal(hfi_votes_deadline_ms(&votes, 1001), 0);
+}
+
+static void too_many_gone(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(5, 4);
+    hfi_votes_gone(&votes, 0, 5000);
+    assert_false(votes.broken);
+    assert_int_equal(hfi_votes_count(&votes, 5000), 3);
+    hfi_votes_gone(&votes, 1, 5001);
+    assert_true(votes.broken);
+    assert_int_equal(hfi_votes_deadline_ms(&votes, 5001), 0);
+}
+
+/* Three were deleted at once. Each is found and filled up before the next is asked: all the same another
+ * may have been inside. */
+static void a_refill_is_too_late(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(5, 5);
+    hfi_votes_gone(&votes, 0, 5000);
+    hfi_votes_held(&votes, 0, 5001, 5002, LEASE_MS, OLD);
+    hfi_votes_gone(&votes, 1, 5003);
+    hfi_votes_held(&votes, 1, 5004, 5005, LEASE_MS, OLD);
+    assert_false(votes.broken);
+    hfi_votes_gone(&votes, 2, 5006);
+    assert_true(votes.broken);
+}
+
+/* One after the other, each proved after the last was filled up. */
+static void refills_in_time(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(3, 3);
+    for (int k = 0; k < 10; k++) {
+        int64_t at_ms = 2000 + k * 1000;
+        size_t i = (size_t)k % 3;
+        hfi_votes_gone(&votes, i, at_ms);
+        hfi_votes_held(&votes, i, at_ms + 1, at_ms + 2, LEASE_MS, OLD);
+        for (size_t j = 0; j < 3; j++)
+            hfi_votes_held(&votes, j, at_ms + 3, at_ms + 4, LEASE_MS, OLD);
+    }
+    assert_false(votes.broken);
+    assert_int_equal(hfi_votes_count(&votes, 13000), 3);
+}
+
+static void one_that_ran_out_begins_anew(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(3, 3);
+    int64_t end_ms = hfi_valid_until_ms(1000, LEASE_MS);
+    hfi_votes_held(&votes, 0, 20000, 20001, LEASE_MS, OLD);
+    hfi_votes_held(&votes, 1, 20000, 20001, LEASE_MS, OLD);
+    assert_int_equal(hfi_votes_count(&votes, end_ms), 2);
+    hfi_votes_held(&votes, 2, end_ms + 5, end_ms + 6, LEASE_MS, OLD);
+    assert_false(votes.broken);
+    assert_int_equal(votes.of[2].since_ms, end_ms + 6);
+    hfi_votes_gone(&votes, 0, end_ms + 7); /* proved at 20000, before the other began anew */
+    assert_true(votes.broken);
+}
+
+static void the_young_have_no_vote(void **state) {
+    (void)state;
+    struct hfi_votes votes = votes_of(5, 30000);
+    for (size_t i = 0; i < 4; i++)
+        hfi_votes_held(&votes, i, 100000, 100001, LEASE_MS,
+                       i < 2 ? 60000 : 80000 + (int64_t)i * 1000);
+    assert_int_equal(hfi_votes_holders(&votes), 4);
+    assert_int_equal(hfi_votes_count(&votes, 100001), 2);
+    assert_int_equal(hfi_votes_deadline_ms(&votes, 100001), 0);
+    assert_int_equal(hfi_votes_of_age_ms(&votes), 112000);
+    assert_int_equal(hfi_votes_count(&votes, 112000), 3);
+    assert_true(hfi_votes_deadline_ms(&votes, 112000) > 0);
+    votes.guard_ms = 0;
+    assert_int_equal(hfi_votes_count(&votes, 50000), 4); /* it is off, whatever they say */
+    votes.guard_ms = 30000;
+    votes.of[0].up_since_ms = votes.of[1].up_since_ms = votes.of[2].up_since_ms = OLD;
+    assert_true(hfi_votes_of_age_ms(&votes) < 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(majorities),
+        cmocka_unit_test(validity),
+        cmocka_unit_test(the_qth_deadline),
+        cmocka_unit_test(a_majority_of_the_configured),
+        cmocka_unit_test(too_many_gone),
+        cmocka_unit_test(a_refill_is_too_late),
+        cmocka_unit_test(refills_in_time),
+        cmocka_unit_test(one_that_ran_out_begins_anew),
+        cmocka_unit_test(the_young_have_no_vote),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

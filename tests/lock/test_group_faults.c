@@ -1,0 +1,269 @@
+/*
+ * Values of a group when things go wrong: replies that are lost, copies that come late, holds that
+ * are broken or run out, and what all that does to another set of the same owner.
+ */
+#include "lock/group.h"
+
+static hf_options watched(int64_t watchdog_ms) {
+    hf_options options = world_options();
+    options.watchdog_ms = watchdog_ms;
+    return options;
+}
+
+/* ---- Replies that are lost ---- */
+
+static void each_reply_is_lost_in_turn(void **state) {
+    (void)state;
+    struct world w;
+    hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000);
+    group_begin(&w, NULL);
+    for (long long count = 1; count <= 2; count++) {
+        proxy_drop_replies_after(w.proxy, GROUP_ACQUIRE);
+        assert_int_equal(hf_lock_acquire_with(w.lock, &leased, NULL), HF_OK);
+        assert_int_equal(group_number(w.server, "jack", w.owner, "lock_count"), count);
+        assert_int_equal(group_number(w.server, "mary", w.owner, "lock_count"), count);
+    }
+    proxy_drop_replies_after(w.proxy, GROUP_RENEW);
+    assert_int_equal(hf_lock_extend(w.lock, 90000), HF_OK);
+    proxy_drop_replies_after(w.proxy, GROUP_RELEASE);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(group_number(w.server, "jack", w.owner, "lock_count"), 1);
+    proxy_drop_replies_after(w.proxy, GROUP_RELEASE);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    assert_true(proxy_wait_fired(w.proxy, 5, HANG_MS));
+
+    bool broken = false;
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    proxy_drop_replies_after(w.proxy, GROUP_FORCE);
+    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_true(broken);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* The command comes when nobody waits for it any more. */
+static void a_late_acquire_takes_nothing(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 500;
+    group_begin(&w, &options);
+    proxy_hold_request(w.proxy, GROUP_ACQUIRE);
+    proxy_refuse(w.proxy, true);
+    assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
+    proxy_refuse(w.proxy, false);
+    sleep_ms(1100); /* its not-after has passed */
+    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    world_end(&w);
+}
+
+/* The outcome of an acquire is unknown, and it is undone in the background. Meanwhile its owner
+ * wants other values, some of them the same: what undoes the first must not hit the second. */
+static void what_is_being_undone_is_waited_for(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 800;
+    group_begin(&w, &options);
+    hf_lock *across = new_values(w.client, "mary paul");
+    proxy_mute_replies_after(w.proxy, GROUP_ACQUIRE);
+    assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
+    assert_true(group_held_by(w.server, "mary", w.owner)); /* nobody knows of it */
+    assert_int_equal(hf_lock_acquire_for(across, HANG_MS), HF_OK);
+    assert_true(group_held_by(w.server, "jack", ""));
+    for (int i = 0; i < 10; i++) {
+        assert_true(group_held_by(w.server, "mary", w.owner));
+        assert_true(group_held_by(w.server, "paul", w.owner));
+        sleep_ms(100);
+    }
+    assert_int_equal(hf_lock_release(across), HF_OK);
+    assert_true(world_wait_free(&w, HANG_MS));
+    hf_lock_free(across);
+    world_end(&w);
+}
+
+/* ---- Renewals ---- */
+
+static void *hold_paul(void *arg) {
+    hf_lock *lock = new_values(arg, "paul");
+    int err = hf_lock_acquire(lock);
+    assert_int_equal(err, HF_OK);
+    sleep_ms(3500);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    return NULL;
+}
+
+/* A Java client renews the values of one of its threads only. */
+static void C120_the_values_of_every_thread_are_renewed(void **state) {
+    (void)state;
+    struct world w;
+    pthread_t thread;
+    hf_options options = watched(1500);
+    group_begin(&w, &options);
+    hf_lock *rival = new_values(w.rival, "paul");
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    long long ends_ms = group_number(w.server, "jack", w.owner, "expire_time");
+    pthread_create(&thread, NULL, hold_paul, w.client);
+    sleep_ms(500);
+    for (int i = 0; i < 5; i++) {
+        sleep_ms(500);
+        assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+        assert_int_equal(hf_lock_try(rival), HF_EBUSY);
+    }
+    assert_true(group_number(w.server, "jack", w.owner, "expire_time") >= ends_ms + 1500);
+    assert_int_equal(group_number(w.server, "jack", w.owner, "expire_time"),
+                     group_number(w.server, "mary", w.owner, "expire_time"));
+    pthread_join(thread, NULL);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    hf_lock_free(rival);
+    world_end(&w);
+}
+
+/* C131: a client that is gone holds nothing for longer than a lease. */
+static void C131_a_client_that_is_gone(void **state) {
+    (void)state;
+    struct world w;
+    hf_client *gone;
+    hf_options options = watched(1000);
+    group_begin(&w, NULL);
+    assert_int_equal(hf_open(server_url(w.server), &options, &gone), HF_OK);
+    hf_lock *lock = new_values(gone, "jack");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(gone);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
+    assert_true(now_ms() - start_ms < 5000);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
+/* ---- Losses ---- */
+
+static bool mary_is_free(void *arg) {
+    return group_held_by(arg, "mary", "");
+}
+
+static bool has_lost(void *arg) {
+    return world_stats(arg).losses > 0;
+}
+
+/* One of its values is broken: the hold is over, its holder is told at once, and the rest is given
+ * up without waiting for its lease. */
+static void one_value_is_broken(void **state) {
+    (void)state;
+    struct world w;
+    bool broken = false;
+    hf_options options = watched(600000);
+    group_begin(&w, &options);
+    hf_lock *jack = new_values(w.rival, "jack");
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    sleep_ms(1500); /* it listens by now */
+    assert_int_equal(hf_lock_break(jack, &broken), HF_OK);
+    assert_true(broken);
+    assert_true(wait_until(has_lost, w.client, 5000));
+    assert_true(wait_until(mary_is_free, w.server, 5000));
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    hf_lock_free(jack);
+    world_end(&w);
+}
+
+/* The same through a handle of its own client, which need not be told by the server. */
+static void one_value_is_broken_by_its_own_client(void **state) {
+    (void)state;
+    struct world w;
+    bool broken = false;
+    struct world_events events = {0};
+    group_begin(&w, NULL);
+    hf_lock *mary = new_values(w.client, "mary paul");
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_break(mary, &broken), HF_OK);
+    assert_true(broken);
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    hf_lock_free(mary);
+    world_end(&w);
+}
+
+/* Somebody has deleted a value, as Java's forceUnlock() does: a release finds out, and leaves
+ * nothing of the rest. */
+static void a_release_that_finds_one_value_gone(void **state) {
+    (void)state;
+    struct world w;
+    char field[HFI_FIELD_LEN + 1];
+    group_begin(&w, NULL);
+    group_field("jack", field);
+    for (int nested = 0; nested < 2; nested++) {
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        if (nested)
+            assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        cmd_ok(w.server, "HDEL " WORLD_NAME " %s %s:%s:expire_time %s:%s:lock_count", field, field,
+               w.owner, field, w.owner);
+        assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+        assert_true(world_free(&w));
+        assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    }
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    cmd_ok(w.server, "HDEL " WORLD_NAME " %s", field);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_ELOST);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* A hold that ran out while others keep the group's key: it is told, and nothing of it stays. */
+static void a_hold_that_ran_out_leaves_nothing(void **state) {
+    (void)state;
+    struct world w;
+    struct world_events events = {0};
+    hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
+    group_begin(&w, NULL);
+    hf_lock *paul = new_values(w.rival, "paul"), *across = new_values(w.client, "mary peter");
+    assert_int_equal(hf_lock_acquire(paul), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &brief, NULL), HF_OK);
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+    assert_true(wait_until(mary_is_free, w.server, 5000));
+    assert_int_equal(cmd_int(w.server, "HLEN " WORLD_NAME), 3);
+
+    /* An overlapping set right after it ran out: what ends the first does not hit the second. */
+    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &brief, NULL), HF_OK);
+    sleep_ms(420);
+    assert_int_equal(hf_lock_acquire_for(across, HANG_MS), HF_OK);
+    for (int i = 0; i < 10; i++) {
+        assert_true(group_held_by(w.server, "mary", w.owner));
+        assert_true(group_held_by(w.server, "peter", w.owner));
+        sleep_ms(100);
+    }
+    assert_int_equal(hf_lock_release(across), HF_OK);
+    assert_int_equal(hf_lock_release(paul), HF_OK);
+    assert_true(world_wait_free(&w, HANG_MS));
+    hf_lock_free(paul);
+    hf_lock_free(across);
+    world_end(&w);
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_reply_is_lost_in_turn),
+        cmocka_unit_test(a_late_acquire_takes_nothing),
+        cmocka_unit_test(what_is_being_undone_is_waited_for),
+        cmocka_unit_test(C120_the_values_of_every_thread_are_renewed),
+        cmocka_unit_test(C131_a_client_that_is_gone),
+        cmocka_unit_test(one_value_is_broken),
+        cmocka_unit_test(one_value_is_broken_by_its_own_client),
+        cmocka_unit_test(a_release_that_finds_one_value_gone),
+        cmocka_unit_test(a_hold_that_ran_out_leaves_nothing),
+    };
+    return cmocka_run_group_tests_name("group_faults", tests, world_start_server,
+                                       world_stop_server);
+}

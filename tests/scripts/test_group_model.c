@@ -1,0 +1,74 @@
+/* Random schedules of the values of a group: nobody may ever hold a value that another holds, a hold
+ * has all of its values or is over, and nothing stays held for nobody. The world is in
+ * group_model.c.
+ *
+ * The other tests show that the model can fail: for each rule that clients keep to, it finds what
+ * comes of leaving it out. One thread, one private server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "group_model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static struct server *server;
+static struct model model;
+
+static int open_group(void **state) {
+    (void)state;
+    server = server_start(NULL);
+    group_model_open(&model, server);
+    return 0;
+}
+
+static int close_group(void **state) {
+    (void)state;
+    group_model_close(&model);
+    server_free(server);
+    return 0;
+}
+
+static void careful_clients_never_share_a_value(void **state) {
+    (void)state;
+    uint64_t schedules = play_many(&model.play, CAREFUL, 1000);
+    printf("%" PRIu64 " schedules: held %" PRIu64 ", nested %" PRIu64 ", busy %" PRIu64
+           ", lost %" PRIu64 ", released %" PRIu64 ", resent %" PRIu64 ", late %" PRIu64
+           ", settled %" PRIu64 ", forced %" PRIu64 ", held by Java %" PRIu64 "\n",
+           schedules, model.tally.held, model.tally.nested, model.tally.busy, model.tally.lost,
+           model.tally.released, model.tally.resent, model.tally.late, model.tally.settled,
+           model.tally.forced, model.tally.java);
+    assert_true(model.tally.held > 0 && model.tally.nested > 0 && model.tally.busy > 0);
+    assert_true(model.tally.lost > 0 && model.tally.released > 0 && model.tally.resent > 0);
+    assert_true(model.tally.late > 0 && model.tally.settled > 0);
+    assert_true(model.tally.forced > 0 && model.tally.java > 0);
+}
+
+static void without_not_after_it_goes_wrong(void **state) {
+    (void)state;
+    play_until_wrong(&model.play, WITHOUT_NOT_AFTER);
+}
+
+static void hasty_clients_go_wrong(void **state) {
+    (void)state;
+    play_until_wrong(&model.play, HASTY);
+}
+
+static void forgetful_clients_go_wrong(void **state) {
+    (void)state;
+    play_until_wrong(&model.play, FORGETFUL);
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(careful_clients_never_share_a_value),
+        cmocka_unit_test(without_not_after_it_goes_wrong),
+        cmocka_unit_test(hasty_clients_go_wrong),
+        cmocka_unit_test(forgetful_clients_go_wrong),
+    };
+    return cmocka_run_group_tests_name("group_model", tests, open_group, close_group);
+}
