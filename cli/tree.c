@@ -157,6 +157,7 @@ void tree_filter_setup(struct tree_filter *filter, const char *url) {
 void tree_filter_free(struct tree_filter *filter) {
     free(filter->paths[0]);
     free(filter->paths[1]);
+    free(filter->condemned);
 }
 
 /* The server of a `local:` directory has that directory open, since it holds a lock on it. */
@@ -237,6 +238,27 @@ static bool is_of_command(const struct table *table, const struct process *proce
            (group != 0 && process->group == group);
 }
 
+static bool is_condemned(const struct tree_filter *filter, const struct process *process) {
+    for (size_t i = 0; i < filter->condemned_len; i++)
+        if (filter->condemned[i].pid == process->pid &&
+            filter->condemned[i].started == process->started)
+            return true;
+    return false;
+}
+
+/* Without memory it is not waited for. */
+static void condemn(struct tree_filter *filter, const struct process *process) {
+    if (is_condemned(filter, process))
+        return;
+    size_t len = filter->condemned_len;
+    struct tree_condemned *list = realloc(filter->condemned, (len + 1) * sizeof *list);
+    if (list == NULL)
+        return;
+    list[len] = (struct tree_condemned){.pid = process->pid, .started = process->started};
+    filter->condemned = list;
+    filter->condemned_len = len + 1;
+}
+
 /* Sends a signal to the process that was seen, and to no later one of that pid. */
 static int signal_process(const struct process *process, int signal) {
     if (process->parent == getpid())
@@ -282,10 +304,13 @@ int tree_signal(pid_t root, int signal, struct tree_filter *filter, bool complai
         struct process *process = &table.processes[i];
         if (process->pid == root || process->state == 'Z' || process->state == 'X' ||
             !is_below(&table, process, root) ||
-            (filter->command != NULL && !is_of_command(&table, process, command, group)) ||
+            (filter->command != NULL && !is_of_command(&table, process, command, group) &&
+             !is_condemned(filter, process)) ||
             is_of_local_server(&table, process, root, filter))
             continue;
         count++;
+        if (signal == SIGKILL && filter->command != NULL)
+            condemn(filter, process);
         if (signal != 0 && signal_process(process, signal) != 0 && errno == EPERM && complain)
             say(LEVEL_ERROR, "may not signal process %d, which the command has started",
                 (int)process->pid);

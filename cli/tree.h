@@ -13,7 +13,8 @@
  *
  * With --only-command that is also everything but the command, what still descends from it, and its
  * process group. A daemon is none of these: it has a group of its own, and since its parent has
- * ended, it is our child. */
+ * ended, it is our child. One that was sent a KILL looks the same while it dies, if its parent was
+ * faster; so these are remembered. */
 struct tree_filter {
     struct tree_directory {
         dev_t device;
@@ -22,6 +23,11 @@ struct tree_filter {
     } directories[2];
     char *paths[2];                       /* owned; NULL: unused */
     const _Atomic pid_t *command, *group; /* of --only-command; NULL: everything is the command's */
+    struct tree_condemned {
+        pid_t pid;
+        unsigned long long started;
+    } * condemned; /* owned */
+    size_t condemned_len;
 };
 
 /* For a url, and for the default directory of `local:`. */

@@ -229,6 +229,7 @@ static int build_java(void) {
     KIND_ROW(row, 0, "nonreentrant"), KIND_ROW(row, 1, "spin"), KIND_ROW(row, 2, "fenced")
 #define FAIR_ROWS(row) KIND_ROW(row, 3, "fair"), KIND_ROW(row, 4, "nonreentrantfair")
 
+/* NOLINTNEXTLINE(readability-function-size): it is a table */
 int main(void) {
     const struct CMUnitTest rows[] = {
         ROW(plain_java_waits_for_c),

@@ -55,7 +55,7 @@ int fleet_stop_servers(void **state);
 
 /* 5 s for an exchange, a lease of 60 s, no restart guard. */
 hf_options fleet_options(void);
-void fleet_begin(struct fleet *fleet, const hf_options *options);
+void fleet_begin(struct fleet *fleet, const hf_options *given);
 void fleet_end(struct fleet *fleet);
 
 /* On how many servers that are up somebody has the lock; or this owner. */
