@@ -1,4 +1,4 @@
-/* Which engine an url asks for. The one place that knows all engines. */
+/* Which engine an url asks for. The one place that knows all engines that talk to servers. */
 #ifndef HFI_SCHEME_SCHEME_H
 #define HFI_SCHEME_SCHEME_H
 
