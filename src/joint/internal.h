@@ -228,7 +228,6 @@ struct hfi_request {
     const struct hfi_kind *kind;
     hf_owner owner;
     int64_t count, lease_ms, start_ms, deadline_ms;
-    const struct hfi_verb *verb; /* of a survey */
     enum hfi_question question;
 
     struct hfi_ballot *ballot; /* referenced */
@@ -274,7 +273,9 @@ void hfi_acquire_begin(struct hfi_request *request);
 void hfi_extend_begin(struct hfi_request *request);
 void hfi_release_begin(struct hfi_request *request);
 void hfi_settle_begin(struct hfi_request *request);
-void hfi_survey_begin(struct hfi_request *request);
+void hfi_break_begin(struct hfi_request *request);
+void hfi_ask_begin(struct hfi_request *request);
+void hfi_inspect_begin(struct hfi_request *request);
 
 /* confirm.c */
 void hfi_confirm(struct hfi_engine *engine, struct hfi_renewal *renewal);

@@ -75,8 +75,7 @@ static struct hfi_request *new_request(struct hfi_call *call) {
     return request;
 }
 
-static void send_to_keeper(struct hfi_call *call, void (*begin)(struct hfi_request *request),
-                           const struct hfi_verb *verb) {
+static void send_to_keeper(struct hfi_call *call, void (*begin)(struct hfi_request *request)) {
     struct hfi_quorum *quorum = hfi_quorum_of_engine(call->engine);
     struct call_state *state = call->state;
     struct hfi_request *request = new_request(call);
@@ -85,7 +84,6 @@ static void send_to_keeper(struct hfi_call *call, void (*begin)(struct hfi_reque
         return;
     }
     request->begin = begin;
-    request->verb = verb;
     atomic_store(&call->signs.due_ms, hfi_now_ms() + 5000);
     state->request = request;
     pthread_mutex_lock(&quorum->inbox_mtx);
@@ -201,31 +199,31 @@ static bool make_task(struct hfi_quorum *quorum) {
 /* ---- Operations ---- */
 
 static void acquire(struct hfi_call *call) {
-    send_to_keeper(call, hfi_acquire_begin, NULL);
+    send_to_keeper(call, hfi_acquire_begin);
 }
 
 static void release(struct hfi_call *call) {
-    send_to_keeper(call, hfi_release_begin, NULL);
+    send_to_keeper(call, hfi_release_begin);
 }
 
 static void extend(struct hfi_call *call) {
-    send_to_keeper(call, hfi_extend_begin, NULL);
+    send_to_keeper(call, hfi_extend_begin);
 }
 
 static void settle(struct hfi_call *call) {
-    send_to_keeper(call, hfi_settle_begin, NULL);
+    send_to_keeper(call, hfi_settle_begin);
 }
 
 static void force(struct hfi_call *call) {
-    send_to_keeper(call, hfi_survey_begin, &hfi_verb_force);
+    send_to_keeper(call, hfi_break_begin);
 }
 
 static void ask(struct hfi_call *call) {
-    send_to_keeper(call, hfi_survey_begin, &hfi_verb_ask);
+    send_to_keeper(call, hfi_ask_begin);
 }
 
 static void inspect(struct hfi_call *call) {
-    send_to_keeper(call, hfi_survey_begin, &hfi_verb_inspect);
+    send_to_keeper(call, hfi_inspect_begin);
 }
 
 static void attend(struct hfi_call *call) {

@@ -11,7 +11,8 @@
 struct hfi_survey {
     int refs; /* the request's, and one for each errand */
     struct hfi_quorum *quorum;
-    struct hfi_request *request; /* NULL: it is over */
+    struct hfi_request *request;                 /* NULL: it is over */
+    void (*conclude)(struct hfi_survey *survey); /* when enough have answered: what they say */
     struct hfi_alarm alarm;
     int64_t began_us, majority_us;
     struct {
@@ -104,17 +105,18 @@ static hf_lock_info *take_info(struct hfi_survey *survey) {
     return info;
 }
 
-static void conclude(struct hfi_survey *survey) {
+static void conclude_break(struct hfi_survey *survey) {
+    survey->request->value = largest_value(survey);
+}
+
+static void conclude_question(struct hfi_survey *survey) {
     struct hfi_request *request = survey->request;
-    if (request->verb == &hfi_verb_inspect)
-        request->info = take_info(survey);
-    else if (request->verb == &hfi_verb_force)
-        request->value = largest_value(survey);
-    else if (request->question == HFI_ASK_COUNT)
-        request->value = own_count(survey);
-    else
-        request->value = majority_value(survey);
-    finish(survey, HF_OK);
+    request->value =
+        request->question == HFI_ASK_COUNT ? own_count(survey) : majority_value(survey);
+}
+
+static void conclude_inspect(struct hfi_survey *survey) {
+    survey->request->info = take_info(survey);
 }
 
 /* ---- Gathering them ---- */
@@ -156,12 +158,14 @@ static void look(struct hfi_survey *survey) {
         int64_t took_us = now_us - survey->began_us;
         survey->majority_us = now_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
     }
-    if (answered >= quorum->majority && (fast == 0 || now_us >= survey->majority_us))
-        conclude(survey);
-    else if (pending == 0)
+    if (answered >= quorum->majority && (fast == 0 || now_us >= survey->majority_us)) {
+        survey->conclude(survey);
+        finish(survey, HF_OK);
+    } else if (pending == 0) {
         fail(survey);
-    else if (answered >= quorum->majority)
+    } else if (answered >= quorum->majority) {
         hfi_alarm_set(quorum->keeper, &survey->alarm, survey->majority_us / 1000 + 1);
+    }
 }
 
 static void alarm_fired(struct hfi_alarm *alarm) {
@@ -188,7 +192,8 @@ static void stop(struct hfi_request *request, int err) {
         hfi_request_finish(request, err);
 }
 
-void hfi_survey_begin(struct hfi_request *request) {
+static void begin(struct hfi_request *request, const struct hfi_verb *verb,
+                  void (*conclude)(struct hfi_survey *survey)) {
     struct hfi_quorum *quorum = request->quorum;
     struct hfi_survey *survey = hfi_zalloc(quorum->mem, sizeof *survey);
     request->stop = stop;
@@ -199,11 +204,12 @@ void hfi_survey_begin(struct hfi_request *request) {
     survey->refs = 1;
     survey->quorum = quorum;
     survey->request = request;
+    survey->conclude = conclude;
     survey->alarm.fire = alarm_fired;
     survey->began_us = hfi_now_us();
     request->survey = survey;
     const struct hfi_errand_args args = {.kind = HFI_ERRAND_ASK,
-                                         .verb = request->verb,
+                                         .verb = verb,
                                          .about_server = request->question == HFI_ASK_PING,
                                          .name = request->name,
                                          .name_len = request->name_len,
@@ -219,4 +225,16 @@ void hfi_survey_begin(struct hfi_request *request) {
         survey->refs++;
     }
     look(survey);
+}
+
+void hfi_break_begin(struct hfi_request *request) {
+    begin(request, &hfi_verb_force, conclude_break);
+}
+
+void hfi_ask_begin(struct hfi_request *request) {
+    begin(request, &hfi_verb_ask, conclude_question);
+}
+
+void hfi_inspect_begin(struct hfi_request *request) {
+    begin(request, &hfi_verb_inspect, conclude_inspect);
 }
