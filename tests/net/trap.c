@@ -8,15 +8,22 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 static sem_t caught;
 static int gate[2];
+static atomic_int awaited; /* the number of the call that is to be heard; 0: none */
 
-static void stay(int signal) {
-    int before = errno;
+/* A call that comes again is heard once. Who signals itself has no number. */
+static void stay(int signal, siginfo_t *info, void *context) {
+    int before = errno, number = info->si_code == SI_QUEUE ? info->si_value.sival_int : 0;
     char byte;
     (void)signal;
+    (void)context;
+    if (number != 0 && !atomic_compare_exchange_strong(&awaited, &number, 0))
+        return;
     sem_post(&caught);
     while (read(gate[0], &byte, 1) < 0 && errno == EINTR)
         continue;
@@ -24,15 +31,24 @@ static void stay(int signal) {
 }
 
 void trap_set(void) {
-    struct sigaction action = {.sa_handler = stay};
+    struct sigaction action = {.sa_sigaction = stay, .sa_flags = SA_SIGINFO};
     if (sem_init(&caught, 0, 0) != 0 || pipe(gate) != 0 || sigaction(SIGUSR1, &action, NULL) != 0)
         support_die("no trap");
 }
 
+/* ThreadSanitizer keeps a signal that comes just before a thread blocks until that has ended: so it is
+ * called until it comes. */
 void trap_catch(pthread_t thread) {
-    if (pthread_kill(thread, SIGUSR1) != 0)
-        support_die("nobody to catch");
-    trap_wait();
+    static int number;
+    union sigval value = {.sival_int = ++number};
+    struct timespec until;
+    atomic_store(&awaited, number);
+    do {
+        if (pthread_sigqueue(thread, SIGUSR1, value) != 0)
+            support_die("nobody to catch");
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+    } while (sem_timedwait(&caught, &until) != 0);
 }
 
 void trap_wait(void) {
