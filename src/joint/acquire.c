@@ -24,9 +24,9 @@
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
-#define STAY_MS 10000 /* how long to wait at one server before another is looked at */
-#define LOOK_MS 250   /* how often to see if the server at which we wait is still there */
-#define SIGN_MS 5000  /* it looks at least so often, and so shows that it is not stuck */
+#define PROBE_MS 10000 /* how long to wait at one server before another is asked, too */
+#define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
+#define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
@@ -158,7 +158,8 @@ static void ask_others(struct hfi_request *request) {
     request->acquire.majority_us = 0;
     ballot->wanted = true;
     ballot->round++;
-    for (size_t i = 0; i < request->quorum->len; i++) {
+    for (size_t k = 0; k < request->quorum->len; k++) {
+        size_t i = ballot->order[k];
         struct hfi_seat *seat = &ballot->seats[i];
         if (ballot->votes.of[i].held)
             continue;
@@ -197,18 +198,18 @@ static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
     return ballot->order[0];
 }
 
-/* We wait there, and after a while at the next that is another's: what is released at one server only
- * is found, too. */
+static int64_t next_probe_us(const struct hfi_request *request) {
+    return hfi_now_us() + random_between(request, PROBE_MS, PROBE_MS * 5 / 4) * 1000;
+}
+
 static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    int64_t wait_ms = random_between(request, STAY_MS, STAY_MS * 5 / 4);
     int64_t left_ms = request->deadline_ms - hfi_now_ms();
-    if (left_ms < wait_ms)
-        wait_ms = left_ms > 0 ? left_ms : 1;
     request->acquire.phase = HFI_PHASE_WAITING;
-    request->acquire.waits_at = i;
+    request->acquire.waits_at = request->acquire.probes_at = i;
+    request->acquire.probe_us = next_probe_us(request);
     ballot->wanted = true;
-    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms, request->lease_ms))
+    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, left_ms > 0 ? left_ms : 1, request->lease_ms))
         look_after_us(request, LOOK_MS * 1000);
     else
         fail(request, HF_ENOMEM);
@@ -350,12 +351,31 @@ static void look_at_answers(struct hfi_request *request) {
     }
 }
 
+/* Asks the next of the others that were another's, once. What was released there only, or has run out
+ * there, is found in this way, as nobody tells us about it. */
+static void probe(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    size_t i = next_busy(ballot, request->acquire.probes_at);
+    if (i == request->acquire.waits_at)
+        i = next_busy(ballot, i);
+    request->acquire.probe_us = next_probe_us(request);
+    if (i == request->acquire.waits_at)
+        return;
+    request->acquire.probes_at = i;
+    hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, 0, request->lease_ms); /* else the next time */
+}
+
+static bool is_free_elsewhere(const struct hfi_request *request) {
+    return request->acquire.probes_at != request->acquire.waits_at &&
+           request->ballot->votes.of[request->acquire.probes_at].held;
+}
+
 /* We wait at one server. */
 static void look_at_wait(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
     const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
     if (seat->errand == NULL && seat->answer == HFI_BUSY) {
-        wait_at(request, next_busy(ballot, request->acquire.waits_at));
+        wait_at(request, request->acquire.waits_at);
         return;
     }
     if (seat->errand == NULL) {
@@ -363,8 +383,15 @@ static void look_at_wait(struct hfi_request *request) {
             request); /* it is ours, or it went down, or a majority has to be found without it */
         return;
     }
+    if (is_free_elsewhere(request)) {
+        hfi_errand_stop(seat->errand);
+        ask_all(request);
+        return;
+    }
     if (hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
         hfi_errand_stop(seat->errand);
+    if (hfi_now_us() >= request->acquire.probe_us)
+        probe(request);
     look_after_us(request, LOOK_MS * 1000);
 }
 

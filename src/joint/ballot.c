@@ -132,13 +132,13 @@ void hfi_ballot_tidy(struct hfi_ballot *ballot) {
 
 /* ---- Errands of seats ---- */
 
-/* A grant that nobody wants: it is not waited at this server any more. */
+/* A grant that nobody wants: it is not waited at this server any more, nor was it probed. */
 static bool keeps(const struct hfi_ballot *ballot, size_t i) {
     const struct hfi_request *request = ballot->request;
     if (!ballot->wanted)
         return false;
     return request == NULL || request->acquire.phase != HFI_PHASE_WAITING ||
-           request->acquire.waits_at == i;
+           request->acquire.waits_at == i || request->acquire.probes_at == i;
 }
 
 static void note_held(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
@@ -240,7 +240,8 @@ bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kin
 void hfi_ballot_give_back(struct hfi_ballot *ballot) {
     ballot->wanted = false;
     ballot->votes.won = false;
-    for (size_t i = 0; i < ballot->quorum->len; i++) {
+    for (size_t k = 0; k < ballot->quorum->len; k++) { /* the others wait at the first */
+        size_t i = ballot->order[k];
         struct hfi_seat *seat = &ballot->seats[i];
         seat->answer = HFI_UNASKED;
         seat->gone = false;

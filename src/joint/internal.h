@@ -242,6 +242,8 @@ struct hfi_request {
         int64_t keep_pause_us;
         unsigned rounds_lost;
         size_t waits_at;     /* a member */
+        size_t probes_at;    /* another, that was asked last, too; else the same */
+        int64_t probe_us;    /* when the next is to be asked */
         int64_t answered_ms; /* a majority was last heard of */
     } acquire;
     struct {
