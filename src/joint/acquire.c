@@ -308,6 +308,7 @@ static void retry(struct hfi_request *request) {
 static void decide(struct hfi_request *request, const struct tally *tally) {
     const struct hfi_ballot *ballot = request->ballot;
     size_t majority = request->quorum->majority;
+    hfi_log_votes(ballot);
     if (hfi_votes_holders(&ballot->votes) >= majority) {
         wait_for_age(request);
         return;

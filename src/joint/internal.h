@@ -287,5 +287,7 @@ void hfi_round_begin(struct hfi_ballot *ballot, struct hfi_round *round);
 
 /* words.c: writes "2 of 5 granted, 3 needed; busy: ..." into the request's error. */
 void hfi_words_of_servers(struct hfi_request *request, int err);
+/* The same of an attempt that won no majority, for whoever reads along. */
+void hfi_log_votes(const struct hfi_ballot *ballot);
 
 #endif
