@@ -139,7 +139,9 @@ static void note_server(struct greeting *greeting, const redisReply *reply) {
         server->run_id[0] = '\0';
         return;
     }
-    server->since_ms = hfi_now_ms() - (strtoll(up_s, NULL, 10) - 1) * 1000;
+    int64_t up_ms = (strtoll(up_s, NULL, 10) - 1) * 1000;
+    /* it goes by the server's clock, and if that was set back, it may be negative; it is up now */
+    server->since_ms = hfi_now_ms() - (up_ms > 0 ? up_ms : 0);
 }
 
 /* Locks have a lease, so every policy but one may evict them. Said once, by whichever connection
