@@ -114,6 +114,7 @@ static void one_ahead_while_held(void **state) {
     begin(&f, &events);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
     assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+    assert_true(fleet_wait_renewed(&f, 2, HANG_MS)); /* the last to join count in full by now */
     step(f.server[0], HOUR_MS);
     assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
     assert_int_equal(atomic_load(&events.losses), 0);

@@ -68,25 +68,8 @@ static void begin_held(struct fleet *f, struct fleet_events *events) {
     assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
 }
 
-static size_t renewals_of(struct fleet *f) {
-    hf_stats stats = HF_STATS_INIT;
-    assert_int_equal(hf_client_stats(f->client, &stats), HF_OK);
-    return (size_t)stats.renewals;
-}
-
-struct later {
-    struct fleet *fleet;
-    size_t renewals;
-};
-
-static bool has_renewed(void *arg) {
-    const struct later *later = arg;
-    return renewals_of(later->fleet) > later->renewals;
-}
-
 static void end_held(struct fleet *f, struct fleet_events *events) {
-    struct later later = {f, renewals_of(f)};
-    assert_true(wait_until(has_renewed, &later, HANG_MS));
+    assert_true(fleet_wait_renewed(f, 1, HANG_MS));
     assert_int_equal(atomic_load(&events->losses), 0);
     assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
     assert_int_equal(hf_lock_try(f->rival_lock), HF_EBUSY);
