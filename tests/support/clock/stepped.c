@@ -10,7 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IN_PLACE_OF_LIBC __attribute__((visibility("default")))
+#define IN_PLACE_OF(name) __asm__(#name) __attribute__((visibility("default")))
+
+int day_time(struct timeval *tv, void *zone) IN_PLACE_OF(gettimeofday);
+int clock_time(clockid_t clock, struct timespec *ts) IN_PLACE_OF(clock_gettime);
+time_t seconds(time_t *ret) IN_PLACE_OF(time);
 
 static _Atomic(_Atomic int64_t *) step_us;
 
@@ -35,14 +39,14 @@ static int64_t now_us(void) {
     return step != NULL ? real_us + atomic_load(step) : real_us;
 }
 
-IN_PLACE_OF_LIBC int gettimeofday(struct timeval *restrict tv, void *restrict zone) {
+int day_time(struct timeval *tv, void *zone) {
     (void)zone;
     int64_t us = now_us();
     *tv = (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
     return 0;
 }
 
-IN_PLACE_OF_LIBC int clock_gettime(clockid_t clock, struct timespec *ts) {
+int clock_time(clockid_t clock, struct timespec *ts) {
     if (clock != CLOCK_REALTIME)
         return (int)syscall(SYS_clock_gettime, clock, ts);
     int64_t us = now_us();
@@ -50,7 +54,7 @@ IN_PLACE_OF_LIBC int clock_gettime(clockid_t clock, struct timespec *ts) {
     return 0;
 }
 
-IN_PLACE_OF_LIBC time_t time(time_t *ret) {
+time_t seconds(time_t *ret) {
     time_t now = now_us() / 1000000;
     if (ret != NULL)
         *ret = now;
