@@ -25,6 +25,7 @@
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
 #define PROBE_MS 10000 /* how long to wait at one server before another is asked, too */
+#define UNSURE_MS 1000 /* and before all are, if too few were another's to know that it is held */
 #define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
 #define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
@@ -198,18 +199,29 @@ static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
     return ballot->order[0];
 }
 
+/* Was a majority another's, each when it was asked last? */
+static bool is_known_held(const struct hfi_ballot *ballot) {
+    size_t busy = 0;
+    for (size_t i = 0; i < ballot->quorum->len; i++)
+        busy += ballot->seats[i].code == HF_EBUSY;
+    return busy >= ballot->quorum->majority;
+}
+
 static int64_t next_probe_us(const struct hfi_request *request) {
     return hfi_now_us() + random_between(request, PROBE_MS, PROBE_MS * 5 / 4) * 1000;
 }
 
 static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    int64_t left_ms = request->deadline_ms - hfi_now_ms();
+    int64_t wait_ms = request->deadline_ms - hfi_now_ms();
+    request->acquire.unsure = !is_known_held(ballot);
+    if (request->acquire.unsure && wait_ms > UNSURE_MS)
+        wait_ms = random_between(request, UNSURE_MS, UNSURE_MS * 5 / 4);
     request->acquire.phase = HFI_PHASE_WAITING;
     request->acquire.waits_at = request->acquire.probes_at = i;
     request->acquire.probe_us = next_probe_us(request);
     ballot->wanted = true;
-    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, left_ms > 0 ? left_ms : 1, request->lease_ms))
+    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms > 0 ? wait_ms : 1, request->lease_ms))
         look_after_us(request, LOOK_MS * 1000);
     else
         fail(request, HF_ENOMEM);
@@ -375,13 +387,9 @@ static bool is_free_elsewhere(const struct hfi_request *request) {
 static void look_at_wait(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
     const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
-    if (seat->errand == NULL && seat->answer == HFI_BUSY) {
-        wait_at(request, request->acquire.waits_at);
-        return;
-    }
     if (seat->errand == NULL) {
-        ask_all(
-            request); /* it is ours, or it went down, or a majority has to be found without it */
+        /* it is ours, or it went down, or a majority has to be found without it */
+        ask_all(request);
         return;
     }
     if (is_free_elsewhere(request)) {
@@ -389,7 +397,8 @@ static void look_at_wait(struct hfi_request *request) {
         ask_all(request);
         return;
     }
-    if (hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
+    bool doubtful = !request->acquire.unsure && !is_known_held(ballot); /* by the last probe */
+    if (doubtful || hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
         hfi_errand_stop(seat->errand);
     if (hfi_now_us() >= request->acquire.probe_us)
         probe(request);
@@ -399,6 +408,8 @@ static void look_at_wait(struct hfi_request *request) {
 /* Did the last round show that somebody else has it, or that too few servers can be reached? */
 static int late_code(const struct hfi_request *request) {
     struct tally tally = tally_of(request->ballot);
+    if (hfi_votes_holders(&request->ballot->votes) >= request->quorum->majority)
+        return HF_ENOQUORUM; /* nobody else has it: some of these are too young to count */
     bool heard = request->acquire.phase == HFI_PHASE_WAITING ||
                  request->acquire.phase == HFI_PHASE_KEEPING ||
                  tally.answered >= request->quorum->majority;

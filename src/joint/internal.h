@@ -244,6 +244,7 @@ struct hfi_request {
         size_t waits_at;     /* a member */
         size_t probes_at;    /* another, that was asked last, too; else the same */
         int64_t probe_us;    /* when the next is to be asked */
+        bool unsure;         /* while it waits: a majority may be nobody's */
         int64_t answered_ms; /* a majority was last heard of */
     } acquire;
     struct {
