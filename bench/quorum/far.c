@@ -21,12 +21,14 @@ struct parcel {
     struct parcel *next;
     int64_t due_us;
     size_t pair;
-    int side; /* where it goes to */
+    unsigned age; /* of the pair's place, which may be another's by then */
+    int side;     /* where it goes to */
     size_t len;
     char bytes[];
 };
 
 static struct pollfd fds[1 + 2 * PAIRS_MAX]; /* the listener, then both ends of each pair */
+static unsigned ages[PAIRS_MAX];
 static size_t pairs;
 static struct parcel *first, **last = &first;
 
@@ -53,17 +55,26 @@ static int listen_at(int port) {
     return fd;
 }
 
+/* One whose connections are closed, or one more. */
+static size_t free_pair(void) {
+    for (size_t pair = 0; pair < pairs; pair++)
+        if (*end_of(pair, 0) < 0)
+            return pair;
+    if (pairs == PAIRS_MAX)
+        die("too many connections");
+    return pairs++;
+}
+
 static void add_pair(int to_port) {
     struct bench bench = {.port = to_port};
     int fd = accept(fds[0].fd, NULL, NULL), on = 1;
     if (fd < 0)
         return;
-    if (pairs == PAIRS_MAX)
-        die("too many connections");
+    size_t pair = free_pair();
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    fds[1 + 2 * pairs] = (struct pollfd){.fd = fd, .events = POLLIN};
-    fds[2 + 2 * pairs] = (struct pollfd){.fd = connect_to(&bench), .events = POLLIN};
-    pairs++;
+    ages[pair]++;
+    fds[1 + 2 * pair] = (struct pollfd){.fd = fd, .events = POLLIN};
+    fds[2 + 2 * pair] = (struct pollfd){.fd = connect_to(&bench), .events = POLLIN};
 }
 
 static void take(size_t pair, int side, int ms) {
@@ -78,6 +89,7 @@ static void take(size_t pair, int side, int ms) {
         die("out of memory");
     *parcel = (struct parcel){.due_us = now_ns() / 1000 + (int64_t)ms * 1000,
                               .pair = pair,
+                              .age = ages[pair],
                               .side = 1 - side,
                               .len = (size_t)got};
     memcpy(parcel->bytes, bytes, (size_t)got);
@@ -92,7 +104,8 @@ static void deliver_due(void) {
         if (first == NULL)
             last = &first;
         int fd = *end_of(parcel->pair, parcel->side);
-        if (fd >= 0 && send(fd, parcel->bytes, parcel->len, MSG_NOSIGNAL) != (ssize_t)parcel->len)
+        bool same = fd >= 0 && parcel->age == ages[parcel->pair];
+        if (same && send(fd, parcel->bytes, parcel->len, MSG_NOSIGNAL) != (ssize_t)parcel->len)
             close_pair(parcel->pair);
         free(parcel);
     }

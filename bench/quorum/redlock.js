@@ -1,15 +1,15 @@
-// npm redlock as a process of the quorum's benchmark: redlock.js NAME START_MS END_MS HOLD_MS THINK_MS
-// PORT... See worker.c for what it does and prints.
+// npm redlock as a process of the quorum's benchmark: redlock.js NAME WARM_MS HOLD_MS THINK_MS PORT...
+// See worker.c for what it does and prints.
 //
 // Everything is as it comes, but for retryCount: without end, or contenders would give up after 10 tries.
 'use strict';
 
+const readline = require('readline');
 const Redis = require('ioredis');
 const package_ = require('redlock');
 
 const Redlock = package_.default || package_; // of version 5, and before
 const TTL_MS = 10000;
-const WARM_BEFORE_MS = 300;
 
 function now() {
     return Math.round((performance.timeOrigin + performance.now()) * 1000);
@@ -31,13 +31,23 @@ async function pair(redlock, name, holdMs) {
     return [began, acquired, releasing, now()];
 }
 
-async function main(name, start, end, holdMs, thinkMs, ports) {
+// When to start and when to end, as the first line of the standard input.
+async function plan() {
+    const input = readline.createInterface({input: process.stdin});
+    const line = await new Promise((resolve) => input.once('line', resolve));
+    input.close();
+    return line.split(' ').map(Number);
+}
+
+async function main(name, warmMs, holdMs, thinkMs, ports) {
     const servers = ports.map((port) => new Redis(port, '127.0.0.1'));
     const redlock = new Redlock(servers, {retryCount: -1});
     redlock.on('error', () => {}); // version 5 tells of every server that somebody else has
-    while (Date.now() < start - WARM_BEFORE_MS) {
+    for (const began = Date.now(); Date.now() < began + warmMs;) {
         await pair(redlock, `${name}-warm-${process.pid}`, 0);
     }
+    process.stdout.write('ready\n');
+    const [start, end] = await plan();
     await sleep(start - Date.now());
     const lines = [];
     while (Date.now() < end) {
@@ -51,8 +61,8 @@ async function main(name, start, end, holdMs, thinkMs, ports) {
 }
 
 const [name, ...numbers] = process.argv.slice(2);
-const [start, end, holdMs, thinkMs, ...ports] = numbers.map(Number);
-main(name, start, end, holdMs, thinkMs, ports).catch((error) => {
+const [warmMs, holdMs, thinkMs, ...ports] = numbers.map(Number);
+main(name, warmMs, holdMs, thinkMs, ports).catch((error) => {
     console.error(error);
     process.exit(1);
 });

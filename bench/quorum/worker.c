@@ -2,12 +2,13 @@
  * One process of the quorum's benchmark, as bench/quorum/run starts it, for whatever is not another
  * library's:
  *
- *     hf_bench_quorum IMPL NAME START_MS END_MS HOLD_MS THINK_MS PORT...
+ *     hf_bench_quorum IMPL NAME WARM_MS HOLD_MS THINK_MS PORT...
  *
- * From START_MS to END_MS (since 1970) it acquires NAME, holds it, releases it and thinks; before that
- * it warms up with a name of its own. For each acquire it prints when it was called, when it returned,
- * when release was called and when that returned, in microseconds since 1970. All workers do that, in
- * whichever language, so one script can judge all of them.
+ * It warms up for WARM_MS with a name of its own, prints "ready" and reads a line: when to start and when
+ * to end, in milliseconds since 1970. In between it acquires NAME, holds it, releases it and thinks. For
+ * each acquire it prints when it was called, when it returned, when release was called and when that
+ * returned, in microseconds since 1970. All workers do that, in whichever language, so one script can
+ * judge all of them.
  *
  *     raw        the same scripts over bare sockets to all servers at once; back at a majority's answer
  *     holdfast   a quorum of all ports
@@ -109,19 +110,28 @@ static void pause_ms(int64_t ms) {
 
 static void warm_up(const struct impl *impl, const struct plan *plan) {
     char name[96];
+    int64_t end_us = wall_us() + plan->warm_ms * 1000;
     snprintf(name, sizeof name, "%s-warm-%ld", plan->name, (long)getpid());
     impl->open(plan, name);
     do {
         impl->acquire();
         impl->release();
-    } while (wall_us() < (plan->start_ms - WARM_BEFORE_MS) * 1000);
+    } while (wall_us() < end_us);
     impl->close();
 }
 
-static void work(const struct impl *impl, const struct plan *plan) {
-    impl->open(plan, plan->name);
+static void wait_for_start(struct plan *plan) {
+    printf("ready\n");
+    fflush(stdout);
+    if (scanf("%" SCNd64 " %" SCNd64, &plan->start_ms, &plan->end_ms) != 2)
+        die("nobody says when to start");
     while (wall_us() < plan->start_ms * 1000)
         sleep_ms(1);
+}
+
+static void work(const struct impl *impl, struct plan *plan) {
+    impl->open(plan, plan->name);
+    wait_for_start(plan);
     for (;;) {
         int64_t began_us = wall_us();
         if (began_us >= plan->end_ms * 1000)
@@ -150,16 +160,15 @@ int main(int argc, char **argv) {
     setvbuf(stdout, out, _IOFBF, sizeof out);
     if (argc == 5 && strcmp(argv[1], "far") == 0)
         relay(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
-    if (argc < 8 || argc - 7 > SERVERS_MAX)
-        die("usage: hf_bench_quorum IMPL NAME START_MS END_MS HOLD_MS THINK_MS PORT...");
+    if (argc < 7 || argc - 6 > SERVERS_MAX)
+        die("usage: hf_bench_quorum IMPL NAME WARM_MS HOLD_MS THINK_MS PORT...");
     struct plan plan = {.name = argv[2],
-                        .start_ms = atoll(argv[3]),
-                        .end_ms = atoll(argv[4]),
-                        .hold_ms = atoll(argv[5]),
-                        .think_ms = atoll(argv[6]),
-                        .ports_len = (size_t)argc - 7};
+                        .warm_ms = atoll(argv[3]),
+                        .hold_ms = atoll(argv[4]),
+                        .think_ms = atoll(argv[5]),
+                        .ports_len = (size_t)argc - 6};
     for (size_t i = 0; i < plan.ports_len; i++)
-        plan.ports[i] = atoi(argv[7 + i]);
+        plan.ports[i] = atoi(argv[6 + i]);
     const struct impl *impl = find_impl(argv[1]);
     warm_up(impl, &plan);
     work(impl, &plan);

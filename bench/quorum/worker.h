@@ -5,11 +5,11 @@
 #include "bench/bench.h"
 
 #define SERVERS_MAX 9
-#define WARM_BEFORE_MS 300 /* the warm-up ends so long before the start */
 
 struct plan {
     const char *name;
-    int64_t start_ms, end_ms, hold_ms, think_ms;
+    int64_t warm_ms, hold_ms, think_ms;
+    int64_t start_ms, end_ms; /* since 1970 */
     size_t ports_len;
     int ports[SERVERS_MAX];
 };

@@ -1,5 +1,5 @@
-// redsync as a process of the quorum's benchmark: redsync default|fail-fast NAME START_MS END_MS HOLD_MS
-// THINK_MS PORT... See ../worker.c for what it does and prints.
+// redsync as a process of the quorum's benchmark: redsync default|fail-fast NAME WARM_MS HOLD_MS THINK_MS
+// PORT... See ../worker.c for what it does and prints.
 //
 // Everything is as it comes, but for the number of tries: without end, or contenders would give up after
 // 32 of them.
@@ -18,8 +18,6 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
 )
-
-const warmBefore = 300 * time.Millisecond
 
 func number(text string) int64 {
 	value, err := strconv.ParseInt(text, 10, 64)
@@ -47,7 +45,7 @@ func pair(mutex *redsync.Mutex, hold time.Duration) [4]int64 {
 
 func main() {
 	var pools []redis.Pool
-	for _, port := range os.Args[7:] {
+	for _, port := range os.Args[6:] {
 		client := goredislib.NewClient(&goredislib.Options{Addr: "127.0.0.1:" + port})
 		pools = append(pools, goredis.NewPool(client))
 	}
@@ -56,17 +54,22 @@ func main() {
 		options = append(options, redsync.WithFailFast(true))
 	}
 	name := os.Args[2]
-	start, end := time.UnixMilli(number(os.Args[3])), time.UnixMilli(number(os.Args[4]))
-	hold := time.Duration(number(os.Args[5])) * time.Millisecond
-	think := time.Duration(number(os.Args[6])) * time.Millisecond
+	warmUp := time.Duration(number(os.Args[3])) * time.Millisecond
+	hold := time.Duration(number(os.Args[4])) * time.Millisecond
+	think := time.Duration(number(os.Args[5])) * time.Millisecond
 	rs := redsync.New(pools...)
 
 	warm := rs.NewMutex(fmt.Sprintf("%s-warm-%d", name, os.Getpid()), options...)
-	for time.Now().Before(start.Add(-warmBefore)) {
+	for began := time.Now(); time.Since(began) < warmUp; {
 		pair(warm, 0)
 	}
 	mutex := rs.NewMutex(name, options...)
-	time.Sleep(time.Until(start))
+	fmt.Println("ready")
+	var startMs, endMs int64
+	_, err := fmt.Scan(&startMs, &endMs)
+	check(err)
+	end := time.UnixMilli(endMs)
+	time.Sleep(time.Until(time.UnixMilli(startMs)))
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
 	for time.Now().Before(end) {
 		at := pair(mutex, hold)

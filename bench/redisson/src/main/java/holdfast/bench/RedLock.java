@@ -5,6 +5,7 @@ import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Scanner;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
@@ -12,13 +13,10 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Redisson's RedLock as a process of the quorum's benchmark. Arguments: name, start and end in
- * milliseconds since 1970, milliseconds to hold and to think, ports. See bench/quorum/worker.c for
- * what it does and prints. Redisson is used as it comes, with default settings.
+ * Redisson's RedLock as a process of the quorum's benchmark. Arguments: name, milliseconds to
+ * warm up, to hold and to think, ports. See bench/quorum/worker.c for what it does and prints. Redisson is used as it comes, with default settings.
  */
 public final class RedLock {
-    private static final long WARM_BEFORE_MS = 300;
-
     private RedLock() {
     }
 
@@ -48,22 +46,27 @@ public final class RedLock {
     public static void main(String[] args) throws InterruptedException {
         long[] numbers = Arrays.stream(args).skip(1).mapToLong(Long::parseLong).toArray();
         List<RedissonClient> clients = new ArrayList<>();
-        for (int i = 4; i < numbers.length; i++) {
+        for (int i = 3; i < numbers.length; i++) {
             Config config = new Config();
             config.useSingleServer().setAddress("redis://127.0.0.1:" + numbers[i]);
             clients.add(Redisson.create(config));
         }
         RLock warm = redLock(clients, args[0] + "-warm-" + ProcessHandle.current().pid());
         StringBuilder ignored = new StringBuilder();
-        while (System.currentTimeMillis() < numbers[0] - WARM_BEFORE_MS) {
+        long warmUntil = System.currentTimeMillis() + numbers[0];
+        while (System.currentTimeMillis() < warmUntil) {
             pair(warm, 0, ignored);
         }
         RLock lock = redLock(clients, args[0]);
-        Thread.sleep(Math.max(0, numbers[0] - System.currentTimeMillis()));
+        System.out.println("ready");
+        Scanner input = new Scanner(System.in);
+        long start = input.nextLong();
+        long end = input.nextLong();
+        Thread.sleep(Math.max(0, start - System.currentTimeMillis()));
         StringBuilder out = new StringBuilder();
-        while (System.currentTimeMillis() < numbers[1]) {
-            pair(lock, numbers[2], out);
-            Thread.sleep(numbers[3]);
+        while (System.currentTimeMillis() < end) {
+            pair(lock, numbers[1], out);
+            Thread.sleep(numbers[2]);
         }
         System.out.print(out);
         clients.forEach(RedissonClient::shutdown);
