@@ -16,7 +16,7 @@
 #define AT_ONCE_MS 5000 /* half of the longest sleep of a wait */
 /* Half-open connections are found by pings. Who still answers must not be taken for silent because the machine is busy. */
 #define PING_MS 150
-#define SILENT_MS 1000
+#define SILENT_MS 1500
 
 struct pair {
     struct server *server;
