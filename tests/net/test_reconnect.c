@@ -67,7 +67,7 @@ static void U33_pubsub_killed_while_waiting(void **state) {
         struct scene_call call;
         begin(&pair, NULL);
         begin_waiting(&pair, &call);
-        assert_int_equal(cmd_int(pair.server, "CLIENT KILL TYPE pubsub"), 1);
+        assert_true(cmd_int(pair.server, "CLIENT KILL TYPE pubsub") >= 1);
         assert_handed_over(&pair, &call); /* in the gap: the message itself is lost */
         end(&pair);
     }
@@ -79,7 +79,7 @@ static void U33_pubsub_killed_and_subscribed_again(void **state) {
     struct scene_call call;
     begin(&pair, NULL);
     begin_waiting(&pair, &call);
-    assert_int_equal(cmd_int(pair.server, "CLIENT KILL TYPE pubsub"), 1);
+    assert_true(cmd_int(pair.server, "CLIENT KILL TYPE pubsub") >= 1);
     scene_wait_subscribed(pair.server, "again");
     assert_handed_over(&pair, &call);
     assert_true(scene_stats(pair.client).reconnects >= 1);
