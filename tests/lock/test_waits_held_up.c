@@ -104,7 +104,7 @@ static void frozen_after_an_answer_is_a_wait_that_timed_out(void **state) {
     (void)state;
     struct world w;
     struct world_caller waiter;
-    begin(&w, NULL);
+    begin_patient(&w, NULL, HANG_MS); /* nobody gives up before the wait ends */
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     world_call_acquire(&waiter, w.lock, world_wait_for(ENDURING_MS, HF_WATCHDOG));
     assert_true(proxy_wait_seen(w.proxy, WORLD_SUBSCRIBE, 1, HANG_MS));
