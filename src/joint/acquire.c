@@ -371,6 +371,8 @@ static void look_at_wait(struct hfi_request *request) {
 /* Did the last round show that somebody else has it, or that too few servers can be reached? */
 static int late_code(const struct hfi_request *request) {
     struct tally tally = tally_of(request->ballot);
+    if (hfi_votes_holders(&request->ballot->votes) >= request->quorum->majority)
+        return HF_ENOQUORUM; /* nobody else has it: some of these are too young to count */
     bool heard = request->acquire.phase == HFI_PHASE_WAITING ||
                  request->acquire.phase == HFI_PHASE_KEEPING ||
                  tally.answered >= request->quorum->majority;
