@@ -124,22 +124,35 @@ static struct tally tally_of(const struct hfi_ballot *ballot) {
     return tally;
 }
 
+/* Some round trips. */
+static int64_t keep_us(const struct hfi_quorum *quorum) {
+    int64_t us = 6 * hfi_members_rtt_us(quorum);
+    return us < KEEP_MIN_US ? KEEP_MIN_US : us > KEEP_MAX_US ? KEEP_MAX_US : us;
+}
+
+/* How long those that have not answered are waited for after a majority has: longer, if with their
+ * grants it would be won. Who waits by message comes here with one grant in hand and two refusals to
+ * come, and after the next defeat would wait for long. */
+static int64_t patience_us(const struct hfi_request *request, const struct tally *tally) {
+    size_t at_best = hfi_votes_holders(&request->ballot->votes) + tally->pending_fast;
+    int64_t least_us =
+        at_best >= request->quorum->majority ? keep_us(request->quorum) : PATIENCE_US;
+    int64_t took_us = request->acquire.majority_us - request->acquire.began_us;
+    return took_us > least_us ? took_us : least_us;
+}
+
 /* Has everybody answered whom it is worth waiting for? */
 static bool is_round_over(struct hfi_request *request, const struct tally *tally) {
-    const struct hfi_quorum *quorum = request->quorum;
     int64_t now_us = hfi_now_us(), *majority_us = &request->acquire.majority_us;
     if (tally->pending == 0)
         return true;
-    if (tally->answered < quorum->majority)
+    if (tally->answered < request->quorum->majority)
         return false;
     if (tally->pending_fast == 0)
         return true;
     if (*majority_us == 0)
         *majority_us = now_us;
-    int64_t patience_us = *majority_us - request->acquire.began_us;
-    if (patience_us < PATIENCE_US)
-        patience_us = PATIENCE_US;
-    return now_us >= *majority_us + patience_us;
+    return now_us >= *majority_us + patience_us(request, tally);
 }
 
 static void mark_slow(struct hfi_ballot *ballot) {
@@ -245,11 +258,7 @@ static void keep(struct hfi_request *request) {
     int64_t now_us = hfi_now_us(), rtt_us = hfi_members_rtt_us(quorum);
     request->contended = true;
     if (request->acquire.keep_until_us == 0) {
-        int64_t keep_us = 6 * rtt_us;
-        keep_us = keep_us < KEEP_MIN_US   ? KEEP_MIN_US
-                  : keep_us > KEEP_MAX_US ? KEEP_MAX_US
-                                          : keep_us;
-        request->acquire.keep_until_us = now_us + keep_us;
+        request->acquire.keep_until_us = now_us + keep_us(quorum);
         request->acquire.keep_pause_us = rtt_us / 2;
     }
     if (now_us < request->acquire.keep_until_us) {
@@ -343,9 +352,7 @@ static void look_at_answers(struct hfi_request *request) {
         mark_slow(request->ballot);
         decide(request, &tally);
     } else if (request->acquire.majority_us != 0) {
-        int64_t took_us = request->acquire.majority_us - request->acquire.began_us;
-        int64_t end_us =
-            request->acquire.majority_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
+        int64_t end_us = request->acquire.majority_us + patience_us(request, &tally);
         look_after_us(request, end_us - hfi_now_us());
     }
 }
