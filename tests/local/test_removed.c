@@ -19,7 +19,7 @@
 
 #include "support/wait.h"
 
-#define WATCHDOG_MS 3000
+#define WATCHDOG_MS ENDURING_MS
 #define NAME "guarded"
 
 static char *dir; /* of the test that runs */
