@@ -24,9 +24,10 @@
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
-#define STAY_MS 10000 /* how long to wait at one server before another is looked at */
-#define LOOK_MS 250   /* how often to see if the server at which we wait is still there */
-#define SIGN_MS 5000  /* it looks at least so often, and so shows that it is not stuck */
+#define STAY_MS 10000  /* how long to wait at one server before another is looked at */
+#define UNSURE_MS 1000 /* the same if too few were another's to know that it is held */
+#define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
+#define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
@@ -124,35 +125,22 @@ static struct tally tally_of(const struct hfi_ballot *ballot) {
     return tally;
 }
 
-/* Some round trips. */
-static int64_t keep_us(const struct hfi_quorum *quorum) {
-    int64_t us = 6 * hfi_members_rtt_us(quorum);
-    return us < KEEP_MIN_US ? KEEP_MIN_US : us > KEEP_MAX_US ? KEEP_MAX_US : us;
-}
-
-/* How long those that have not answered are waited for after a majority has: longer, if with their
- * grants it would be won. Who waits by message comes here with one grant in hand and two refusals to
- * come, and after the next defeat would wait for long. */
-static int64_t patience_us(const struct hfi_request *request, const struct tally *tally) {
-    size_t at_best = hfi_votes_holders(&request->ballot->votes) + tally->pending_fast;
-    int64_t least_us =
-        at_best >= request->quorum->majority ? keep_us(request->quorum) : PATIENCE_US;
-    int64_t took_us = request->acquire.majority_us - request->acquire.began_us;
-    return took_us > least_us ? took_us : least_us;
-}
-
 /* Has everybody answered whom it is worth waiting for? */
 static bool is_round_over(struct hfi_request *request, const struct tally *tally) {
+    const struct hfi_quorum *quorum = request->quorum;
     int64_t now_us = hfi_now_us(), *majority_us = &request->acquire.majority_us;
     if (tally->pending == 0)
         return true;
-    if (tally->answered < request->quorum->majority)
+    if (tally->answered < quorum->majority)
         return false;
     if (tally->pending_fast == 0)
         return true;
     if (*majority_us == 0)
         *majority_us = now_us;
-    return now_us >= *majority_us + patience_us(request, tally);
+    int64_t patience_us = *majority_us - request->acquire.began_us;
+    if (patience_us < PATIENCE_US)
+        patience_us = PATIENCE_US;
+    return now_us >= *majority_us + patience_us;
 }
 
 static void mark_slow(struct hfi_ballot *ballot) {
@@ -210,11 +198,20 @@ static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
     return ballot->order[0];
 }
 
+/* Was a majority another's, each when it was asked last? */
+static bool is_known_held(const struct hfi_ballot *ballot) {
+    size_t busy = 0;
+    for (size_t i = 0; i < ballot->quorum->len; i++)
+        busy += ballot->seats[i].code == HF_EBUSY;
+    return busy >= ballot->quorum->majority;
+}
+
 /* We wait there, and after a while at the next that is another's: what is released at one server only
  * is found, too. */
 static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    int64_t wait_ms = random_between(request, STAY_MS, STAY_MS * 5 / 4);
+    int64_t stay_ms = is_known_held(ballot) ? STAY_MS : UNSURE_MS;
+    int64_t wait_ms = random_between(request, stay_ms, stay_ms * 5 / 4);
     int64_t left_ms = request->deadline_ms - hfi_now_ms();
     if (left_ms < wait_ms)
         wait_ms = left_ms > 0 ? left_ms : 1;
@@ -258,7 +255,11 @@ static void keep(struct hfi_request *request) {
     int64_t now_us = hfi_now_us(), rtt_us = hfi_members_rtt_us(quorum);
     request->contended = true;
     if (request->acquire.keep_until_us == 0) {
-        request->acquire.keep_until_us = now_us + keep_us(quorum);
+        int64_t keep_us = 6 * rtt_us;
+        keep_us = keep_us < KEEP_MIN_US   ? KEEP_MIN_US
+                  : keep_us > KEEP_MAX_US ? KEEP_MAX_US
+                                          : keep_us;
+        request->acquire.keep_until_us = now_us + keep_us;
         request->acquire.keep_pause_us = rtt_us / 2;
     }
     if (now_us < request->acquire.keep_until_us) {
@@ -352,7 +353,9 @@ static void look_at_answers(struct hfi_request *request) {
         mark_slow(request->ballot);
         decide(request, &tally);
     } else if (request->acquire.majority_us != 0) {
-        int64_t end_us = request->acquire.majority_us + patience_us(request, &tally);
+        int64_t took_us = request->acquire.majority_us - request->acquire.began_us;
+        int64_t end_us =
+            request->acquire.majority_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
         look_after_us(request, end_us - hfi_now_us());
     }
 }
@@ -361,13 +364,13 @@ static void look_at_answers(struct hfi_request *request) {
 static void look_at_wait(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
     const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
-    if (seat->errand == NULL && seat->answer == HFI_BUSY) {
+    if (seat->errand == NULL && seat->answer == HFI_BUSY && is_known_held(ballot)) {
         wait_at(request, next_busy(ballot, request->acquire.waits_at));
         return;
     }
     if (seat->errand == NULL) {
-        ask_all(
-            request); /* it is ours, or it went down, or a majority has to be found without it */
+        /* it is ours, or it went down, or a majority has to be found without it */
+        ask_all(request);
         return;
     }
     if (hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
