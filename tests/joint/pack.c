@@ -58,6 +58,8 @@ void pack_begin(struct pack *pack, const hf_options *given) {
                  hf_client_id(pack->client[i]), hf_owner_self());
     }
     assert_int_equal(hf_lock_new_all(pack->lock, PACK, &pack->all), HF_OK);
+    assert_int_equal(hf_lock_acquire(pack->all), HF_OK); /* by the keepers' connections */
+    assert_int_equal(hf_lock_release(pack->all), HF_OK);
 }
 
 void pack_end_anyhow(struct pack *pack) {
