@@ -31,10 +31,11 @@ struct hfi_parts {
     atomic_int refs; /* handles, operations, shares */
     const struct hfi_mem *mem;
     size_t len;
-    struct hfi_part of[]; /* in the order in which they are waited for; the names are behind it */
+    unsigned char order[HF_MEMBERS_MAX]; /* in which they are waited for: indices */
+    struct hfi_part of[];                /* as they were given; the names are behind it */
 };
 
-/* Copies them, in their order. NULL: out of memory. */
+/* Copies them; the order is the caller's to fill in. NULL: out of memory. */
 struct hfi_parts *hfi_parts_new(const struct hfi_mem *mem, const struct hfi_part *parts,
                                 size_t len);
 void hfi_parts_ref(struct hfi_parts *parts);
