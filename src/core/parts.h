@@ -83,8 +83,10 @@ struct hfi_share {
     void (*let_run_out)(struct hfi_share *share);
 };
 
-/* With the shard of the whole locked. Until when all parts are held, and when to warn; HFI_NEVER: it has
- * no shares. */
+/* With the shard of the whole locked. */
+/* Why a part of it is not held any more; NULL: all are. */
+const char *hfi_shares_why_lost(const struct hfi_hold *hold);
+/* Until when all parts are held, and when to warn; HFI_NEVER: it has no shares. */
 int64_t hfi_shares_deadline_ms(const struct hfi_hold *hold);
 int64_t hfi_shares_warn_at_ms(const struct hfi_hold *hold);
 /* It was acquired once more. */
