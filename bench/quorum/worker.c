@@ -12,8 +12,10 @@
  *
  *     raw        the same scripts over bare sockets to all servers at once; back at a majority's answer
  *     holdfast   a quorum of all ports
- *     one, three, all   a plain lock, three in a row, and one made of three, all on the first port
- *     far        relays PORT to the port after it, later; see far.c
+ *     three      three plain locks in a row, on the first port
+ *     all        the same three as one lock
+ *
+ * With `far FROM TO MS` it is a relay; see far.c.
  */
 #include "bench/quorum/worker.h"
 
@@ -95,10 +97,31 @@ static void release_three(void) {
         check(hf_lock_release(locks[i]), "release");
 }
 
+static hf_lock *all;
+
+static void open_all(const struct plan *plan, const char *name) {
+    open_three(plan, name);
+    check(hf_lock_new_all(locks, 3, &all), "hf_lock_new_all");
+}
+
+static void acquire_all(void) {
+    check(hf_lock_acquire(all), "acquire");
+}
+
+static void release_all(void) {
+    check(hf_lock_release(all), "release");
+}
+
+static void close_all(void) {
+    hf_lock_free(all);
+    close_client();
+}
+
 static const struct impl impls[] = {
     {"raw", raw_open, raw_acquire, raw_release, raw_close},
     {"holdfast", open_quorum, acquire_one, release_one, close_client},
     {"three", open_three, acquire_three, release_three, close_client},
+    {"all", open_all, acquire_all, release_all, close_all},
 };
 
 /* ---- The plan ---- */
