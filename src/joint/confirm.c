@@ -189,6 +189,7 @@ static void verb_done(struct hfi_round *round, int err) {
         int64_t now_ms = hfi_now_ms();
         request->proof = hfi_ballot_proof(ballot, request->lease_ms);
         request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
+        request->token = request->kind->token ? ballot->token : 0; /* one for the whole hold */
         request->value = request->begin == hfi_acquire_begin ? request->count + 1 : request->count;
         ballot->count = request->value;
     } else if (err == HF_ELOST) {

@@ -112,6 +112,7 @@ static void step(struct hfi_call *call, unsigned events) {
     call->error = request->error;
     call->value = request->value;
     call->proof = request->proof;
+    call->token = request->token;
     call->votes = request->votes;
     call->servers = (int64_t)request->quorum->len;
     call->contended = request->contended;
@@ -260,11 +261,21 @@ static const struct hfi_kind nonreentrant = {.name = "non-reentrant",
                                              .keeps_fresh = true,
                                              .leaves_traces = true};
 
+static const struct hfi_kind fenced = {.name = "fenced",
+                                       .ops = &call_ops,
+                                       .reentrant = true,
+                                       .exclusive = true,
+                                       .token = true,
+                                       .keeps_fresh = true,
+                                       .leaves_traces = true};
+
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    if (kind != HF_PLAIN)
+    bool offered =
+        kind == HF_PLAIN && (flags == 0 || flags == HF_NONREENTRANT || flags == HF_FENCED);
+    if (!offered)
         return NULL;
-    return flags == 0 ? &plain : flags == HF_NONREENTRANT ? &nonreentrant : NULL;
+    return flags == 0 ? &plain : flags == HF_FENCED ? &fenced : &nonreentrant;
 }
 
 static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
