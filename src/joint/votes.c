@@ -8,8 +8,9 @@
  * again later does not make up for a break that is older than it, since another owner may have been
  * inside in between.
  *
- * The token of a fenced hold is the largest that was drawn where it counts, and is held when a majority
- * stores it. So whoever comes later has one server at least that stores it, or has forgotten it since.
+ * The token of a fenced hold is the smallest that a majority of those that count has not gone beyond, and is
+ * held when a majority stores it or more. So whoever comes later has one server at least that draws
+ * beyond it, or has forgotten it since.
  * One that has forgotten draws by its clock, and has no vote before the guard is over: what it draws then
  * is ahead of everything from before, if the clocks of the servers are closer to each other than the
  * guard is long. What it drew earlier need not be. tests/scripts/quorum_model.c plays all this.
@@ -148,24 +149,30 @@ void hfi_votes_stored(struct hfi_votes *votes, size_t i, int64_t token) {
     votes->of[i].token = token;
 }
 
+/* Those that have a vote and a token that counts. */
+static bool is_ripe(const struct hfi_votes *votes, size_t i, int64_t now_ms) {
+    return votes->of[i].ripe && hfi_votes_counts(votes, i, now_ms);
+}
+
 int64_t hfi_votes_token(const struct hfi_votes *votes, int64_t now_ms, int64_t *ret_wishes) {
-    int64_t token = 0;
+    int64_t tokens[HFI_SERVERS_MAX];
     size_t ripe = 0, stored = 0, q = hfi_quorum_of(votes->len);
     for (size_t i = 0; i < votes->len; i++) {
-        const struct hfi_vote *vote = &votes->of[i];
-        bool counts = hfi_votes_counts(votes, i, now_ms);
-        ret_wishes[i] = counts && !vote->ripe ? HFI_TOKEN_DRAW : 0;
-        if (!counts || !vote->ripe)
-            continue;
-        ripe++;
-        token = vote->token > token ? vote->token : token;
+        bool draws = !votes->of[i].ripe && hfi_votes_counts(votes, i, now_ms);
+        ret_wishes[i] = draws ? HFI_TOKEN_DRAW : 0;
+        if (is_ripe(votes, i, now_ms))
+            tokens[ripe++] = votes->of[i].token;
     }
-    for (size_t i = 0; i < votes->len && ripe >= q; i++) {
-        const struct hfi_vote *vote = &votes->of[i];
-        bool counts = vote->ripe && hfi_votes_counts(votes, i, now_ms);
-        stored += counts && vote->token >= token;
-        if (counts && vote->token < token)
+    if (ripe < q)
+        return 0;
+    int64_t token = qth_largest(tokens, ripe, ripe - q + 1);
+    for (size_t i = 0; i < votes->len; i++) {
+        if (!is_ripe(votes, i, now_ms))
+            continue;
+        if (votes->of[i].token >= token)
+            stored++;
+        else
             ret_wishes[i] = token;
     }
-    return ripe >= q && stored >= q ? token : 0;
+    return stored >= q ? token : 0;
 }

@@ -64,7 +64,7 @@ test_usage() {
     expect 64 env -u HOLDFAST_URL "$HOLDFAST" -u redis://a -u redis://b run x true
     says "two urls"
     expect 64 "$HOLDFAST" run --fair x true
-    expect 64 "$HOLDFAST" run --fenced x true
+    expect 64 "$HOLDFAST" run --fenced -N 3 x true
     expect 64 "$HOLDFAST" run -s x true
     expect 64 "$HOLDFAST" run -N 3 x true
     expect 64 "$HOLDFAST" sem x count

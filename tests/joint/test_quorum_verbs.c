@@ -58,8 +58,9 @@ static void kinds(void **state) {
     static const struct {
         hf_kind kind;
         unsigned flags;
-    } refused[] = {{HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED}, {HF_FAIR, 0},
-                   {HF_READ, 0},        {HF_WRITE, 0},         {HF_FAIR, HF_NONREENTRANT}};
+    } refused[] = {{HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED | HF_NONREENTRANT},
+                   {HF_FAIR, 0},        {HF_READ, 0},
+                   {HF_WRITE, 0},       {HF_FAIR, HF_NONREENTRANT}};
     fleet_begin(&f, NULL);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         options.kind = refused[i].kind;

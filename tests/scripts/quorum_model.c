@@ -120,9 +120,9 @@ static void go_wrong(struct quorum_model *m) {
         quorum_save(m, (int)roll(&m->play, SERVERS));
     if (m->deletes && dice < 50)
         delete_some(m);
-    else if (m->crashes && dice < 30)
+    else if (m->crashes && dice < 45)
         strike(m);
-    else if (dice < (m->crashes ? 50 : 10))
+    else if (dice < (m->crashes ? 60 : 10))
         crash_one(m, server);
     else if (dice < 40)
         cut(m, client, server, quorum_between(m, 20, LEASE_MS / 2));
@@ -240,6 +240,7 @@ static void choose_weather(struct quorum_model *m) {
     m->deletes = d == MADE_UP || (d == CAREFUL && roll(&m->play, 4) == 0);
     m->crashes = d == BY_ONE || d == DRAWN_YOUNG || d == CLOCKS_APART || d == SHORT_GUARD ||
                  (d == CAREFUL && roll(&m->play, 3) == 0);
+    m->slow = d == FROM_THE_REPLY || roll(&m->play, 4) == 0;
     m->fault_ms = fault_ms[m->crashes ? 2 : roll(&m->play, 3)];
 }
 

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define LOOK_AGAIN_US (20 * MS)
+#define CONNECT_AGAIN_US (80 * MS)
 #define AGE_STEP_MS 100 /* servers tell in whole steps how long they have been up */
 #define ROUNDING_MS 2
 
@@ -118,9 +118,10 @@ static struct copy *new_copy(struct quorum_model *m) {
 
 static int64_t travel_us(struct quorum_model *m) {
     unsigned dice = roll(&m->play, 20);
-    if (dice < 16)
+    if (dice < (m->slow ? 8 : 16))
         return quorum_between(m, MS, 3 * MS);
-    return dice < 19 ? quorum_between(m, 5 * MS, 40 * MS) : quorum_between(m, 40 * MS, 400 * MS);
+    return dice < (m->slow ? 12 : 19) ? quorum_between(m, 5 * MS, 40 * MS)
+                                      : quorum_between(m, 40 * MS, 400 * MS);
 }
 
 static void send_first(struct quorum_model *m, int client, int server) {
@@ -156,13 +157,16 @@ void quorum_pump(struct quorum_model *m, int client, int server) {
     }
     if (link->queued == 0)
         return;
-    link->due_at = m->now + LOOK_AGAIN_US;
+    link->due_at = m->now + CONNECT_AGAIN_US;
     if (!link->connected && !connect_link(m, client, server)) {
         fail_first(m, client, server);
         return;
     }
-    if (m->discipline == HASTY || quorum_clock_ms(m, &c->clock) > link->quiet_until_ms)
+    int64_t quiet_ms = link->quiet_until_ms + 1 - quorum_clock_ms(m, &c->clock);
+    if (m->discipline == HASTY || quiet_ms <= 0)
         send_first(m, client, server);
+    else
+        link->due_at = m->now + quiet_ms * MS;
 }
 
 /* ---- Arriving -------------------------------------------------------------------------------- */

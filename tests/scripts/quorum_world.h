@@ -98,6 +98,7 @@ struct quorum_model {
     enum quorum_discipline discipline;
     bool fenced;
     bool deletes; /* somebody deletes the lock at servers; two holders are then nobody's fault */
+    bool slow;
     bool crashes; /* servers crash most of the time */
     int64_t now;
     int64_t fault_at;

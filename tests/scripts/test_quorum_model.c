@@ -45,7 +45,7 @@ static void assert_eventful(const struct quorum_tally *t) {
 
 static void careful_clients_never_share_the_lock(void **state) {
     (void)state;
-    uint64_t schedules = play_many(quorum_model_play(model), CAREFUL, 250);
+    uint64_t schedules = play_many(quorum_model_play(model), CAREFUL, 200);
     const struct quorum_tally *t = quorum_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", refilled %" PRIu64
            ", busy %" PRIu64 ", lost %" PRIu64 ", released %" PRIu64 ", aged %" PRIu64
