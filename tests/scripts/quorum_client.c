@@ -118,7 +118,7 @@ static bool win(struct quorum_model *m, int who) {
         return false;
     hfi_votes_won(&client->votes, now_of(m, client));
     client->phase = HOLDING;
-    client->renews = roll(&m->play, 4) != 0;
+    client->renews = !m->idle && roll(&m->play, 4) != 0;
     client->release_at =
         client->renews
             ? m->now +

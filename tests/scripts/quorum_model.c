@@ -241,6 +241,7 @@ static void choose_weather(struct quorum_model *m) {
     m->crashes = d == BY_ONE || d == DRAWN_YOUNG || d == CLOCKS_APART || d == SHORT_GUARD ||
                  (d == CAREFUL && roll(&m->play, 3) == 0);
     m->slow = d == FROM_THE_REPLY || roll(&m->play, 4) == 0;
+    m->idle = d == FROM_THE_REPLY || d == WITHOUT_ALLOWANCE || roll(&m->play, 4) == 0;
     m->fault_ms = fault_ms[m->crashes ? 2 : roll(&m->play, 3)];
 }
 

@@ -98,7 +98,8 @@ struct quorum_model {
     enum quorum_discipline discipline;
     bool fenced;
     bool deletes; /* somebody deletes the lock at servers; two holders are then nobody's fault */
-    bool slow;
+    bool slow;    /* commands take their time */
+    bool idle;    /* holds are not renewed, and end with their leases */
     bool crashes; /* servers crash most of the time */
     int64_t now;
     int64_t fault_at;
