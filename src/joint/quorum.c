@@ -149,8 +149,6 @@ static struct hfi_link *next_of(struct hfi_quorum *quorum, struct hfi_link *list
 }
 
 /* Begins what has come, and ends what is to end. On the keeper's thread. */
-static void run(struct hfi_task *task, unsigned events);
-
 static void look_into_inbox(struct hfi_quorum *quorum) {
     struct hfi_link *link;
     while ((link = next_of(quorum, &quorum->inbox)) != NULL) {

@@ -138,11 +138,11 @@ void quorum_arrive(struct quorum_model *m, struct copy *copy);
 
 /* ---- quorum_client.c: the rules --------------------------------------------------------------- */
 
-void quorum_client_begin(struct quorum_model *m, int client);
-void quorum_client_wake(struct quorum_model *m, int client);
+void quorum_client_begin(struct quorum_model *m, int who);
+void quorum_client_wake(struct quorum_model *m, int who);
 void quorum_answered(struct quorum_model *m, const struct copy *copy);
-void quorum_failed(struct quorum_model *m, int client, int server, const struct command *command);
+void quorum_failed(struct quorum_model *m, int who, int server, const struct command *command);
 /* Its deadline may have passed. */
-void quorum_client_look(struct quorum_model *m, int client);
+void quorum_client_look(struct quorum_model *m, int who);
 
 #endif
