@@ -39,10 +39,10 @@ else
   if count > 0 and there ~= count and there ~= wanted then return {-2, there, now} end
 end
 
--- The token comes before the lock, so that no counter can leave a lock without one. It is the time in
--- microseconds, or one more than the last if that is ahead: so a counter that was lost, or has lost its
--- last writes to a failover, goes on ahead of whatever it was, as no lock is acquired a million times a
--- second. It ends where Lua's numbers (and JavaScript's) stop being exact.
+-- The token comes before the lock, so that no counter can leave a lock without one. It is the time
+-- in microseconds, or one more than the last if that is ahead: so a counter that was lost, or has
+-- lost its last writes to a failover, goes on ahead of whatever it was, as no lock is acquired a
+-- million times a second. It ends where Lua's numbers (and JavaScript's) stop being exact.
 local last = redis.call('get', counter) or '0'
 if not string.find(last, '^%d+$') then
   return redis.error_reply('WRONGTYPE the token counter is not a number')

@@ -5,8 +5,8 @@
 -- ARGV 1 not-after, 2 owner, 3 lease ms, 4 token that is to be stored at least; -1: draw another
 -- Reply {1, stored, now} held | {0, 0, now} gone | {-3, 0, now} too late
 --
--- Only who holds the lock here writes: whoever gets it afterwards draws a larger one. As in renew, a
--- lease is raised, never shortened.
+-- Only who holds the lock here writes: whoever gets it afterwards draws a larger one. As in renew,
+-- a lease is raised, never shortened.
 -- luacheck: read globals seconds micros now too_late
 if too_late then return {-3, 0, now} end
 

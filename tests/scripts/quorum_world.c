@@ -12,7 +12,7 @@
 
 #define LOCK_NAME "thelock"
 #define COUNTER_NAME "thetoken"
-#define CHANNEL "redisson_lock__channel:{" LOCK_NAME "}"
+#define CHANNEL "redisson_lock__channel:{thelock}"
 #define UNIT 100000 /* real ms of a model's */
 
 /* ---- Clocks ---------------------------------------------------------------------------------- */
