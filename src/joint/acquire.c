@@ -29,6 +29,7 @@
 #define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
 #define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
+#define TOKEN_PAUSE_MS 50
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
 static void ask_all(struct hfi_request *request);
@@ -79,6 +80,12 @@ static bool won(struct hfi_request *request) {
     int64_t now_ms = hfi_now_ms(), deadline_ms = hfi_votes_deadline_ms(&ballot->votes, now_ms);
     if (deadline_ms <= now_ms)
         return false;
+    if (ballot->fenced) {
+        ballot->token = hfi_token_agreed(ballot, request->lease_ms);
+        if (ballot->token == 0)
+            return false;
+    }
+    request->token = ballot->token;
     hfi_votes_won(&ballot->votes, now_ms);
     ballot->count = request->value = 1;
     ballot->lease_ms = request->lease_ms;
@@ -287,7 +294,9 @@ static void wait_for_age(struct hfi_request *request) {
         return;
     }
     request->acquire.phase = HFI_PHASE_AGEING;
-    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : 1;
+    int64_t none_ms =
+        request->ballot->fenced ? TOKEN_PAUSE_MS : 1; /* it is the token that is missing */
+    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : none_ms;
     int64_t renew_ms = request->lease_ms / 3;
     look_after_us(request, (pause_ms < renew_ms ? pause_ms : renew_ms) * 1000);
 }
@@ -353,7 +362,9 @@ static void look_at_answers(struct hfi_request *request) {
     }
     if (won(request))
         return;
-    if (is_round_over(request, &tally)) {
+    if (hfi_token_is_pending(request->ballot))
+        look_after_us(request, LOOK_MS * 1000);
+    else if (is_round_over(request, &tally)) {
         mark_slow(request->ballot);
         decide(request, &tally);
     } else if (request->acquire.majority_us != 0) {
@@ -449,10 +460,22 @@ static void look(struct hfi_request *request) {
 
 /* ---- Beginning ---- */
 
+/* Nesting is local: it is enough that the hold is still there. It has one token, or none. */
+static void nest(struct hfi_request *request) {
+    const struct hfi_ballot *ballot =
+        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    if (request->kind->token && ballot != NULL && ballot->votes.won && ballot->token == 0) {
+        hfi_fail(&request->error, HF_ENOTSUP, "this owner holds the lock without a token");
+        hfi_request_finish(request, HF_ENOTSUP);
+        return;
+    }
+    hfi_extend_begin(request);
+}
+
 void hfi_acquire_begin(struct hfi_request *request) {
     struct hfi_quorum *quorum = request->quorum;
-    if (request->count > 0) { /* nesting is local: it is enough that the hold is still there */
-        hfi_extend_begin(request);
+    if (request->count > 0) {
+        nest(request);
         return;
     }
     request->stop = stop;
@@ -467,6 +490,8 @@ void hfi_acquire_begin(struct hfi_request *request) {
     request->ballot = ballot;
     ballot->request = request;
     ballot->held_as = request->kind;
+    ballot->fenced = request->kind->token;
+    ballot->token = 0;
     hfi_votes_begin(&ballot->votes);
     hfi_members_order(quorum, ballot->name, ballot->name_len, ballot->order);
     for (size_t i = 0; i < quorum->len; i++)
