@@ -36,6 +36,7 @@ static const struct dialect dialects[] = {
     {"spin", "try", true, "unlock", "isLocked", "is_locked", NULL},
     {"fenced", "tryToken", true, "unlock", "isLocked", "is_locked", NULL},
     {"fair", "try", true, "unlock", "isLocked", "is_locked", NULL},
+    {"group", "try", true, "unlock", NULL, NULL, NULL},
     {"readwrite", "try", true, "unlock", NULL, NULL, NULL},
     {"semaphore", "try", false, "release", "available", "available", "setPermits"},
     {"permits", "try", true, "release", "available", "available", "trySetPermits"},
@@ -51,6 +52,8 @@ struct java_player {
     char handle[80]; /* at that name */
     int visits;
     const char *side; /* of a read/write lock */
+    char values[10];  /* of a group: "a,c" */
+    char bars[10];    /* and as Java's kind has them: "|a|c" */
     struct operation operation;
     int64_t called_ns, lease_ms, wait_ms;
     int answer_id; /* what it waits for; -1: nothing */
@@ -61,7 +64,10 @@ struct java_player {
 
 struct java_players {
     struct run *run;
-    char client[24];
+    struct remote *jvm;
+    struct record record;
+    char client[24]; /* also what its process is called in histories */
+    bool killed;
     struct java_player all[DIALECTS];
 };
 
@@ -76,8 +82,8 @@ static void send_it(struct java_players *players, size_t i, const char *verb, co
     struct java_player *player = &players->all[i];
     player->then = then;
     player->called_ns = record_now_ns();
-    player->answer_id = remote_send(players->run->jvm, "%s %s%s thread=%zu %s", verb,
-                                    player->handle, player->side, i + 1, rest);
+    player->answer_id = remote_send(players->jvm, "%s %s%s thread=%zu %s", verb, player->handle,
+                                    player->side, i + 1, rest);
 }
 
 /* "ok VALUE": the value; an exception: NULL. */
@@ -105,8 +111,9 @@ static void give(struct java_players *players, size_t i) {
     bool permits = strcmp(dialects[i].kind, "permits") == 0;
     char verb[32];
     snprintf(verb, sizeof verb, "release%s", player->side);
-    player->operation = record_call(&players->run->record, &subject, verb,
-                                    "left=0 permits=1 hold=%s ids=%s", player->hold, player->hold);
+    player->operation =
+        record_call(&players->record, &subject, verb, "left=0 permits=1 hold=%s ids=%s values=%s",
+                    player->hold, player->hold, player->values);
     send_it(players, i, dialects[i].give, permits ? player->hold : "", given);
 }
 
@@ -133,7 +140,7 @@ static void taken(struct java_players *players, size_t i, const char *answer) {
         return;
     snprintf(player->hold, sizeof player->hold, "%s", permits ? value : player->operation.id);
     if (dialects[i].leases)
-        record_sure(&players->run->record, player->hold, player->called_ns, player->lease_ms);
+        record_sure(&players->record, player->hold, player->called_ns, player->lease_ms);
     player->next_ms = now_ms() + run_pick(players->run, 4);
 }
 
@@ -154,8 +161,9 @@ static void take(struct java_players *players, size_t i) {
     snprintf(verb, sizeof verb, "%s%s", dialects[i].give == NULL ? "await" : "acquire",
              player->side);
     player->operation =
-        record_call(&run->record, &subject, verb, "wait=%lld lease=%lld nested=0 hold=- permits=1",
-                    (long long)player->wait_ms, (long long)player->lease_ms);
+        record_call(&players->record, &subject, verb,
+                    "wait=%lld lease=%lld nested=0 hold=- permits=1 values=%s",
+                    (long long)player->wait_ms, (long long)player->lease_ms, player->values);
     send_it(players, i, dialects[i].take, rest, taken);
 }
 
@@ -173,8 +181,7 @@ static void answered(struct java_players *players, size_t i, const char *answer)
 
 static void ask(struct java_players *players, size_t i) {
     struct subject subject = subject_of(players, i);
-    players->all[i].operation =
-        record_call(&players->run->record, &subject, dialects[i].ask_verb, " ");
+    players->all[i].operation = record_call(&players->record, &subject, dialects[i].ask_verb, " ");
     send_it(players, i, dialects[i].ask, "", answered);
 }
 
@@ -185,13 +192,13 @@ static void set(struct java_players *players, size_t i) {
     char rest[32];
     snprintf(rest, sizeof rest, "%s=%d", latch ? "count" : "permits", number);
     players->all[i].operation =
-        record_call(&players->run->record, &subject, "try_set", "permits=%d", number);
+        record_call(&players->record, &subject, "try_set", "permits=%d", number);
     send_it(players, i, dialects[i].set, rest, answered);
 }
 
 static void count_down(struct java_players *players, size_t i) {
     struct subject subject = subject_of(players, i);
-    players->all[i].operation = record_call(&players->run->record, &subject, "count_down", " ");
+    players->all[i].operation = record_call(&players->record, &subject, "count_down", " ");
     send_it(players, i, "countDown", "", answered);
 }
 
@@ -200,8 +207,8 @@ static void count_down(struct java_players *players, size_t i) {
 static void open_handle(struct java_players *players, size_t i, const char *suffix,
                         const char *kind) {
     struct java_player *player = &players->all[i];
-    const char *answer = remote_call(players->run->jvm, "open %s %s %s %s%s", players->client, kind,
-                                     player->name, player->handle, suffix);
+    const char *answer = remote_call(players->jvm, "open %s %s %s%s %s%s", players->client, kind,
+                                     player->name, player->bars, player->handle, suffix);
     if (strcmp(answer, "ok") != 0)
         support_die("Java: open: %s", answer);
 }
@@ -211,12 +218,29 @@ static void move_on(struct java_players *players, size_t i, const char *name) {
     snprintf(player->name, sizeof player->name, "%s", name);
     snprintf(player->handle, sizeof player->handle, "%s.%s", players->client, name);
     player->visits = 0;
+    if (strcmp(dialects[i].kind, "group") == 0)
+        return; /* it has another handle for each set of values */
     if (strcmp(dialects[i].kind, "readwrite") == 0) {
         open_handle(players, i, "_read", "read");
         open_handle(players, i, "_write", "write");
     } else {
         open_handle(players, i, "", dialects[i].kind);
     }
+}
+
+static void choose_values(struct java_players *players, size_t i) {
+    struct java_player *player = &players->all[i];
+    unsigned mask = 1 + run_pick(players->run, 15);
+    size_t len = 0;
+    for (unsigned value = 0; value < 4; value++) {
+        if ((mask >> value & 1) == 0)
+            continue;
+        snprintf(player->values + 2 * len, 3, "%c,", 'a' + (int)value);
+        snprintf(player->bars + 2 * len, 3, "|%c", 'a' + (int)value);
+        len++;
+    }
+    player->values[2 * len - 1] = '\0';
+    open_handle(players, i, "", dialects[i].kind);
 }
 
 static void begin_visit(struct java_players *players, size_t i) {
@@ -229,6 +253,8 @@ static void begin_visit(struct java_players *players, size_t i) {
         move_on(players, i, name);
     if (player->visits++ >= VISITS_PER_NAME)
         return;
+    if (strcmp(dialect->kind, "group") == 0)
+        choose_values(players, i);
     player->side = strcmp(dialect->kind, "readwrite") != 0 ? ""
                    : dice % 2 == 0                         ? "_read"
                                                            : "_write";
@@ -245,9 +271,9 @@ static void begin_visit(struct java_players *players, size_t i) {
 static void step(struct java_players *players, size_t i, bool begins) {
     struct java_player *player = &players->all[i];
     if (player->answer_id >= 0) {
-        if (!remote_answered(players->run->jvm, player->answer_id))
+        if (!remote_answered(players->jvm, player->answer_id))
             return;
-        const char *answer = remote_answer(players->run->jvm, player->answer_id);
+        const char *answer = remote_answer(players->jvm, player->answer_id);
         player->answer_id = -1;
         player->next_ms = now_ms() + run_pick(players->run, 6);
         player->then(players, i, answer);
@@ -259,7 +285,7 @@ static void step(struct java_players *players, size_t i, bool begins) {
 }
 
 void java_players_step(struct java_players *players) {
-    for (size_t i = 0; i < DIALECTS; i++)
+    for (size_t i = 0; i < DIALECTS && !players->killed; i++)
         step(players, i, true);
 }
 
@@ -273,16 +299,18 @@ static bool is_idle(void *arg) {
     return idle;
 }
 
-struct java_players *java_players_new(struct run *run) {
+struct java_players *java_players_new(struct run *run, struct remote *jvm) {
     static int clients;
     struct java_players *players = calloc(1, sizeof *players);
     if (players == NULL)
         support_die("out of memory");
     players->run = run;
+    players->jvm = jvm;
     snprintf(players->client, sizeof players->client, "j%d", ++clients);
+    record_open(&players->record, run->dir, players->client);
     const char *answer =
-        remote_call(run->jvm, "client %s %s watchdog=%d fairwait=5000", players->client,
-                    server_tcp_url(run->server), JAVA_WATCHDOG_MS);
+        remote_call(jvm, "client %s %s codec=string watchdog=%d fairwait=5000", players->client,
+                    server_tcp_url(run->servers[0]), JAVA_WATCHDOG_MS);
     if (strncmp(answer, "ok ", 3) != 0)
         support_die("Redisson does not connect: %s", answer);
     for (size_t i = 0; i < DIALECTS; i++) {
@@ -290,7 +318,7 @@ struct java_players *java_players_new(struct run *run) {
         char uuid[48];
         long long number;
         player->answer_id = -1;
-        answer = remote_call(run->jvm, "ids %s thread=%zu", players->client, i + 1);
+        answer = remote_call(jvm, "ids %s thread=%zu", players->client, i + 1);
         if (sscanf(answer, "ok %47s %lld", uuid, &number) != 2)
             support_die("Java: ids: %s", answer);
         snprintf(player->owner, sizeof player->owner, "%s:%lld", uuid, number);
@@ -298,11 +326,20 @@ struct java_players *java_players_new(struct run *run) {
     return players;
 }
 
-void java_players_end(struct java_players *players) {
-    if (players == NULL)
+void java_players_kill(struct java_players *players) {
+    if (players->killed)
         return;
-    if (!wait_until(is_idle, players, REMOTE_LIMIT_MS))
-        support_die("a Java player does not end");
-    remote_call(players->run->jvm, "shutdown %s", players->client);
+    remote_kill(players->jvm);
+    record_line(&players->record, "kill %s %lld", players->client, (long long)record_now_ns());
+    players->killed = true;
+}
+
+void java_players_end(struct java_players *players) {
+    if (!players->killed) {
+        if (!wait_until(is_idle, players, REMOTE_LIMIT_MS))
+            support_die("a Java player does not end");
+        remote_call(players->jvm, "shutdown %s", players->client);
+    }
+    record_close(&players->record);
     free(players);
 }

@@ -21,11 +21,12 @@ type event struct {
 	late bool   // the promise of its hold was over when it returned
 	free bool   // of the line of a fair lock: it may have been passed over, and come back
 	line string // who was seen to stand in line
+	mask uint8  // of a group: which value
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
 var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true, "HF_EREFUSED": true,
-	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true}
+	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true, "HF_ENOQUORUM": true}
 
 type builder struct {
 	h *history
@@ -33,6 +34,7 @@ type builder struct {
 	unsettled map[string]bool
 	breaks    []*op
 	loose     bool // whoever waits may have been passed over
+	quorum    bool // see quorum.go
 	events    []porcupine.Operation
 }
 
@@ -98,6 +100,9 @@ func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[str
 		from := b.until(hold, o.call) - leeway
 		if release, ok := given[hold]; ok && release < from {
 			from = release
+		}
+		if disturbed := b.disturbed(o); disturbed < from {
+			from = disturbed
 		}
 		if from < o.call {
 			from = o.call
@@ -229,6 +234,8 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	nested := o.args["nested"] == "1"
 	inLine := fair && isInLine(o)
 	switch {
+	case b.quorum && (o.code == "HF_EBUSY" || unknown[o.code] && !nested):
+		b.refused(o)
 	case inLine && (o.code == "HF_OK" || unknown[o.code]):
 		b.inLine(o)
 	case o.code == "HF_OK" && nested:
@@ -274,7 +281,7 @@ func (b *builder) onHold(o *op, verb, side string) {
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops)}
+	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), quorum: isQuorum(ops[0].kind)}
 	for _, o := range ops {
 		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
 			b.breaks = append(b.breaks, o)
@@ -301,13 +308,19 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 		case "extend":
 			b.onHold(o, verb, side)
 		case "break":
-			if o.code == "HF_OK" {
+			if o.kind == "group" {
+				b.breakValues(o)
+			} else if o.code == "HF_OK" {
 				b.whole(&event{what: "break", op: o, side: side})
 			} else {
 				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
 			}
+		case "trust":
+			if o.code == "HF_OK" && o.value() > 0 {
+				b.whole(&event{what: verb, op: o, hold: o.args["hold"], side: side})
+			}
 		case "is_locked", "count", "look":
-			if verb == "look" && b.loose {
+			if verb == "look" && b.loose || b.quorum && !b.counts(o) {
 				continue
 			}
 			if o.code == "HF_OK" {
@@ -320,8 +333,34 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 		}
 	}
 	b.ends(begun, over, given)
-	b.wipes()
+	b.giveUps(ops, begun)
+	if !b.quorum {
+		b.wipes()
+	}
 	return b.events
+}
+
+// breakValues: those who hold values of a group are looked at first, and broken then, each by its name.
+// So some of them are, or all; when, is known only from the call on.
+func (b *builder) breakValues(o *op) {
+	if o.code == "HF_OK" && o.value() == 0 {
+		b.whole(&event{what: "nothing to break", op: o})
+		return
+	}
+	for value, mask := 0, maskOf(o); value < setValues; value++ {
+		if mask>>value&1 != 0 {
+			b.ever(o.call, &event{what: "break value", op: o, mask: 1 << value})
+		}
+	}
+}
+
+// giveUps: a hold of which values were broken is given up some time after that.
+func (b *builder) giveUps(ops []*op, begun map[string]*op) {
+	for _, o := range ops {
+		if begun[o.id] != nil && len(b.breaks) > 0 && o.kind == "group" {
+			b.ever(o.call, &event{what: "give up", op: o, hold: o.id})
+		}
+	}
 }
 
 // ---- Things that nobody holds --------------------------------------------------------------------

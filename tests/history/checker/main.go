@@ -109,8 +109,8 @@ type tally struct {
 // wrong is enough.
 func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 	tallies := map[string]*tally{}
-	for _, m := range models {
-		tallies[m.kind] = &tally{}
+	for _, kind := range h.kinds {
+		tallies[kind] = &tally{}
 	}
 	for _, ops := range h.parts() {
 		t := tallies[ops[0].kind]
@@ -134,9 +134,9 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 			fmt.Printf("NOT DECIDED: %s, %d operations: not within %v\n", ops[0].name, len(ops), *limit)
 		}
 	}
-	for _, m := range models {
-		t := tallies[m.kind]
-		fmt.Printf("%-13s %3d names %6d operations %3d wrong %3d undecided\n", m.kind, t.names, t.ops, t.wrong,
+	for _, kind := range h.kinds {
+		t := tallies[kind]
+		fmt.Printf("%-13s %3d names %6d operations %3d wrong %3d undecided\n", kind, t.names, t.ops, t.wrong,
 			t.undecided)
 	}
 	return tallies
@@ -144,9 +144,13 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 
 func judgeHistory(h *history, dir string) int {
 	status := 0
-	for _, t := range judgeAll(h, dir, true) {
+	for kind, t := range judgeAll(h, dir, true) {
 		if t.wrong > 0 {
 			return exitWrong
+		}
+		if t.ops == 0 {
+			fmt.Printf("NOT DECIDED: nobody played %s\n", kind)
+			status = exitUndecided
 		}
 		if t.undecided > 0 {
 			status = exitUndecided

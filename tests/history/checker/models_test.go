@@ -137,3 +137,60 @@ func TestPermits(t *testing.T) {
 	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_ELOST", "x"))
 	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_OK", "y"))
 }
+
+func values(o *op, text string) *op {
+	o.args["values"], o.args["beside"] = text, "-"
+	o.id += text
+	return o
+}
+
+func TestSetsThatOverlap(t *testing.T) {
+	sure := map[string]int64{"a.acquirea,b": 9e7, "b.acquirec": 9e7, "b.acquireb,c": 9e7}
+	first := values(acquire(1, 2, "group", "a", "acquire", "HF_OK"), "a,b")
+	expect(t, porcupine.Ok, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_OK"), "c"))
+	expect(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_OK"), "b,c"))
+	expect(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_EBUSY"), "c,d"))
+	expect(t, porcupine.Ok, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_EBUSY"), "b,d"))
+	expect(t, porcupine.Ok, sure, first, values(acquire(3, 4, "group", "a", "acquire", "HF_EDEADLK"), "b,d"))
+	expect(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "group", "a", "acquire", "HF_EDEADLK"), "d"))
+}
+
+func TestPartOfASetIsBroken(t *testing.T) {
+	sure := map[string]int64{"a.acquirea,b": 90e7, "c.acquireb": 90e7}
+	first := values(acquire(1, 2, "group", "a", "acquire", "HF_OK"), "a,b")
+	broken := values(at(3, 4, "group", "b", "break", "HF_OK", words{}, words{"value": "1"}), "a")
+	lost := values(release(5, 6, "group", "a", "release", "HF_ELOST", "a.acquirea,b"), "a,b")
+	rest := values(acquire(7, 8, "group", "c", "acquire", "HF_OK"), "b")
+	expect(t, porcupine.Ok, sure, first, broken, lost, rest)
+	expect(t, porcupine.Illegal, sure, first, lost, rest)
+}
+
+func trust(call, ret int64, owner, value string) *op {
+	o := at(call, ret, "quorum", owner, "trust", "HF_OK", words{"hold": owner + ".acquire"}, words{"value": value})
+	o.id += value
+	return o
+}
+
+func TestQuorum(t *testing.T) {
+	sure := map[string]int64{"a.acquire": 40e7, "b.acquire": 40e7}
+	a, b := acquire(1, 2, "quorum", "a", "acquire", "HF_OK"), acquire(5, 6, "quorum", "b", "acquire", "HF_OK")
+	free := at(3, 4, "quorum", "b", "is_locked", "HF_OK", words{}, words{"value": "0"})
+	lost := release(9, 10, "quorum", "a", "release", "HF_ELOST", "a.acquire")
+	expect(t, porcupine.Illegal, sure, a, b)
+	expect(t, porcupine.Illegal, sure, a, free)
+	expect(t, porcupine.Illegal, sure, a, lost)
+	expect(t, porcupine.Illegal, nil, acquire(1, 2, "quorum", "a", "acquire", "HF_EBUSY"))
+	expect(t, porcupine.Ok, nil, acquire(1, 3, "quorum", "a", "acquire", "HF_EBUSY"),
+		acquire(2, 4, "quorum", "b", "acquire", "HF_EBUSY"))
+	wiped := func(want porcupine.CheckResult, ops ...*op) {
+		t.Helper()
+		h := &history{ops: ops, sure: sure, wipes: []span{{3e7, 4e7}}}
+		if got := judge(h, ops, *limit); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+	wiped(porcupine.Ok, a, b, lost)
+	wiped(porcupine.Ok, a, trust(4, 5, "a", "100"), b, lost)
+	wiped(porcupine.Illegal, a, b, trust(7, 8, "a", "100"), lost)
+	wiped(porcupine.Illegal, a, b, release(9, 10, "quorum", "a", "release", "HF_OK", "a.acquire"))
+}

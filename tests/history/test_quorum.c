@@ -1,0 +1,58 @@
+/*
+ * Histories of locks over five servers, judged by the same checker as those of one server.
+ *
+ * What differs is what a quorum promises: a minority may be gone, slow, cut off or empty, and still
+ * nobody is inside beside a holder that was told it can trust its hold. So holders ask that all the
+ * time, and each answer is judged. A server that restarts empty may cost a hold, which is told, and
+ * never lets a second one in: that is what the restart guard is for.
+ */
+#include "suite.h"
+
+static void calm_and_lies_are_found(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum, .title = "quorum calm"},
+               must_be_right_and_lies_found);
+}
+
+static void servers_are_cut_off(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum cut",
+                             .troubles = TROUBLE_LOSE | TROUBLE_KILL},
+               must_be_right);
+}
+
+static void servers_restart_with_their_data(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum restarts",
+                             .troubles = TROUBLE_RESTART | TROUBLE_PAUSE},
+               must_be_right);
+}
+
+static void servers_restart_empty(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum wipes",
+                             .troubles = TROUBLE_WIPE | TROUBLE_KILL},
+               must_be_right);
+}
+
+static void sabotage_is_found(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum sabotage",
+                             .troubles = TROUBLE_SABOTAGE},
+               must_be_wrong);
+}
+
+int main(void) {
+    const struct CMUnitTest rows[] = {
+        cmocka_unit_test(calm_and_lies_are_found),
+        cmocka_unit_test(servers_are_cut_off),
+        cmocka_unit_test(servers_restart_with_their_data),
+        cmocka_unit_test(servers_restart_empty),
+        cmocka_unit_test(sabotage_is_found),
+    };
+    return suite_main("history.quorum", rows, sizeof rows / sizeof *rows);
+}
