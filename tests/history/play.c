@@ -14,28 +14,42 @@
 
 #define END_LIMIT_MS 60000
 
+/* When connections are lost, that may be anybody's. When servers of a quorum forget, one process is so
+ * far away that it may not hear of it; without a guard two, so that this shows sooner. */
+static bool is_far(const struct run *run, size_t i) {
+    return run->proxies[0] != NULL && ((run->plan->troubles & TROUBLE_LOSE) != 0 || i == 0 ||
+                                       (run->plan->unguarded && i == 1));
+}
+
 void run_spawn(struct run *run, size_t i) {
     struct part *part = &run->parts[i];
     *part = (struct part){.kinds = run->plan->kinds,
-                          .url = run->urls,
+                          .url = is_far(run, i) ? run->far_urls : run->urls,
                           .dir = run->dir,
                           .seed = run->seed * 100 + (unsigned)run->generation,
                           .begin_ms = run->begin_ms,
                           .end_ms = run->end_ms,
-                          .breaks = (run->plan->troubles & TROUBLE_BREAK) != 0};
+                          .breaks = (run->plan->troubles & TROUBLE_BREAK) != 0,
+                          .unguarded = run->plan->unguarded};
     snprintf(part->process, sizeof part->process, "c%d", run->generation++);
     run->pids[i] = run_child(play_part, part);
+}
+
+static void add_url(char urls[1024], const char *url) {
+    size_t len = strlen(urls);
+    snprintf(urls + len, 1024 - len, "%s%s", len > 0 ? " " : "", url);
 }
 
 static void start_server(struct run *run, size_t i) {
     struct server_options options = {.tcp = true,
                                      .aof = (run->plan->troubles & TROUBLE_RESTART) != 0};
-    size_t len = strlen(run->urls);
+    bool forgets = run->plan->kinds->quorum && (run->plan->troubles & TROUBLE_WIPE) != 0;
     run->servers[i] = server_start(&options);
-    if ((run->plan->troubles & TROUBLE_LOSE) != 0)
-        run->proxies[i] = proxy_start(server_socket(run->servers[i]));
-    snprintf(run->urls + len, sizeof run->urls - len, "%s%s", i > 0 ? " " : "",
-             run->proxies[i] != NULL ? proxy_url(run->proxies[i]) : server_url(run->servers[i]));
+    add_url(run->urls, server_url(run->servers[i]));
+    if (!forgets && (run->plan->troubles & TROUBLE_LOSE) == 0)
+        return;
+    run->proxies[i] = proxy_start(server_socket(run->servers[i]));
+    add_url(run->far_urls, proxy_url(run->proxies[i]));
 }
 
 static void start(struct run *run) {

@@ -34,6 +34,7 @@ struct plan {
     const char *title;
     const struct kinds *kinds;
     unsigned troubles;
+    bool unguarded; /* servers that restart have a vote at once, which is wrong */
     int64_t duration_ms;
     bool java;                      /* Redisson plays, too, if it is there, */
     struct remote *jvms[PLAY_JVMS]; /* in these JVMs */
@@ -47,7 +48,7 @@ struct part {
     char process[24];
     unsigned seed;
     int64_t begin_ms, end_ms; /* on now_ms()'s clock */
-    bool breaks;
+    bool breaks, unguarded;
 };
 int play_part(void *arg);
 
@@ -63,8 +64,9 @@ struct run {
     char *dir;
     size_t servers_len;
     struct server *servers[PLAY_SERVERS];
-    struct proxy *proxies[PLAY_SERVERS]; /* NULL: none are needed */
-    char urls[1024];
+    struct proxy *proxies[PLAY_SERVERS];  /* NULL: none are needed */
+    char urls[1024];                      /* of the servers */
+    char far_urls[1024];                  /* through the proxies, if there are any */
     struct java_players *java[PLAY_JVMS]; /* NULL: without */
     int64_t kill_jvm_ms[PLAY_JVMS];
     struct record record;

@@ -52,6 +52,7 @@ static hf_client *open_client(const struct part *part) {
     options.cmd_timeout_ms = 1000;
     options.connect_timeout_ms = 2000;
     options.fair_wait_ms = 5000;
+    options.restart_guard_ms = part->unguarded ? 0 : -1;
     return hf_open(part->url, &options, &client) == HF_OK ? client : NULL;
 }
 

@@ -18,6 +18,7 @@
 #define SHORT_MS 3000
 #define LONG_MS 15000
 #define LONG_RUNS 20
+#define FIND_RUNS 20 /* most find something in the first or the second */
 
 const char *const must_be_right[] = {"", NULL};
 const char *const must_be_right_and_lies_found[] = {"", "-plant", NULL};
@@ -80,12 +81,22 @@ static void free_jvms(const struct plan *plan) {
             remote_free(plan->jvms[i]);
 }
 
-/* One run, and what the checker is to say of it. */
-static void play_and_judge(struct plan plan, unsigned seed, const char *const *options) {
+static char *play(struct plan plan, unsigned seed) {
     plan.duration_ms = getenv("HF_SOAK") != NULL ? LONG_MS : SHORT_MS;
     choose_jvms(&plan);
     char *dir = play_run(&plan, seed);
     free_jvms(&plan);
+    return dir;
+}
+
+static void forget(char *dir) {
+    temp_dir_remove(dir);
+    free(dir);
+}
+
+/* One run, and what the checker is to say of it. */
+static void play_and_judge(struct plan plan, unsigned seed, const char *const *options) {
+    char *dir = play(plan, seed);
     int status = 0;
     for (size_t i = 0; status == 0 && options[i] != NULL; i++) {
         const char *option = options[i][0] != '\0' ? options[i] : NULL;
@@ -95,17 +106,29 @@ static void play_and_judge(struct plan plan, unsigned seed, const char *const *o
         print_error("%s, HF_SEED=%u: the checker ended with %d\n", plan.title, seed, status);
         keep(dir);
     }
-    temp_dir_remove(dir);
-    free(dir);
+    forget(dir);
     assert_int_equal(status, 0);
 }
 
-void suite_play(struct plan plan, const char *const *options) {
+static unsigned first_seed(void) {
     const char *given = getenv("HF_SEED");
-    unsigned first = given != NULL ? (unsigned)strtoul(given, NULL, 10) : 1;
-    unsigned runs = given == NULL && getenv("HF_SOAK") != NULL ? LONG_RUNS : 1;
-    for (unsigned i = 0; i < runs; i++)
-        play_and_judge(plan, first + i, options);
+    return given != NULL ? (unsigned)strtoul(given, NULL, 10) : 1;
+}
+
+void suite_play(struct plan plan, const char *const *options) {
+    bool many = getenv("HF_SEED") == NULL && getenv("HF_SOAK") != NULL;
+    for (unsigned i = 0; i < (many ? LONG_RUNS : 1); i++)
+        play_and_judge(plan, first_seed() + i, options);
+}
+
+void suite_find(struct plan plan) {
+    int status = 1;
+    for (unsigned i = 0; status != 0 && i < FIND_RUNS; i++) {
+        char *dir = play(plan, first_seed() + i);
+        status = judge("checker", "-any", dir);
+        forget(dir);
+    }
+    assert_int_equal(status, 0);
 }
 
 int suite_main(const char *title, const struct CMUnitTest *rows, size_t len) {

@@ -19,6 +19,9 @@ extern const char *const must_be_wrong[];
  * JVMs, are chosen here. */
 void suite_play(struct plan plan, const char *const *options);
 
+/* Plays a plan with one seed after the other until the checker finds something wrong, which it must. */
+void suite_find(struct plan plan);
+
 /* Of the whole program; NULL: without Java. */
 struct remote *suite_jvm(void);
 

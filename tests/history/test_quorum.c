@@ -22,11 +22,13 @@ static void servers_are_cut_off(void **state) {
                must_be_right);
 }
 
+/* They forget nothing, so they need no guard, and no hold is lost. */
 static void servers_restart_with_their_data(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum restarts",
-                             .troubles = TROUBLE_RESTART | TROUBLE_PAUSE},
+                             .troubles = TROUBLE_RESTART | TROUBLE_PAUSE,
+                             .unguarded = true},
                must_be_right);
 }
 
@@ -36,6 +38,15 @@ static void servers_restart_empty(void **state) {
                              .title = "quorum wipes",
                              .troubles = TROUBLE_WIPE | TROUBLE_KILL},
                must_be_right);
+}
+
+/* A majority forgets, and one that heard nothing of it goes on to trust its hold beside the next. */
+static void without_the_guard_two_are_inside(void **state) {
+    (void)state;
+    suite_find((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum without guard",
+                             .troubles = TROUBLE_WIPE,
+                             .unguarded = true});
 }
 
 static void sabotage_is_found(void **state) {
@@ -48,11 +59,9 @@ static void sabotage_is_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest rows[] = {
-        cmocka_unit_test(calm_and_lies_are_found),
-        cmocka_unit_test(servers_are_cut_off),
-        cmocka_unit_test(servers_restart_with_their_data),
-        cmocka_unit_test(servers_restart_empty),
-        cmocka_unit_test(sabotage_is_found),
+        cmocka_unit_test(calm_and_lies_are_found),          cmocka_unit_test(servers_are_cut_off),
+        cmocka_unit_test(servers_restart_with_their_data),  cmocka_unit_test(servers_restart_empty),
+        cmocka_unit_test(without_the_guard_two_are_inside), cmocka_unit_test(sabotage_is_found),
     };
     return suite_main("history.quorum", rows, sizeof rows / sizeof *rows);
 }

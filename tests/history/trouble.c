@@ -16,6 +16,7 @@
 
 #define PAUSE_MS (PLAY_WATCHDOG_MS + 300) /* longer than any lease */
 #define LATE_MS 1200
+#define MAJORITY 3 /* of PLAY_SERVERS */
 #define A_SCRIPT "\r\nEVALSHA\r\n"
 
 unsigned run_pick(struct run *run, unsigned below) {
@@ -98,9 +99,8 @@ static void deliver_late(struct run *run, size_t i) {
     run->late_ms[i] = 0;
 }
 
-/* One server of several can be reached by nobody for a while; what was sent arrives after that. */
-static void part_one(struct run *run) {
-    size_t i = run_pick(run, (unsigned)run->servers_len);
+/* Whoever reaches a server through its proxy does not for a while; what was sent arrives after that. */
+static void cut_off(struct run *run, size_t i) {
     if (run->apart_ms[i] != 0)
         return;
     proxy_blackhole(run->proxies[i], true, true);
@@ -121,17 +121,31 @@ static void mend(struct run *run, bool all) {
     }
 }
 
-/* Of a quorum sometimes three at once: that is a majority. */
-static void restart(struct run *run) {
+static void restart(struct run *run, size_t first, size_t len) {
     bool wiped = (run->plan->troubles & TROUBLE_WIPE) != 0;
-    size_t first = run_pick(run, (unsigned)run->servers_len);
-    size_t len = run->servers_len > 1 && run_pick(run, 4) == 0 ? 3 : 1;
     int64_t from_ns = record_now_ns();
     record_line(&run->record, "cut %lld", (long long)from_ns);
     for (size_t i = 0; i < len; i++)
-        server_restart(run->servers[(first + i) % run->servers_len]);
+        server_relaunch(run->servers[(first + i) % run->servers_len]);
+    for (size_t i = 0; i < len; i++)
+        server_wait_ready(run->servers[(first + i) % run->servers_len]);
     if (wiped)
         record_line(&run->record, "wipe %lld %lld", (long long)from_ns, (long long)record_now_ns());
+}
+
+/* A majority of a quorum forgets, and those who are far away hear nothing of it for a while. */
+static void forget(struct run *run, size_t first) {
+    for (size_t i = 0; i < MAJORITY; i++)
+        cut_off(run, (first + i) % run->servers_len);
+    restart(run, first, MAJORITY);
+}
+
+static void restart_some(struct run *run) {
+    size_t first = run_pick(run, (unsigned)run->servers_len);
+    if (run->far_urls[0] != '\0' && (run->plan->unguarded || run_pick(run, 3) == 0))
+        forget(run, first);
+    else
+        restart(run, first, run->servers_len > 1 && run_pick(run, 2) == 0 ? MAJORITY : 1);
 }
 
 static void sabotage(struct run *run) {
@@ -194,10 +208,10 @@ void trouble_step(struct run *run) {
     if (now_and_then(run, TROUBLE_LOSE, 40))
         lose_something(run);
     if (quorum && now_and_then(run, TROUBLE_LOSE, 300))
-        part_one(run);
+        cut_off(run, run_pick(run, (unsigned)run->servers_len));
     mend(run, false);
-    if (now_and_then(run, TROUBLE_RESTART | TROUBLE_WIPE, 700))
-        restart(run);
+    if (now_and_then(run, TROUBLE_RESTART | TROUBLE_WIPE, run->plan->unguarded ? 300 : 700))
+        restart_some(run);
     if (now_and_then(run, TROUBLE_SABOTAGE, 4))
         sabotage(run);
 }
