@@ -30,7 +30,7 @@ struct dialect {
     const char *set;      /* NULL: needs none */
 };
 
-static const struct dialect dialects[] = {
+static const struct dialect of_one_server[] = {
     {"plain", "try", true, "unlock", "isLocked", "is_locked", NULL},
     {"nonreentrant", "try", true, "unlock", "isLocked", "is_locked", NULL},
     {"spin", "try", true, "unlock", "isLocked", "is_locked", NULL},
@@ -42,7 +42,11 @@ static const struct dialect dialects[] = {
     {"permits", "try", true, "release", "available", "available", "trySetPermits"},
     {"latch", "await", false, NULL, "count", "count", "setCount"},
 };
-#define DIALECTS (sizeof dialects / sizeof *dialects)
+/* A RedLock knows nothing of a deadline, and its unlock may fail at servers that never granted it. */
+static const struct dialect of_a_quorum[] = {
+    {"quorum", "try", true, "unlock", NULL, NULL, NULL},
+};
+#define DIALECTS_MAX (sizeof of_one_server / sizeof *of_one_server)
 
 typedef void then_fn(struct java_players *players, size_t i, const char *answer);
 
@@ -66,14 +70,22 @@ struct java_players {
     struct run *run;
     struct remote *jvm;
     struct record record;
-    char client[24]; /* also what its process is called in histories */
+    char process[24]; /* what it is called in histories */
     bool killed;
-    struct java_player all[DIALECTS];
+    char clients[160]; /* one for each server, with commas between */
+    const struct dialect *dialects;
+    size_t len;
+    struct java_player all[DIALECTS_MAX];
 };
 
+static bool is(const struct java_players *players, size_t i, const char *kind) {
+    return strcmp(players->dialects[i].kind, kind) == 0;
+}
+
 static struct subject subject_of(const struct java_players *players, size_t i) {
-    return (struct subject){
-        .name = players->all[i].name, .kind = dialects[i].kind, .owner = players->all[i].owner};
+    return (struct subject){.name = players->all[i].name,
+                            .kind = players->dialects[i].kind,
+                            .owner = players->all[i].owner};
 }
 
 /* Sends one command to a player's thread. */
@@ -99,7 +111,9 @@ static void given(struct java_players *players, size_t i, const char *answer) {
     struct java_player *player = &players->all[i];
     bool wrong_owner = strncmp(answer, "err IllegalMonitorState", 23) == 0;
     int code = value_of(answer) != NULL ? HF_OK : wrong_owner ? HF_ELOST : HF_EUNKNOWN;
-    if (strcmp(dialects[i].kind, "permits") == 0 && code == HF_EUNKNOWN)
+    if (is(players, i, "quorum") && code != HF_OK)
+        code = HF_EUNKNOWN;
+    if (is(players, i, "permits") && code == HF_EUNKNOWN)
         code = HF_ENOTOWNER; /* "Permit with id ... has already been released or doesn't exist" */
     record_return(&player->operation, code, " ");
     player->hold[0] = '\0';
@@ -108,13 +122,13 @@ static void given(struct java_players *players, size_t i, const char *answer) {
 static void give(struct java_players *players, size_t i) {
     struct java_player *player = &players->all[i];
     struct subject subject = subject_of(players, i);
-    bool permits = strcmp(dialects[i].kind, "permits") == 0;
+    bool permits = is(players, i, "permits");
     char verb[32];
     snprintf(verb, sizeof verb, "release%s", player->side);
     player->operation =
         record_call(&players->record, &subject, verb, "left=0 permits=1 hold=%s ids=%s values=%s",
                     player->hold, player->hold, player->values);
-    send_it(players, i, dialects[i].give, permits ? player->hold : "", given);
+    send_it(players, i, players->dialects[i].give, permits ? player->hold : "", given);
 }
 
 /* ---- Taking ---------------------------------------------------------------------------------- */
@@ -127,19 +141,19 @@ static void taken(struct java_players *players, size_t i, const char *answer) {
     struct java_player *player = &players->all[i];
     const char *value = value_of(answer);
     bool got = value != NULL && is_taken(value);
-    bool permits = strcmp(dialects[i].kind, "permits") == 0;
-    bool fenced = strcmp(dialects[i].kind, "fenced") == 0;
+    bool permits = is(players, i, "permits");
+    bool fenced = is(players, i, "fenced");
     int code = value == NULL          ? HF_EUNKNOWN
                : got                  ? HF_OK
                : player->wait_ms == 0 ? HF_EBUSY
                                       : HF_ETIMEDOUT;
     record_return(&player->operation, code, "count=%d token=%s ids=%s",
-                  dialects[i].leases && got && !permits, fenced && got ? value : "0",
+                  players->dialects[i].leases && got && !permits, fenced && got ? value : "0",
                   permits && got ? value : "-");
-    if (!got || dialects[i].give == NULL)
+    if (!got || players->dialects[i].give == NULL)
         return;
     snprintf(player->hold, sizeof player->hold, "%s", permits ? value : player->operation.id);
-    if (dialects[i].leases)
+    if (players->dialects[i].leases)
         record_sure(&players->record, player->hold, player->called_ns, player->lease_ms);
     player->next_ms = now_ms() + run_pick(players->run, 4);
 }
@@ -148,23 +162,25 @@ static void take(struct java_players *players, size_t i) {
     struct run *run = players->run;
     struct java_player *player = &players->all[i];
     struct subject subject = subject_of(players, i);
-    bool watchdog = run_pick(run, 2) == 0 && strcmp(dialects[i].kind, "permits") != 0;
+    /* A RedLock with a lease takes its members for another time first, and corrects that blindly. */
+    bool watchdog =
+        is(players, i, "quorum") || (run_pick(run, 2) == 0 && !is(players, i, "permits"));
     char verb[32], rest[80], lease[40] = "";
     /* Redisson's fair lock stands in line even for a wait of 0. */
-    bool fair = strcmp(dialects[i].kind, "fair") == 0;
+    bool fair = is(players, i, "fair");
     player->wait_ms = run_pick(run, 3) == 0 && !fair ? 0 : 1 + run_pick(run, PLAY_WAIT_MS);
     player->lease_ms = watchdog ? JAVA_WATCHDOG_MS : 2 * PLAY_LEASE_MS;
-    if (!watchdog && dialects[i].leases)
+    if (!watchdog && players->dialects[i].leases)
         snprintf(lease, sizeof lease, " lease=%d", 2 * PLAY_LEASE_MS);
     snprintf(rest, sizeof rest, "wait=%lld%s", (long long)player->wait_ms, lease);
 
-    snprintf(verb, sizeof verb, "%s%s", dialects[i].give == NULL ? "await" : "acquire",
+    snprintf(verb, sizeof verb, "%s%s", players->dialects[i].give == NULL ? "await" : "acquire",
              player->side);
     player->operation =
         record_call(&players->record, &subject, verb,
                     "wait=%lld lease=%lld nested=0 hold=- permits=1 values=%s",
                     (long long)player->wait_ms, (long long)player->lease_ms, player->values);
-    send_it(players, i, dialects[i].take, rest, taken);
+    send_it(players, i, players->dialects[i].take, rest, taken);
 }
 
 /* ---- Asking and setting ---------------------------------------------------------------------- */
@@ -181,19 +197,20 @@ static void answered(struct java_players *players, size_t i, const char *answer)
 
 static void ask(struct java_players *players, size_t i) {
     struct subject subject = subject_of(players, i);
-    players->all[i].operation = record_call(&players->record, &subject, dialects[i].ask_verb, " ");
-    send_it(players, i, dialects[i].ask, "", answered);
+    players->all[i].operation =
+        record_call(&players->record, &subject, players->dialects[i].ask_verb, " ");
+    send_it(players, i, players->dialects[i].ask, "", answered);
 }
 
 static void set(struct java_players *players, size_t i) {
     struct subject subject = subject_of(players, i);
-    bool latch = dialects[i].give == NULL;
+    bool latch = players->dialects[i].give == NULL;
     int number = latch ? 1 + (int)run_pick(players->run, 3) : PLAY_PERMITS;
     char rest[32];
     snprintf(rest, sizeof rest, "%s=%d", latch ? "count" : "permits", number);
     players->all[i].operation =
         record_call(&players->record, &subject, "try_set", "permits=%d", number);
-    send_it(players, i, dialects[i].set, rest, answered);
+    send_it(players, i, players->dialects[i].set, rest, answered);
 }
 
 static void count_down(struct java_players *players, size_t i) {
@@ -207,7 +224,7 @@ static void count_down(struct java_players *players, size_t i) {
 static void open_handle(struct java_players *players, size_t i, const char *suffix,
                         const char *kind) {
     struct java_player *player = &players->all[i];
-    const char *answer = remote_call(players->jvm, "open %s %s %s%s %s%s", players->client, kind,
+    const char *answer = remote_call(players->jvm, "open %s %s %s%s %s%s", players->clients, kind,
                                      player->name, player->bars, player->handle, suffix);
     if (strcmp(answer, "ok") != 0)
         support_die("Java: open: %s", answer);
@@ -216,15 +233,16 @@ static void open_handle(struct java_players *players, size_t i, const char *suff
 static void move_on(struct java_players *players, size_t i, const char *name) {
     struct java_player *player = &players->all[i];
     snprintf(player->name, sizeof player->name, "%s", name);
-    snprintf(player->handle, sizeof player->handle, "%s.%s", players->client, name);
+    snprintf(player->handle, sizeof player->handle, "%s.%s", players->process, name);
     player->visits = 0;
-    if (strcmp(dialects[i].kind, "group") == 0)
+    if (is(players, i, "group"))
         return; /* it has another handle for each set of values */
-    if (strcmp(dialects[i].kind, "readwrite") == 0) {
+    if (is(players, i, "readwrite")) {
         open_handle(players, i, "_read", "read");
         open_handle(players, i, "_write", "write");
     } else {
-        open_handle(players, i, "", dialects[i].kind);
+        open_handle(players, i, "",
+                    is(players, i, "quorum") ? "redlock" : players->dialects[i].kind);
     }
 }
 
@@ -240,12 +258,12 @@ static void choose_values(struct java_players *players, size_t i) {
         len++;
     }
     player->values[2 * len - 1] = '\0';
-    open_handle(players, i, "", dialects[i].kind);
+    open_handle(players, i, "", players->dialects[i].kind);
 }
 
 static void begin_visit(struct java_players *players, size_t i) {
     struct java_player *player = &players->all[i];
-    const struct dialect *dialect = &dialects[i];
+    const struct dialect *dialect = &players->dialects[i];
     unsigned dice = run_pick(players->run, 100);
     char name[48];
     play_name(dialect->kind, players->run->begin_ms, name);
@@ -253,11 +271,9 @@ static void begin_visit(struct java_players *players, size_t i) {
         move_on(players, i, name);
     if (player->visits++ >= VISITS_PER_NAME)
         return;
-    if (strcmp(dialect->kind, "group") == 0)
+    if (is(players, i, "group"))
         choose_values(players, i);
-    player->side = strcmp(dialect->kind, "readwrite") != 0 ? ""
-                   : dice % 2 == 0                         ? "_read"
-                                                           : "_write";
+    player->side = !is(players, i, "readwrite") ? "" : dice % 2 == 0 ? "_read" : "_write";
     if (dice < 15 && dialect->set != NULL)
         set(players, i);
     else if (dice < 30 && dialect->ask != NULL)
@@ -285,44 +301,61 @@ static void step(struct java_players *players, size_t i, bool begins) {
 }
 
 void java_players_step(struct java_players *players) {
-    for (size_t i = 0; i < DIALECTS && !players->killed; i++)
+    for (size_t i = 0; i < players->len && !players->killed; i++)
         step(players, i, true);
 }
 
 static bool is_idle(void *arg) {
     struct java_players *players = arg;
     bool idle = true;
-    for (size_t i = 0; i < DIALECTS; i++) {
+    for (size_t i = 0; i < players->len; i++) {
         step(players, i, false);
         idle = idle && players->all[i].answer_id < 0 && players->all[i].hold[0] == '\0';
     }
     return idle;
 }
 
+/* A client for each server: that is what a RedLock is made of. */
+static void connect_clients(struct java_players *players) {
+    const struct run *run = players->run;
+    for (size_t i = 0; i < run->servers_len; i++) {
+        size_t len = strlen(players->clients);
+        snprintf(players->clients + len, sizeof players->clients - len, "%s%s.%zu",
+                 i > 0 ? "," : "", players->process, i);
+        const char *answer =
+            remote_call(players->jvm, "client %s.%zu %s codec=string watchdog=%d fairwait=5000",
+                        players->process, i, server_tcp_url(run->servers[i]), JAVA_WATCHDOG_MS);
+        if (strncmp(answer, "ok ", 3) != 0)
+            support_die("Redisson does not connect: %s", answer);
+    }
+}
+
+static void learn_owner(struct java_players *players, size_t i) {
+    struct java_player *player = &players->all[i];
+    char uuid[48];
+    long long number;
+    const char *answer = remote_call(players->jvm, "ids %s.0 thread=%zu", players->process, i + 1);
+    if (sscanf(answer, "ok %47s %lld", uuid, &number) != 2)
+        support_die("Java: ids: %s", answer);
+    snprintf(player->owner, sizeof player->owner, "%s:%lld", uuid, number);
+    player->answer_id = -1;
+}
+
 struct java_players *java_players_new(struct run *run, struct remote *jvm) {
-    static int clients;
+    static int processes;
+    bool quorum = run->plan->kinds->quorum;
     struct java_players *players = calloc(1, sizeof *players);
     if (players == NULL)
         support_die("out of memory");
     players->run = run;
     players->jvm = jvm;
-    snprintf(players->client, sizeof players->client, "j%d", ++clients);
-    record_open(&players->record, run->dir, players->client);
-    const char *answer =
-        remote_call(jvm, "client %s %s codec=string watchdog=%d fairwait=5000", players->client,
-                    server_tcp_url(run->servers[0]), JAVA_WATCHDOG_MS);
-    if (strncmp(answer, "ok ", 3) != 0)
-        support_die("Redisson does not connect: %s", answer);
-    for (size_t i = 0; i < DIALECTS; i++) {
-        struct java_player *player = &players->all[i];
-        char uuid[48];
-        long long number;
-        player->answer_id = -1;
-        answer = remote_call(jvm, "ids %s thread=%zu", players->client, i + 1);
-        if (sscanf(answer, "ok %47s %lld", uuid, &number) != 2)
-            support_die("Java: ids: %s", answer);
-        snprintf(player->owner, sizeof player->owner, "%s:%lld", uuid, number);
-    }
+    players->dialects = quorum ? of_a_quorum : of_one_server;
+    players->len = quorum ? sizeof of_a_quorum / sizeof *of_a_quorum : DIALECTS_MAX;
+    snprintf(players->process, sizeof players->process, "j%d", ++processes);
+    record_open(&players->record, run->dir, players->process);
+    connect_clients(players);
+    for (size_t i = 0; i < players->len; i++)
+        learn_owner(players, i);
     return players;
 }
 
@@ -330,7 +363,7 @@ void java_players_kill(struct java_players *players) {
     if (players->killed)
         return;
     remote_kill(players->jvm);
-    record_line(&players->record, "kill %s %lld", players->client, (long long)record_now_ns());
+    record_line(&players->record, "kill %s %lld", players->process, (long long)record_now_ns());
     players->killed = true;
 }
 
@@ -338,7 +371,8 @@ void java_players_end(struct java_players *players) {
     if (!players->killed) {
         if (!wait_until(is_idle, players, REMOTE_LIMIT_MS))
             support_die("a Java player does not end");
-        remote_call(players->jvm, "shutdown %s", players->client);
+        for (size_t i = 0; i < players->run->servers_len; i++)
+            remote_call(players->jvm, "shutdown %s.%zu", players->process, i);
     }
     record_close(&players->record);
     free(players);
