@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define JAVA_WATCHDOG_MS 3000
+#define WARM_UP_ROUNDS 30
 #define VISITS_PER_NAME 12
 
 /* How a kind's things are taken, given back and asked about; %s is the handle. */
@@ -169,6 +170,8 @@ static void take(struct java_players *players, size_t i) {
     /* Redisson's fair lock stands in line even for a wait of 0. */
     bool fair = is(players, i, "fair");
     player->wait_ms = run_pick(run, 3) == 0 && !fair ? 0 : 1 + run_pick(run, PLAY_WAIT_MS);
+    if (is(players, i, "quorum"))
+        player->wait_ms *= PLAY_SERVERS; /* each of them gets its share of it */
     player->lease_ms = watchdog ? JAVA_WATCHDOG_MS : 2 * PLAY_LEASE_MS;
     if (!watchdog && players->dialects[i].leases)
         snprintf(lease, sizeof lease, " lease=%d", 2 * PLAY_LEASE_MS);
@@ -341,6 +344,15 @@ static void learn_owner(struct java_players *players, size_t i) {
     player->answer_id = -1;
 }
 
+/* A JVM's first attempts take so long that everybody else is served before. */
+static void warm_up(struct java_players *players, size_t i) {
+    struct java_player *player = &players->all[i];
+    move_on(players, i, "warm");
+    for (int round = 0; round < WARM_UP_ROUNDS; round++)
+        if (value_of(remote_call(players->jvm, "try %s thread=%zu wait=0", player->handle, i + 1)))
+            remote_call(players->jvm, "unlock %s thread=%zu", player->handle, i + 1);
+}
+
 struct java_players *java_players_new(struct run *run, struct remote *jvm) {
     static int processes;
     bool quorum = run->plan->kinds->quorum;
@@ -356,6 +368,8 @@ struct java_players *java_players_new(struct run *run, struct remote *jvm) {
     connect_clients(players);
     for (size_t i = 0; i < players->len; i++)
         learn_owner(players, i);
+    if (quorum)
+        warm_up(players, 0);
     return players;
 }
 

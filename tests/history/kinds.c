@@ -37,9 +37,9 @@ static const struct kind quorum[] = {
 
 #define ALL(kinds) .all = (kinds), .len = sizeof(kinds) / sizeof *(kinds)
 
-const struct kinds kinds_of_one_server = {ALL(one_server), .players = 1,
+const struct kinds kinds_of_one_server = {ALL(one_server), .players = 1, .visits = 25,
                                           .watchdog_ms = PLAY_WATCHDOG_MS};
-const struct kinds kinds_of_a_quorum = {ALL(quorum), .players = 2, .quorum = true,
+const struct kinds kinds_of_a_quorum = {ALL(quorum), .players = 2, .visits = 8, .quorum = true,
                                         .watchdog_ms = QUORUM_WATCHDOG_MS};
 
 unsigned play_pick(struct player *player, unsigned below) {

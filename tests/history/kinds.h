@@ -44,6 +44,7 @@ struct kinds {
     const struct kind *all;
     size_t len;
     unsigned players; /* of a kind, in each process */
+    int visits;       /* of each at one name: a checker's work must have an end */
     bool quorum;      /* on several servers */
     int64_t watchdog_ms;
 };

@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many visits of a process at one name: a checker's work must have an end. */
-#define VISITS_PER_NAME 25
-
 struct thread {
     const struct part *part;
     struct player player;
@@ -38,7 +35,7 @@ static void *play(void *arg) {
             snprintf(last, sizeof last, "%s", name);
             visits = 0;
         }
-        if (visits++ < VISITS_PER_NAME / (int)part->kinds->players)
+        if (visits++ < part->kinds->visits)
             thread->player.kind->visit(&thread->player, name);
         play_pause(&thread->player, 5);
     }

@@ -169,7 +169,7 @@ static void stay_for(struct stay *stay, int64_t duration_ms) {
 }
 
 void stay_work(struct stay *stay) {
-    if (play_chance(stay->player, stay->player->kind->watches ? 8 : 2))
+    if (play_chance(stay->player, stay->player->kind->watches ? 4 : 2))
         stay_for(stay, PLAY_LEASE_MS * 2 + 50);
     else if (play_chance(stay->player, 60))
         stay_for(stay, 1 + play_pick(stay->player, 4));
