@@ -18,6 +18,7 @@
 
 #define JAVA_WATCHDOG_MS 3000
 #define WARM_UP_ROUNDS 30
+#define JVM_LIMIT_MS (3 * REMOTE_LIMIT_MS) /* while it starts, others play */
 #define VISITS_PER_NAME 12
 
 /* How a kind's things are taken, given back and asked about; %s is the handle. */
@@ -38,6 +39,7 @@ static const struct dialect of_one_server[] = {
     {"fenced", "tryToken", true, "unlock", "isLocked", "is_locked", NULL},
     {"fair", "try", true, "unlock", "isLocked", "is_locked", NULL},
     {"group", "try", true, "unlock", NULL, NULL, NULL},
+    {"multi", "try", true, "unlock", NULL, NULL, NULL},
     {"readwrite", "try", true, "unlock", NULL, NULL, NULL},
     {"semaphore", "try", false, "release", "available", "available", "setPermits"},
     {"permits", "try", true, "release", "available", "available", "trySetPermits"},
@@ -58,7 +60,8 @@ struct java_player {
     int visits;
     const char *side; /* of a read/write lock */
     char values[10];  /* of a group: "a,c" */
-    char bars[10];    /* and as Java's kind has them: "|a|c" */
+    char place
+        [256]; /* what Java opens: the name, with the values or as often as there are members */
     struct operation operation;
     int64_t called_ns, lease_ms, wait_ms;
     int answer_id; /* what it waits for; -1: nothing */
@@ -81,6 +84,10 @@ struct java_players {
 
 static bool is(const struct java_players *players, size_t i, const char *kind) {
     return strcmp(players->dialects[i].kind, kind) == 0;
+}
+
+static bool has_values(const struct java_players *players, size_t i) {
+    return is(players, i, "group") || is(players, i, "multi");
 }
 
 static struct subject subject_of(const struct java_players *players, size_t i) {
@@ -163,9 +170,9 @@ static void take(struct java_players *players, size_t i) {
     struct run *run = players->run;
     struct java_player *player = &players->all[i];
     struct subject subject = subject_of(players, i);
-    /* A RedLock with a lease takes its members for another time first, and corrects that blindly. */
-    bool watchdog =
-        is(players, i, "quorum") || (run_pick(run, 2) == 0 && !is(players, i, "permits"));
+    /* With a lease, locks of several are taken for another time first, and that is corrected blindly. */
+    bool joint = is(players, i, "quorum") || is(players, i, "multi");
+    bool watchdog = joint || (run_pick(run, 2) == 0 && !is(players, i, "permits"));
     char verb[32], rest[80], lease[40] = "";
     /* Redisson's fair lock stands in line even for a wait of 0. */
     bool fair = is(players, i, "fair");
@@ -227,8 +234,8 @@ static void count_down(struct java_players *players, size_t i) {
 static void open_handle(struct java_players *players, size_t i, const char *suffix,
                         const char *kind) {
     struct java_player *player = &players->all[i];
-    const char *answer = remote_call(players->jvm, "open %s %s %s%s %s%s", players->clients, kind,
-                                     player->name, player->bars, player->handle, suffix);
+    const char *answer = remote_call(players->jvm, "open %s %s %s %s%s", players->clients, kind,
+                                     player->place, player->handle, suffix);
     if (strcmp(answer, "ok") != 0)
         support_die("Java: open: %s", answer);
 }
@@ -237,9 +244,10 @@ static void move_on(struct java_players *players, size_t i, const char *name) {
     struct java_player *player = &players->all[i];
     snprintf(player->name, sizeof player->name, "%s", name);
     snprintf(player->handle, sizeof player->handle, "%s.%s", players->process, name);
+    snprintf(player->place, sizeof player->place, "%s", name);
     player->visits = 0;
-    if (is(players, i, "group"))
-        return; /* it has another handle for each set of values */
+    if (has_values(players, i))
+        return; /* it has another handle for each set of them */
     if (is(players, i, "readwrite")) {
         open_handle(players, i, "_read", "read");
         open_handle(players, i, "_write", "write");
@@ -249,18 +257,25 @@ static void move_on(struct java_players *players, size_t i, const char *name) {
     }
 }
 
+/* What Java opens: "group|a|c", or "multi.c|multi.a", in any order: of locks that are taken together it
+ * is the caller's. */
 static void choose_values(struct java_players *players, size_t i) {
     struct java_player *player = &players->all[i];
-    unsigned mask = 1 + run_pick(players->run, 15);
-    size_t len = 0;
-    for (unsigned value = 0; value < 4; value++) {
-        if ((mask >> value & 1) == 0)
+    bool group = is(players, i, "group");
+    unsigned mask = 1 + run_pick(players->run, 15), first = run_pick(players->run, 4);
+    char name[48], *values = player->values;
+    memcpy(name, player->name, sizeof name);
+    size_t len = (size_t)snprintf(player->place, sizeof player->place, "%s", group ? name : "");
+    for (unsigned k = 0; k < 4; k++) {
+        char value = (char)('a' + (first + k) % 4);
+        if ((mask >> (value - 'a') & 1) == 0)
             continue;
-        snprintf(player->values + 2 * len, 3, "%c,", 'a' + (int)value);
-        snprintf(player->bars + 2 * len, 3, "|%c", 'a' + (int)value);
-        len++;
+        len += (size_t)snprintf(player->place + len, sizeof player->place - len, "%s%s%s%c",
+                                len > 0 ? "|" : "", group ? "" : name, group ? "" : ".", value);
+        *values++ = value;
+        *values++ = ',';
     }
-    player->values[2 * len - 1] = '\0';
+    values[-1] = '\0';
     open_handle(players, i, "", players->dialects[i].kind);
 }
 
@@ -274,7 +289,7 @@ static void begin_visit(struct java_players *players, size_t i) {
         move_on(players, i, name);
     if (player->visits++ >= VISITS_PER_NAME)
         return;
-    if (is(players, i, "group"))
+    if (has_values(players, i))
         choose_values(players, i);
     player->side = !is(players, i, "readwrite") ? "" : dice % 2 == 0 ? "_read" : "_write";
     if (dice < 15 && dialect->set != NULL)
@@ -325,9 +340,10 @@ static void connect_clients(struct java_players *players) {
         size_t len = strlen(players->clients);
         snprintf(players->clients + len, sizeof players->clients - len, "%s%s.%zu",
                  i > 0 ? "," : "", players->process, i);
-        const char *answer =
-            remote_call(players->jvm, "client %s.%zu %s codec=string watchdog=%d fairwait=5000",
+        int id =
+            remote_send(players->jvm, "client %s.%zu %s codec=string watchdog=%d fairwait=5000",
                         players->process, i, server_tcp_url(run->servers[i]), JAVA_WATCHDOG_MS);
+        const char *answer = remote_answer_within(players->jvm, id, JVM_LIMIT_MS);
         if (strncmp(answer, "ok ", 3) != 0)
             support_die("Redisson does not connect: %s", answer);
     }
@@ -383,7 +399,7 @@ void java_players_kill(struct java_players *players) {
 
 void java_players_end(struct java_players *players) {
     if (!players->killed) {
-        if (!wait_until(is_idle, players, REMOTE_LIMIT_MS))
+        if (!wait_until(is_idle, players, JVM_LIMIT_MS))
             support_die("a Java player does not end");
         for (size_t i = 0; i < players->run->servers_len; i++)
             remote_call(players->jvm, "shutdown %s.%zu", players->process, i);

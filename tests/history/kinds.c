@@ -12,6 +12,9 @@
 /* Ends a hold that goes on for a while yet, so that its owner is wronged for certain. */
 #define BREAK_IN                                                                                   \
     "if redis.call('pttl', KEYS[1]) < 100 then return 0 end return redis.call('del', KEYS[1])"
+#define BREAK_IN_ON_ANY                                                                            \
+    "for _, member in ipairs({'.a', '.b', '.c', '.d'}) do local key = KEYS[1] .. member "          \
+    "if redis.call('pttl', key) >= 100 then redis.call('del', key) end end return 0"
 /* Adds something to a number that exists. */
 #define ADD_SOME                                                                                   \
     "if redis.call('exists', KEYS[1]) == 0 then return 0 end "                                     \
@@ -24,6 +27,7 @@ static const struct kind one_server[] = {
     {"fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, false},
     {"fair", HF_FAIR, 0, visit_lock, BREAK_IN, false},
     {"group", HF_PLAIN, 0, visit_group, BREAK_IN, false},
+    {"multi", HF_PLAIN, 0, visit_multi, BREAK_IN_ON_ANY, false},
     {"readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN, false},
     {"semaphore", HF_PLAIN, 0, visit_semaphore, ADD_SOME, false},
     {"permits", HF_PLAIN, 0, visit_permits, ADD_SOME, false},

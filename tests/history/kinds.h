@@ -57,6 +57,7 @@ void play_pause(struct player *player, unsigned below_ms); /* so many ms at most
 
 void visit_lock(struct player *player, const char *name);
 void visit_readwrite(struct player *player, const char *name);
+void visit_multi(struct player *player, const char *name);
 void visit_group(struct player *player, const char *name);
 void visit_semaphore(struct player *player, const char *name);
 void visit_permits(struct player *player, const char *name);

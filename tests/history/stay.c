@@ -71,7 +71,7 @@ static void choose(struct stay *stay, hf_acquire_options *options) {
         options->wait_ms = 1 + play_pick(player, PLAY_WAIT_MS);
         break;
     default:
-        options->wait_ms = 10 * PLAY_WAIT_MS;
+        options->wait_ms = stay->patient ? HF_FOREVER : 10 * PLAY_WAIT_MS;
         break;
     }
 }
@@ -191,7 +191,7 @@ bool stay_idles(struct stay *stay) {
         ask(stay);
     else if (dice < 17)
         release(stay);
-    else if (dice < 20 && stay->player->breaks)
+    else if (dice < 20 && stay->player->breaks && !stay->unbreakable)
         break_it(stay);
     else
         return false;

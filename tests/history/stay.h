@@ -14,6 +14,8 @@ struct stay {
     const char *side;   /* "", "_read", "_write" */
     const char *values; /* of a group or of several locks: which; "" for one lock */
     const char *beside; /* the hold that the same owner has meanwhile; "-": none */
+    bool patient;       /* some of its waits have no end */
+    bool unbreakable;   /* there is no hf_lock_break() of it */
     char hold[48];      /* the operation that began it */
     int holds;
 };

@@ -34,7 +34,8 @@ type builder struct {
 	unsettled map[string]bool
 	breaks    []*op
 	loose     bool // whoever waits may have been passed over
-	quorum    bool // see quorum.go
+	joint     bool // see joint.go
+	quorum    bool
 	events    []porcupine.Operation
 }
 
@@ -234,7 +235,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	nested := o.args["nested"] == "1"
 	inLine := fair && isInLine(o)
 	switch {
-	case b.quorum && (o.code == "HF_EBUSY" || unknown[o.code] && !nested):
+	case b.joint && (o.code == "HF_EBUSY" || unknown[o.code] && !nested):
 		b.refused(o)
 	case inLine && (o.code == "HF_OK" || unknown[o.code]):
 		b.inLine(o)
@@ -281,7 +282,8 @@ func (b *builder) onHold(o *op, verb, side string) {
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), quorum: isQuorum(ops[0].kind)}
+	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), joint: isJoint(ops[0].kind),
+		quorum: isQuorum(ops[0].kind)}
 	for _, o := range ops {
 		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
 			b.breaks = append(b.breaks, o)
@@ -320,7 +322,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.whole(&event{what: verb, op: o, hold: o.args["hold"], side: side})
 			}
 		case "is_locked", "count", "look":
-			if verb == "look" && b.loose || b.quorum && !b.counts(o) {
+			if verb == "look" && b.loose || b.joint && !b.counts(o) {
 				continue
 			}
 			if o.code == "HF_OK" {

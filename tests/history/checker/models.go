@@ -26,6 +26,7 @@ var models = []model{
 	{"fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},
 	{"fair", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"group", lockEvents, beginSets, sets{}.step, wipeSets},
+	{"multi", lockEvents, beginSets, sets{}.step, wipeSets},
 	{"readwrite", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"semaphore", numberEvents, beginNumber, stepSemaphore, wipeNumber},
 	{"permits", permitEvents, beginPermits, stepPermits, wipePermits},

@@ -194,3 +194,13 @@ func TestQuorum(t *testing.T) {
 	wiped(porcupine.Illegal, a, b, trust(7, 8, "a", "100"), lost)
 	wiped(porcupine.Illegal, a, b, release(9, 10, "quorum", "a", "release", "HF_OK", "a.acquire"))
 }
+
+func TestLocksThatAreTakenTogether(t *testing.T) {
+	sure := map[string]int64{"a.acquirea,b": 9e7, "b.acquireb,c": 9e7, "b.acquirec": 9e7}
+	first := values(acquire(1, 2, "multi", "a", "acquire", "HF_OK"), "a,b")
+	expect(t, porcupine.Ok, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "c"))
+	expect(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "b,c"))
+	expect(t, porcupine.Ok, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_EBUSY"), "c"))
+	expect(t, porcupine.Illegal, sure, first,
+		values(release(3, 4, "multi", "a", "release", "HF_ELOST", "a.acquirea,b"), "a,b"))
+}
