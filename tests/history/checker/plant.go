@@ -98,7 +98,7 @@ var lies = map[string][]lie{
 	"fenced":       {letIn("acquire"), flip("is_locked"), lostRelease, oldToken},
 	"fair":         {letIn("acquire"), lostRelease, otherOrder},
 	"group":        {letIn("acquire"), flip("is_locked"), lostRelease},
-	"multi":        {letIn("acquire"), flip("is_locked"), lostRelease},
+	"multi":        {letIn("acquire"), lostRelease},
 	"readwrite":    {letIn("acquire"), flip("is_locked"), lostRelease},
 	"semaphore":    {letIn("acquire"), flip("try_set"), more("available", 1)},
 	"permits":      {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
