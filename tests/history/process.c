@@ -67,8 +67,10 @@ int play_part(void *arg) {
     struct record record = {.fd = -1};
     record_open(&record, part->dir, part->process);
     hf_client *client = open_client(part);
+    if (client == NULL)
+        return 1;
     struct thread *threads = calloc(len, sizeof *threads);
-    if (client == NULL || threads == NULL)
+    if (threads == NULL)
         return 1;
     for (size_t i = 0; i < len; i++) {
         threads[i].player.client = client;

@@ -22,6 +22,7 @@ type event struct {
 	free bool   // of the line of a fair lock: it may have been passed over, and come back
 	line string // who was seen to stand in line
 	mask uint8  // of a group: which value
+	more bool   // it may have found something of its own, and nested
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -217,7 +218,9 @@ func (b *builder) seen(look *op, ops []*op) string {
 
 // noteSettled: what the server has answered came after all that was given up before it.
 func (b *builder) noteSettled(o *op, side string) {
-	if unknown[o.code] || o.code == "HF_ELOST" {
+	if b.joint && !b.quorum {
+		b.unsettled[o.owner+side] = b.unsettled[o.owner+side] || o.code != "HF_OK"
+	} else if unknown[o.code] || o.code == "HF_ELOST" {
 		b.unsettled[o.owner+side] = true
 	} else if o.code == "HF_OK" || o.code == "HF_EBUSY" {
 		b.unsettled[o.owner+side] = false
@@ -242,7 +245,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	case o.code == "HF_OK" && nested:
 		b.whole(&event{what: "nest", op: o, hold: hold, side: side})
 	case o.code == "HF_OK":
-		b.whole(&event{what: "take", op: o, hold: o.id, side: side})
+		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o)})
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
 	case o.code == "HF_ELOST":

@@ -27,6 +27,12 @@ func (b *builder) refused(o *op) {
 	b.impossible(o)
 }
 
+// mayNest: members of what was not acquired are given back one by one, and the same owner may be there
+// before, at one of them.
+func (b *builder) mayNest(o *op) bool {
+	return b.joint && !b.quorum && b.unsettled[o.owner+"_write"]
+}
+
 // counts: whether an answer says something of a holder.
 func (b *builder) counts(o *op) bool {
 	if o.code != "HF_OK" {

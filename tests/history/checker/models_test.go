@@ -201,6 +201,10 @@ func TestLocksThatAreTakenTogether(t *testing.T) {
 	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "c"))
 	judged(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "b,c"))
 	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_EBUSY"), "c"))
+	twice := values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "c")
+	twice.outs["count"] = "2"
+	judged(t, porcupine.Illegal, sure, twice)
+	judged(t, porcupine.Ok, sure, values(acquire(1, 2, "multi", "b", "acquire", "HF_ETIMEDOUT"), "c,d"), twice)
 	judged(t, porcupine.Illegal, sure, first,
 		values(release(3, 4, "multi", "a", "release", "HF_ELOST", "a.acquirea,b"), "a,b"))
 }

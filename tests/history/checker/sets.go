@@ -79,8 +79,8 @@ func (s *setState) take(e *event, mask uint8) bool {
 	if s.meets(mask, "") {
 		return false
 	}
-	s.begin(mask, hold{owner: e.op.owner, id: e.hold, count: 1})
-	return integer(e.op.outs["count"]) == 1
+	s.begin(mask, hold{owner: e.op.owner, id: e.hold, count: 1, unsure: e.more})
+	return integer(e.op.outs["count"]) == 1 || e.more
 }
 
 func (s *setState) takeIfFree(e *event, mask uint8) bool {
