@@ -135,9 +135,9 @@ func splitSide(verb string) (string, string) {
 
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
 // end.
-func (b *builder) ghost(o *op, side string) {
-	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side})
-	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+func (b *builder) ghost(o *op, hold, side string) {
+	b.ever(o.call, &event{what: "take if free", op: o, hold: hold, side: side})
+	b.ever(o.call, &event{what: "end", op: o, hold: hold})
 }
 
 // watchdog is the lease of holds without one of their own. silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
@@ -246,6 +246,9 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		b.whole(&event{what: "nest", op: o, hold: hold, side: side})
 	case o.code == "HF_OK":
 		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o)})
+		if isTooLate(o) && !b.joint { // The answer to an earlier attempt was lost, and its lease is over.
+			b.ghost(o, o.id+"'", side)
+		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
 	case o.code == "HF_ELOST":
@@ -258,7 +261,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
-		b.ghost(o, side)
+		b.ghost(o, o.id, side)
 	default:
 		b.impossible(o)
 	}
@@ -433,6 +436,11 @@ func ids(text string) []string {
 	return strings.Split(text, ",")
 }
 
+func (b *builder) ghostPermits(o *op) {
+	b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
+	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+}
+
 func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 	switch {
 	case o.code == "HF_OK":
@@ -440,14 +448,16 @@ func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 			begun[id] = o
 		}
 		b.whole(&event{what: "acquire", op: o})
+		if o.ret-o.call >= silence { // The same: an earlier attempt, and the end of its leases.
+			b.ghostPermits(o)
+		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o})
 	case unknown[o.code]:
 		if o.code == "HF_ETIMEDOUT" {
 			b.whole(&event{what: "busy", op: o})
 		}
-		b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
-		b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+		b.ghostPermits(o)
 	default:
 		b.impossible(o)
 	}

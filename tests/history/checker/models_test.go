@@ -15,7 +15,7 @@ func at(call, ret int64, kind, owner, verb, code string, args, outs map[string]s
 type words = map[string]string
 
 func acquire(call, ret int64, kind, owner, verb, code string) *op {
-	return at(call, ret, kind, owner, verb, code, words{"wait": "0", "nested": "0", "hold": "-"},
+	return at(call, ret, kind, owner, verb, code, words{"wait": "0", "lease": "0", "nested": "0", "hold": "-"},
 		words{"count": "1", "token": "5"})
 }
 
@@ -207,4 +207,17 @@ func TestLocksThatAreTakenTogether(t *testing.T) {
 	judged(t, porcupine.Ok, sure, values(acquire(1, 2, "multi", "b", "acquire", "HF_ETIMEDOUT"), "c,d"), twice)
 	judged(t, porcupine.Illegal, sure, first,
 		values(release(3, 4, "multi", "a", "release", "HF_ELOST", "a.acquirea,b"), "a,b"))
+}
+
+// An attempt took the lock, its answer was lost, and its lease ran out before the next.
+func TestAnAcquireThatTookItTwice(t *testing.T) {
+	twice := acquire(1, 60, "plain", "a", "acquire", "HF_OK")
+	twice.args["lease"] = "100"
+	refused := acquire(3, 4, "plain", "b", "acquire", "HF_EBUSY")
+	between := acquire(20, 21, "plain", "c", "acquire", "HF_OK")
+	end := release(30, 31, "plain", "c", "release", "HF_OK", "c.acquire")
+	sure := map[string]int64{"a.acquire": 65e7, "c.acquire": 40e7}
+	judged(t, porcupine.Ok, sure, twice, refused, between, end)
+	twice.args["lease"] = "5000"
+	judged(t, porcupine.Illegal, sure, twice, refused, between, end)
 }
