@@ -227,6 +227,17 @@ func (b *builder) noteSettled(o *op, side string) {
 	}
 }
 
+// mayHaveLost: the answer to an earlier attempt of it, which may have succeeded. Of one that was lost with
+// all that the server knew there is nothing to tell.
+func (b *builder) mayHaveLost(o *op) bool {
+	for _, cut := range b.h.cuts {
+		if o.call < cut && cut < o.ret && len(b.h.wipes) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // isTooLate: the lease may have been over before the answer came.
 func isTooLate(o *op) bool {
 	lease := o.number("lease") * 1000000
@@ -246,7 +257,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		b.whole(&event{what: "nest", op: o, hold: hold, side: side})
 	case o.code == "HF_OK":
 		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o)})
-		if isTooLate(o) && !b.joint { // The answer to an earlier attempt was lost, and its lease is over.
+		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
 			b.ghost(o, o.id+"'", side)
 		}
 	case o.code == "HF_EBUSY":
@@ -448,7 +459,7 @@ func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 			begun[id] = o
 		}
 		b.whole(&event{what: "acquire", op: o})
-		if o.ret-o.call >= silence { // The same: an earlier attempt, and the end of its leases.
+		if o.ret-o.call >= silence && b.mayHaveLost(o) {
 			b.ghostPermits(o)
 		}
 	case o.code == "HF_EBUSY":

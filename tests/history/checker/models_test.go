@@ -217,7 +217,9 @@ func TestAnAcquireThatTookItTwice(t *testing.T) {
 	between := acquire(20, 21, "plain", "c", "acquire", "HF_OK")
 	end := release(30, 31, "plain", "c", "release", "HF_OK", "c.acquire")
 	sure := map[string]int64{"a.acquire": 65e7, "c.acquire": 40e7}
-	judged(t, porcupine.Ok, sure, twice, refused, between, end)
-	twice.args["lease"] = "5000"
-	judged(t, porcupine.Illegal, sure, twice, refused, between, end)
+	ops := []*op{twice, refused, between, end}
+	judged(t, porcupine.Illegal, sure, ops...)
+	if got := judge(&history{ops: ops, sure: sure, cuts: []int64{5e7}}, ops, *limit); got != porcupine.Ok {
+		t.Errorf("%s", got)
+	}
 }
