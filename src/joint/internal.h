@@ -255,7 +255,7 @@ struct hfi_request {
         int64_t answered_ms; /* a majority was last heard of */
     } acquire;
     struct {
-        size_t held; /* servers that counted when it was sent */
+        bool counted[HFI_SERVERS_MAX]; /* the server did when it was sent */
         bool valid;
     } release;
 

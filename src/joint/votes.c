@@ -3,7 +3,8 @@
  * tests.
  *
  * A hold lasts as long as, at every moment, a majority of the configured servers have held it without
- * a break. A server that says that it is gone may have lost it at any time since its last proof. So
+ * a break. A server that says that it is gone may have lost it at any time since its last proof; but if
+ * its lease has run out, it says no more than that. So
  * what counts then are the others that have held it since before that time: one that was filled up
  * again later does not make up for a break that is older than it, since another owner may have been
  * inside in between.
@@ -77,8 +78,10 @@ void hfi_votes_held(struct hfi_votes *votes, size_t i, int64_t sent_ms, int64_t 
 }
 
 void hfi_votes_gone(struct hfi_votes *votes, size_t i, int64_t now_ms) {
-    if (votes->of[i].held)
-        lose(votes, i, votes->of[i].proved_ms, now_ms);
+    const struct hfi_vote *vote = &votes->of[i];
+    bool ran_out = vote->valid_until_ms <= now_ms;
+    if (vote->held)
+        lose(votes, i, ran_out ? vote->valid_until_ms : vote->proved_ms, now_ms);
 }
 
 void hfi_votes_won(struct hfi_votes *votes, int64_t now_ms) {

@@ -22,6 +22,9 @@
  * was told. */
 #define BY_MESSAGE_MS ((int64_t)5000)
 
+/* So many servers are a quorum's, beside the suite's own. */
+#define FIVE 5
+
 struct suite {
     const char *java_dir; /* where the jars are */
     struct server *server;
@@ -64,12 +67,17 @@ struct watched_wait;
 struct watched_wait *java_watch(const char *client, const char *needle);
 struct watched_wait *c_watch(const hf_client *client, const char *needle);
 
+/* The same at one of several servers. */
+struct watched_wait *c_watch_at(struct server *const *servers, size_t servers_len,
+                                const hf_client *client, const char *needle);
+
 /* Each waits for what it says, and ends the watch: that it sleeps, having listened and then tried
  * in vain; that it has tried, for one that is heard already when it comes; that it has tried
  * again, for one that never listens. */
 void wait_until_asleep(struct watched_wait *wait);
 void wait_until_java_asleep(struct watched_wait *wait, int thread); /* in a lock that listens */
 bool java_sleeps(int thread);
+void wait_until_java_sleeps(int thread); /* at whichever server */
 void wait_until_tried(struct watched_wait *wait);
 void wait_until_trying(struct watched_wait *wait);
 
@@ -162,6 +170,26 @@ void group_watchdogs_seen_by_the_other_side(void **state);
 void group_killed_c_holder(void **state);
 void group_killed_java_holder(void **state);
 void group_leaves_the_same_state(void **state);
+
+/* rows_quorum.c */
+void quorum_java_waits_for_c(void **state);
+void quorum_c_waits_for_java(void **state);
+void quorum_waiters_of_both_sides(void **state);
+void quorum_minority_of_the_other_side(void **state);
+void quorum_majority_of_the_other_side(void **state);
+void quorum_each_server_in_turn(void **state);
+void quorum_java_refused_by_a_bare_majority(void **state);
+
+/* rows_quorum_faults.c */
+void quorum_first_server_stopped(void **state);
+void quorum_last_server_stopped(void **state);
+void quorum_java_unlocks_one_after_the_other(void **state);
+void quorum_nested_redlock_loses_the_outer_hold(void **state);
+void quorum_nested_c_keeps_the_outer_hold(void **state);
+void quorum_java_cannot_be_interrupted(void **state);
+void quorum_forced_servers_are_refilled_or_told(void **state);
+void quorum_killed_c_holder(void **state);
+void quorum_killed_java_holder(void **state);
 
 /* rows_others.c */
 void semaphore_wakes_all_of_both_sides(void **state);

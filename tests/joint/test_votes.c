@@ -116,6 +116,19 @@ static void one_that_ran_out_begins_anew(void **state) {
     assert_true(votes.broken);
 }
 
+/* Nobody has deleted anything: it was cut off, and the others that joined meanwhile are enough. */
+static void one_that_ran_out_is_not_gone_before(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(5, 3);
+    int64_t end_ms = hfi_valid_until_ms(1000, LEASE_MS);
+    hfi_votes_held(&votes, 3, 2000, 2001, LEASE_MS, OLD);
+    for (size_t i = 1; i < 4; i++)
+        hfi_votes_held(&votes, i, 20000, 20001, LEASE_MS, OLD);
+    hfi_votes_gone(&votes, 0, end_ms);
+    assert_false(votes.broken);
+    assert_int_equal(hfi_votes_deadline_ms(&votes, end_ms), hfi_valid_until_ms(20000, LEASE_MS));
+}
+
 static void the_young_have_no_vote(void **state) {
     (void)state;
     struct hfi_votes votes = votes_of(5, 30000);
@@ -206,6 +219,7 @@ int main(void) {
         cmocka_unit_test(a_refill_is_too_late),
         cmocka_unit_test(refills_in_time),
         cmocka_unit_test(one_that_ran_out_begins_anew),
+        cmocka_unit_test(one_that_ran_out_is_not_gone_before),
         cmocka_unit_test(the_young_have_no_vote),
         cmocka_unit_test(tokens_agree_by_themselves),
         cmocka_unit_test(tokens_are_written_back),
