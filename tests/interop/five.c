@@ -85,6 +85,10 @@ void five_replace(int i, int64_t java_timeout_ms) {
     write_lists();
 }
 
+static bool is_up(int i) {
+    return server_pid(five.servers[i]) != 0;
+}
+
 /* ---- Both sides ------------------------------------------------------------------------------ */
 
 struct five_pair five_pair(int64_t watchdog_ms) {
@@ -119,11 +123,11 @@ int five_java_waits(const char *handle, int thread) {
 
 hf_op *five_c_waits(const struct five_pair *pair, hf_owner owner) {
     struct server *up[FIVE];
-    size_t up_len = 0;
+    size_t up_len = 0; /* and not frozen */
     hf_acquire_options options = HF_ACQUIRE_INIT;
     hf_op *op;
     for (int i = 0; i < FIVE; i++)
-        if (server_pid(five.servers[i]) != 0)
+        if (is_up(i) && process_state(server_pid(five.servers[i])) != 'T')
             up[up_len++] = five.servers[i];
     struct watched_wait *wait = c_watch_at(up, up_len, pair->client, c_owner(pair->client, owner));
     options.owner = owner;
@@ -142,10 +146,6 @@ void five_assert_c_woken(hf_op *op) {
 }
 
 /* ---- What they know -------------------------------------------------------------------------- */
-
-static bool is_up(int i) {
-    return server_pid(five.servers[i]) != 0;
-}
 
 int five_locked(void) {
     int count = 0;
