@@ -36,13 +36,22 @@ static int64_t random_between(const struct hfi_request *request, int64_t from, i
     return from + (int64_t)(hfi_throw_dice(request) % (uint64_t)(to - from + 1));
 }
 
+/* When the wait is over. However short it is, there is time for one exchange, to find out whether a
+ * majority answers. */
+static int64_t ends_ms(const struct hfi_request *request) {
+    bool heard = request->acquire.phase != HFI_PHASE_ASKING || request->acquire.majority_us != 0 ||
+                 request->acquire.answered_ms > request->start_ms;
+    int64_t exchange_ms = hfi_after_ms(request->start_ms, request->quorum->config.cmd_timeout_ms);
+    return heard || request->deadline_ms > exchange_ms ? request->deadline_ms : exchange_ms;
+}
+
 /* Looks again after so long, or when the wait is over. */
 static void look_after_us(struct hfi_request *request, int64_t pause_us) {
     int64_t now_us = hfi_now_us(), at_ms = (now_us + pause_us + 999) / 1000;
     if (at_ms > now_us / 1000 + SIGN_MS)
         at_ms = now_us / 1000 + SIGN_MS;
-    if (!request->acquire.one_attempt && request->deadline_ms < at_ms)
-        at_ms = request->deadline_ms;
+    if (!request->acquire.one_attempt && ends_ms(request) < at_ms)
+        at_ms = ends_ms(request);
     atomic_store(&request->signs->due_ms, at_ms + GRACE_MS);
     hfi_alarm_set(request->quorum->keeper, &request->ballot->alarm, at_ms);
 }
@@ -385,7 +394,7 @@ static bool is_due(const struct hfi_request *request) {
 }
 
 static bool is_late(const struct hfi_request *request) {
-    return !request->acquire.one_attempt && hfi_now_ms() >= request->deadline_ms;
+    return !request->acquire.one_attempt && hfi_now_ms() >= ends_ms(request);
 }
 
 static void look(struct hfi_request *request) {

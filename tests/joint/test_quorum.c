@@ -117,6 +117,25 @@ static void all_slow(void **state) {
     fleet_end(&f);
 }
 
+/* A wait that is shorter than an answer takes: it is busy or not, and no fault of the servers. */
+static void short_wait_has_one_exchange(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (int i = 0; i < FLEET; i++)
+        proxy_delay(f.proxy[i], "", 200);
+    assert_int_equal(hf_lock_acquire_for(f.lock, 20), HF_OK);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    assert_int_equal(hf_lock_acquire(f.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(f.lock, 20), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+    for (int i = 0; i < FLEET; i++)
+        proxy_heal(f.proxy[i]);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
 static void one_refuses(void **state) {
     (void)state;
     static const char *const refusals[] = {
@@ -244,12 +263,19 @@ static void urls_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_up),           cmocka_unit_test(two_down),
-        cmocka_unit_test(three_down),       cmocka_unit_test(one_slow),
-        cmocka_unit_test(one_hangs),        cmocka_unit_test(all_slow),
-        cmocka_unit_test(one_refuses),      cmocka_unit_test(minority_taken),
-        cmocka_unit_test(majority_taken),   cmocka_unit_test(woken_when_a_majority_is_free),
-        cmocka_unit_test(waits_by_message), cmocka_unit_test(urls_are_checked),
+        cmocka_unit_test(all_up),
+        cmocka_unit_test(two_down),
+        cmocka_unit_test(three_down),
+        cmocka_unit_test(one_slow),
+        cmocka_unit_test(one_hangs),
+        cmocka_unit_test(all_slow),
+        cmocka_unit_test(short_wait_has_one_exchange),
+        cmocka_unit_test(one_refuses),
+        cmocka_unit_test(minority_taken),
+        cmocka_unit_test(majority_taken),
+        cmocka_unit_test(woken_when_a_majority_is_free),
+        cmocka_unit_test(waits_by_message),
+        cmocka_unit_test(urls_are_checked),
     };
     return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
 }
