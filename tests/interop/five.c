@@ -13,8 +13,8 @@
 struct five five;
 
 static struct server *lasting[FIVE];
-static struct server *replacement; /* NULL: none */
-static int replaced;               /* in this place */
+static struct server *replacement; /* a row's own; NULL: none */
+static char spare_client[24];      /* Java's, of a row's own; "": none */
 
 /* ---- Their life ------------------------------------------------------------------------------ */
 
@@ -36,17 +36,26 @@ static void write_lists(void) {
     }
 }
 
-static void java_client_at(int i, const char *options) {
-    const char *answer = java_call(suite.java, "client %s %s %s", five.names[i],
-                                   server_tcp_url(five.servers[i]), options);
+static void java_client_at(int i, const char *url, const char *options) {
+    const char *answer = java_call(suite.java, "client %s %s %s", five.names[i], url, options);
     if (strncmp(answer, "ok ", 3) != 0)
         fail_msg("Redisson does not connect: %s", answer);
 }
 
+static void spare_client_at(int i, const char *url, int64_t timeout_ms) {
+    static unsigned made = 0;
+    char options[64];
+    snprintf(spare_client, sizeof spare_client, "spare%u", ++made);
+    snprintf(five.names[i], sizeof five.names[i], "%s", spare_client);
+    snprintf(options, sizeof options, "retries=0 timeout=%lld", (long long)timeout_ms);
+    java_client_at(i, url, options);
+    write_lists();
+}
+
 static void restore(void) {
-    if (replacement == NULL)
-        return;
-    java_call(suite.java, "shutdown %s", five.names[replaced]); /* it may be another JVM by now */
+    if (spare_client[0] != '\0')
+        java_call(suite.java, "shutdown %s", spare_client); /* it may be another JVM by now */
+    spare_client[0] = '\0';
     server_free(replacement);
     replacement = NULL;
 }
@@ -60,7 +69,7 @@ void five_begin(void) {
         snprintf(five.names[i], sizeof five.names[i], "q%d", i);
         cmd_ok(lasting[i], "FLUSHALL");
         if (strncmp(java_call(suite.java, "ids %s", five.names[i]), "ok ", 3) != 0)
-            java_client_at(i, "");
+            java_client_at(i, server_tcp_url(lasting[i]), "");
     }
     write_lists();
 }
@@ -75,14 +84,12 @@ void five_stop(void) {
 }
 
 void five_replace(int i, int64_t java_timeout_ms) {
-    static unsigned made = 0;
-    char options[64];
     replacement = five.servers[i] = start_server();
-    replaced = i;
-    snprintf(five.names[i], sizeof five.names[i], "spare%u", ++made);
-    snprintf(options, sizeof options, "retries=0 timeout=%lld", (long long)java_timeout_ms);
-    java_client_at(i, options);
-    write_lists();
+    spare_client_at(i, server_tcp_url(replacement), java_timeout_ms);
+}
+
+void five_reach_through(int i, const struct proxy *proxy) {
+    spare_client_at(i, proxy_tcp_url(proxy), 60000);
 }
 
 static bool is_up(int i) {

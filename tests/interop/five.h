@@ -11,6 +11,7 @@
 #define HF_TEST_INTEROP_FIVE_H
 
 #include "interop.h"
+#include "support/proxy.h"
 
 #define FIVE_MAJORITY 3
 
@@ -28,6 +29,9 @@ void five_stop(void); /* ends them; nothing if there are none */
 /* Another server in place `i`, for this row only. Its Java client sends nothing twice, and waits for an
  * answer for so long. */
 void five_replace(int i, int64_t java_timeout_ms);
+
+/* For this row, Java reaches server `i` through a proxy, and waits for any answer for a minute. */
+void five_reach_through(int i, const struct proxy *proxy);
 
 /* ---- Both sides on one name ------------------------------------------------------------------ */
 

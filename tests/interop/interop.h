@@ -186,6 +186,7 @@ void quorum_last_server_stopped(void **state);
 void quorum_java_unlocks_one_after_the_other(void **state);
 void quorum_nested_redlock_loses_the_outer_hold(void **state);
 void quorum_nested_c_keeps_the_outer_hold(void **state);
+void quorum_java_comes_too_late_and_does_not_look(void **state);
 void quorum_java_cannot_be_interrupted(void **state);
 void quorum_forced_servers_are_refilled_or_told(void **state);
 void quorum_killed_c_holder(void **state);
@@ -227,8 +228,11 @@ void kin_mixed_stress(void **state);
 void kin_mixed_stress_wakes_by_message(void **state);
 void group_mixed_stress(void **state);
 void group_mixed_stress_wakes_by_message(void **state);
+void quorum_mixed_stress(void **state);
 void others_mixed_stress(void **state);
 void others_mixed_stress_wakes_by_message(void **state);
+
+/* rows_rounds.c */
 void latch_mixed_rounds(void **state);
 
 #endif

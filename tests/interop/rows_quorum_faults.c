@@ -143,6 +143,56 @@ void quorum_nested_c_keeps_the_outer_hold(void **state) {
     five_pair_end(&pair);
 }
 
+/* ---- Leases ---------------------------------------------------------------------------------- */
+
+#define GATHER_MS 1500 /* Java takes each server for twice as long, until it has enough of them */
+#define LEASE_MS 8123  /* Java's; and C's, which is renewed long before that is over */
+#define OUR_LEASE_MS 9000
+
+/* Java has enough of them and is about to set its lease, one server after the other. */
+static int java_is_held_up(struct five_pair *pair, struct proxy *proxy) {
+    for (;;) {
+        proxy_stall_request(proxy, "\r\n8123\r\n");
+        int acquiring = java_send(suite.java, "try Q thread=%d wait=%d lease=%d", pair->thread,
+                                  GATHER_MS, LEASE_MS);
+        while (proxy_held(proxy) == 0 && !java_answered(suite.java, acquiring))
+            sleep_ms(1);
+        if (proxy_held(proxy) > 0)
+            return acquiring;
+        assert_string_equal(java_answer(suite.java, acquiring), "ok false"); /* it was too slow */
+    }
+}
+
+static bool lease_is_back(void *arg) {
+    (void)arg;
+    for (int i = 0; i < FIVE; i++)
+        if (pttl(five.servers[i], FIVE_NAME) <= LEASE_MS)
+            return false;
+    return true;
+}
+
+/* RedLock does not look how long it took: here what it had is over, and another's, when it sets its
+ * lease. It believes that it holds the lock, and the other's locks have its lease, here a shorter one.
+ * C's watchdog sets that right; and an acquire of C's counts the time that it took. */
+void quorum_java_comes_too_late_and_does_not_look(void **state) {
+    (void)state;
+    five_begin();
+    struct proxy *proxy = proxy_start(server_socket(five.servers[0]));
+    five_reach_through(0, proxy);
+    struct five_pair pair = five_pair(OUR_LEASE_MS);
+    int acquiring = java_is_held_up(&pair, proxy);
+    assert_hf(HF_OK, hf_lock_acquire_for(pair.lock, JAVA_LIMIT_MS));
+    assert_true(five_wait_held(pair.owner, FIVE));
+    assert_true(proxy_release_held(proxy) >= 1);
+    assert_string_equal(java_answer(suite.java, acquiring), "ok true");
+    assert_true(wait_until(lease_is_back, NULL, JAVA_LIMIT_MS));
+    assert_int_equal(five_held(pair.owner), FIVE);
+    assert_java("ok", "unlock Q thread=%d", pair.thread);
+    assert_hf(HF_OK, hf_lock_release(pair.lock));
+    five_pair_end(&pair);
+    proxy_free(proxy);
+}
+
 /* ---- A wait that is interrupted -------------------------------------------------------------- */
 
 /* RedLock takes the interrupt for a server that failed, and waits on. */

@@ -235,6 +235,7 @@ static const struct stress_way ways[] = {
     {"fenced", HF_FENCED, 1, true, LOCK_WAY},
     {"fair", HF_FAIR, 1, true, LOCK_WAY},
     {"nonreentrantfair", HF_FAIR | HF_NONREENTRANT, 1, false, LOCK_WAY},
+    {"redlock", HF_PLAIN, 1, true, LOCK_WAY}, /* the client is a quorum's */
     {"group", HF_PLAIN, 1, true, .open = open_values, .enter = enter_lock, .leave = leave_lock,
      .close = close_lock},
     {"readwrite", HF_WRITE, STRESS_READERS, true, .open = open_sides, .enter = enter_side,

@@ -148,6 +148,7 @@ int stress_worker(void *arg) {
     hf_client *client;
     options.watchdog_ms = stress->watchdog_ms;
     options.fair_wait_ms = stress->fair_wait_ms;
+    options.restart_guard_ms = 0;
     if (hf_open(stress->url, &options, &client) != HF_OK)
         return 1;
     for (unsigned i = 0; i < STRESS_WORKERS; i++) {

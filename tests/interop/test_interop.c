@@ -320,6 +320,7 @@ int main(void) {
         ROW(quorum_java_unlocks_one_after_the_other),
         ROW(quorum_nested_redlock_loses_the_outer_hold),
         ROW(quorum_nested_c_keeps_the_outer_hold),
+        ROW(quorum_java_comes_too_late_and_does_not_look),
         ROW(quorum_java_cannot_be_interrupted),
         ROW(quorum_forced_servers_are_refilled_or_told),
         ROW(quorum_killed_c_holder),
@@ -338,6 +339,7 @@ int main(void) {
         ROW(others_mixed_stress_wakes_by_message),
         ROW(group_mixed_stress),
         ROW(group_mixed_stress_wakes_by_message),
+        ROW(quorum_mixed_stress),
         ROW(others_mixed_stress),
         ROW(latch_mixed_rounds),
     };
