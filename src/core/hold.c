@@ -29,6 +29,8 @@ bool hfi_hold_expired_locked(const struct hfi_hold *hold) {
 /* Half the lease for one that should have been renewed by now, a quarter for a fixed one, or of
  * what is proved of it so far. */
 int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
+    if (hold->kind->joint)
+        return hfi_shares_warn_at_ms(hold);
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     if (hold->part_ms > 0)
         return deadline_ms - hold->part_ms / 4;
@@ -162,8 +164,10 @@ static void end_possession(struct hfi_hold *hold, enum hfi_possession possession
 }
 
 void hfi_hold_end_locked(struct hfi_hold *hold) {
-    if (hold->count > 0)
-        end_possession(hold, HFI_HOLD_FREE, HFI_ENDED_BY_RELEASE);
+    if (hold->count == 0)
+        return;
+    end_possession(hold, HFI_HOLD_FREE, HFI_ENDED_BY_RELEASE);
+    hfi_stakes_lose_locked(hold, "one of its locks was released by itself");
 }
 
 void hfi_hold_released_locked(struct hfi_hold *hold, int64_t count) {
@@ -179,6 +183,7 @@ static bool lose(struct hfi_hold *hold, const char *reason, enum hfi_ending endi
     if (hold->count == 0)
         return false;
     end_possession(hold, HFI_HOLD_LOST, ending);
+    hfi_stakes_lose_locked(hold, reason);
     hold->forget_ms = hfi_now_ms() + hold->lease_ms;
     hold->reason = reason;
     hfi_count(&hold->core->counters.losses);
@@ -191,7 +196,7 @@ bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
 
 bool hfi_hold_run_out_locked(struct hfi_hold *hold) {
     bool news = lose(hold, "the lease ran out", HFI_RAN_OUT);
-    if (news)
+    if (news && !hold->kind->joint) /* what it is made of is given back when that is told */
         hfi_hold_leave_behind_locked(hold);
     return news;
 }
@@ -209,6 +214,8 @@ void hfi_hold_loss_told_locked(struct hfi_hold *hold) {
 }
 
 bool hfi_hold_warn_locked(struct hfi_hold *hold, int64_t now_ms) {
+    if (hold->kind->joint && now_ms < hfi_hold_warn_at_ms(hold))
+        forget_warning(hold); /* its parts were renewed */
     if (hold->possession != HFI_HOLD_HELD || now_ms < hfi_hold_warn_at_ms(hold))
         return false;
     hold->possession = HFI_HOLD_WARNED;

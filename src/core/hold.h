@@ -22,7 +22,7 @@
 #ifndef HFI_CORE_HOLD_H
 #define HFI_CORE_HOLD_H
 
-#include "core/core.h"
+#include "core/parts.h"
 
 /* What we possess. */
 enum hfi_possession {
@@ -76,6 +76,9 @@ struct hfi_hold {
     struct hfi_link due_link; /* in core->due */
     struct hfi_link let_go_link;
     struct hfi_trouble_notice troubles[HFI_TROUBLES];
+
+    struct hfi_link stakes; /* those who count on it; guarded by the shard, written by parts.c */
+    struct hfi_link shares; /* of a joint kind: what it has of its parts; the same */
 
     hf_owner number; /* 0: its owner is no number, but the id of a permit */
     size_t name_len, owner_len, place_len;
@@ -131,6 +134,8 @@ struct hfi_hold {
 
 /* Trust it no longer than this. */
 static inline int64_t hfi_hold_deadline_ms(const struct hfi_hold *hold) {
+    if (hold->kind->joint)
+        return hfi_min_ms(hold->promised_until_ms, hfi_shares_deadline_ms(hold));
     return hold->promised_until_ms < hold->proved_until_ms ? hold->promised_until_ms
                                                            : hold->proved_until_ms;
 }
