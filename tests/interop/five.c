@@ -130,13 +130,16 @@ int five_java_waits(const char *handle, int thread) {
 
 hf_op *five_c_waits(const struct five_pair *pair, hf_owner owner) {
     struct server *up[FIVE];
+    hf_client *clients[FIVE];
     size_t up_len = 0; /* and not frozen */
     hf_acquire_options options = HF_ACQUIRE_INIT;
     hf_op *op;
-    for (int i = 0; i < FIVE; i++)
+    for (int i = 0; i < FIVE; i++) {
+        clients[i] = pair->client;
         if (is_up(i) && process_state(server_pid(five.servers[i])) != 'T')
             up[up_len++] = five.servers[i];
-    struct watched_wait *wait = c_watch_at(up, up_len, pair->client, c_owner(pair->client, owner));
+    }
+    struct watched_wait *wait = c_watch_at(up, clients, up_len, owner);
     options.owner = owner;
     assert_hf(HF_OK, hf_lock_acquire_start(pair->lock, &options, NULL, NULL, &op));
     wait_until_asleep(wait);

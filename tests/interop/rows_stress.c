@@ -52,6 +52,7 @@ struct game {
                   * killed; this one has a JVM of its own; the others are C processes */
     struct server *const *homes; /* where the places are */
     size_t homes_len;
+    const char *url, *second_url; /* C's */
     unsigned random;
     bool spares_jvm;
     int kills[2]; /* of C processes, of JVMs */
@@ -230,8 +231,8 @@ static bool all_permits_are_back(void *arg) {
 }
 
 /* Once more, alone: whoever was killed in line or inside does not keep us out, and is gone then. */
-static void visit_lock(hf_client *client, const struct stress_place *place) {
-    struct stress_door door = {.way = stress_way_of(place->kind)};
+static void visit_lock(hf_client *client, hf_client *second, const struct stress_place *place) {
+    struct stress_door door = {.way = stress_way_of(place->kind), .second = second};
     assert_hf(HF_OK, door.way->open(&door, client, place->name));
     assert_hf(HF_OK, hf_lock_acquire_for(door.lock, JAVA_LIMIT_MS));
     assert_hf(HF_OK, hf_lock_release(door.lock));
@@ -243,15 +244,17 @@ static void visit_lock(hf_client *client, const struct stress_place *place) {
 static void check_places(const struct game *game) {
     const struct stress_place *places = game->places;
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
+    hf_client *client, *second = NULL;
     /* what Java left of former owners of a group's values ends with the last lease of all */
     options.watchdog_ms = SHORT_LEASE_MS;
     options.restart_guard_ms = 0;
-    assert_hf(HF_OK, hf_open(game->stress.url, &options, &client));
+    assert_hf(HF_OK, hf_open(game->url, &options, &client));
+    if (game->second_url != NULL)
+        assert_hf(HF_OK, hf_open(game->second_url, &options, &second));
     for (int i = 0; i < STRESS_PLACES; i++) {
         const char *name = places[i].name;
         if (!is_semaphore(&places[i])) {
-            visit_lock(client, &places[i]);
+            visit_lock(client, second, &places[i]);
         } else if (strcmp(places[i].kind, "permits") == 0) {
             hf_permits *permits;
             assert_hf(HF_OK, hf_permits_new_bytes(client, name, strlen(name), &permits));
@@ -265,6 +268,8 @@ static void check_places(const struct game *game) {
             cmd_ok(suite.server, "DEL %s {%s}:timeout", name, name);
     }
     hf_close(client);
+    if (second != NULL)
+        hf_close(second);
 }
 
 /* To the places, that is: what other rows have left is not this one's. */
@@ -343,7 +348,8 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
         lasts_ms *= 30;
     game->least_end_ms = now_ms() + lasts_ms;
     game->stress = (struct stress){
-        .url = is_joint(game) ? five.urls : server_url(suite.server),
+        .url = game->url,
+        .second_url = game->second_url,
         .socket = server_socket(suite.server),
         .places = places,
         .seed = game->random,
@@ -400,7 +406,9 @@ static void end(struct game *game) {
 }
 
 /* Four of each on the suite's server. */
-#define EIGHT_ON_ONE .players_len = 8, .own_jvm = 3, .homes = &suite.server, .homes_len = 1
+#define EIGHT_ON_ONE                                                                               \
+    .players_len = 8, .own_jvm = 3, .homes = &suite.server, .homes_len = 1,                        \
+    .url = server_url(suite.server)
 
 /* With kills: C processes and JVMs in turn. */
 static void stress_with_kills(const struct stress_place *places, int64_t lasts_ms) {
@@ -471,14 +479,29 @@ void others_mixed_stress_wakes_by_message(void **state) {
 
 /* ---- Locks made of several --------------------------------------------------------------------- */
 
-/* Three of each on one lock of five servers, with kills. */
-void quorum_mixed_stress(void **state) {
-    static const struct stress_place places[STRESS_PLACES] = {
-        {"redlock", "stress-a"}, {"redlock", "stress-a"}, {"redlock", "stress-a"}};
-    struct game game = {.players_len = 6, .own_jvm = 2, .homes = five.servers, .homes_len = FIVE};
-    (void)state;
-    five_begin();
-    begin(&game, places, 8 * 1000, ENDURING_MS);
+/* Three of each on one lock, with kills. */
+static void stress_joint(const char *kind, const char *url, const char *second_url, size_t homes) {
+    const struct stress_place places[STRESS_PLACES] = {
+        {kind, "stress-a"}, {kind, "stress-a"}, {kind, "stress-a"}};
+    struct game game = {.players_len = 6,
+                        .own_jvm = 2,
+                        .homes = five.servers,
+                        .homes_len = homes,
+                        .url = url,
+                        .second_url = second_url};
+    begin(&game, places, 6 * 1000, ENDURING_MS);
     play(&game);
     end(&game);
+}
+
+void quorum_mixed_stress(void **state) {
+    (void)state;
+    five_begin();
+    stress_joint("redlock", five.urls, NULL, FIVE);
+}
+
+void multi_mixed_stress(void **state) {
+    (void)state;
+    five_begin();
+    stress_joint("multi", server_url(five.servers[0]), server_url(five.servers[1]), 2);
 }

@@ -86,7 +86,8 @@ final class Places {
     }
 
     static Place openJoint(List<RedissonClient> clients, String kind, String name, long lease) {
-        return new JointPlace(name, JointLocks.open(clients, kind, name), lease);
+        String names = kind.equals("multi") ? name + ".0|" + name + ".1|" + name + ".2" : name;
+        return new JointPlace(name, JointLocks.open(clients, kind, names), lease);
     }
 
     private static boolean acquire(RLock lock, long lease, Random random)
