@@ -241,8 +241,9 @@ struct hfi_request {
         int64_t keep_until_us; /* 0: nothing is being kept */
         int64_t keep_pause_us;
         unsigned rounds_lost;
-        size_t waits_at;     /* a member */
-        int64_t answered_ms; /* a majority was last heard of */
+        unsigned late_rounds; /* lost because answers were late, and not by another owner */
+        size_t waits_at;      /* a member */
+        int64_t answered_ms;  /* a majority was last heard of */
     } acquire;
     struct {
         size_t held; /* servers that counted when it was sent */

@@ -176,6 +176,31 @@ static void minority_taken(void **state) {
     fleet_end(&f);
 }
 
+/* The same when some of the free ones answer late: those that are another's are not waited for, since
+ * they may stay what they are. Which server is the first depends on the name. */
+static void minority_taken_and_the_rest_is_slow(void **state) {
+    (void)state;
+    enum { NAMES = 6 };
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    proxy_delay(f.proxy[0], "", 100);
+    proxy_delay(f.proxy[3], "", 100);
+    for (int k = 0; k < NAMES; k++) {
+        char name[32];
+        hf_lock *lock;
+        snprintf(name, sizeof name, "taken%d", k);
+        for (int i = 1; i <= 2; i++)
+            cmd_ok(f.server[i], "HSET %s another:1 1", name); /* for ever */
+        assert_int_equal(hf_lock_new(f.client, name, &lock), HF_OK);
+        assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        hf_lock_free(lock);
+    }
+    proxy_heal(f.proxy[0]);
+    proxy_heal(f.proxy[3]);
+    fleet_end(&f);
+}
+
 /* C321 */
 static void majority_taken(void **state) {
     (void)state;
@@ -272,6 +297,7 @@ int main(void) {
         cmocka_unit_test(short_wait_has_one_exchange),
         cmocka_unit_test(one_refuses),
         cmocka_unit_test(minority_taken),
+        cmocka_unit_test(minority_taken_and_the_rest_is_slow),
         cmocka_unit_test(majority_taken),
         cmocka_unit_test(woken_when_a_majority_is_free),
         cmocka_unit_test(waits_by_message),
