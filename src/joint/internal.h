@@ -236,14 +236,14 @@ struct hfi_request {
     struct {
         enum hfi_acquire_phase phase;
         bool one_attempt;
+        unsigned late_rounds;  /* lost by answers that came late, and not by another owner */
         int64_t began_us;      /* the round of questions */
         int64_t majority_us;   /* a majority had answered it; 0: not yet */
         int64_t keep_until_us; /* 0: nothing is being kept */
         int64_t keep_pause_us;
         unsigned rounds_lost;
-        unsigned late_rounds; /* lost because answers were late, and not by another owner */
-        size_t waits_at;      /* a member */
-        int64_t answered_ms;  /* a majority was last heard of */
+        size_t waits_at;     /* a member */
+        int64_t answered_ms; /* a majority was last heard of */
     } acquire;
     struct {
         size_t held; /* servers that counted when it was sent */

@@ -353,7 +353,7 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
         .socket = server_socket(suite.server),
         .places = places,
         .seed = game->random,
-        .end_ms = game->least_end_ms + JAVA_LIMIT_MS,
+        .end_ms = game->least_end_ms + 2 * JAVA_LIMIT_MS, /* a JVM may start slowly */
         .watchdog_ms = lease_ms,
         .lease_ms = lease_ms,
         .fair_wait_ms = lease_ms / 6,
