@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TAIL_LEN 17 /* of its name: a zero byte, and 16 digits */
@@ -52,12 +51,20 @@ static int compare_bytes(const char *a, size_t a_len, const char *b, size_t b_le
 }
 
 /* Client, part, name: any order will do, as long as all of this process agree. */
-static int compare_members(const void *one, const void *other) {
-    const struct hfi_part *a = one, *b = other;
+static int compare_members(const struct hfi_part *a, const struct hfi_part *b) {
     int order = strcmp(a->core->id, b->core->id);
     if (order == 0)
         order = strcmp(hfi_kind_part(a->kind), hfi_kind_part(b->kind));
     return order != 0 ? order : compare_bytes(a->name, a->name_len, b->name, b->name_len);
+}
+
+static void put_in_order(struct hfi_parts *parts) {
+    for (size_t i = 0; i < parts->len; i++) {
+        size_t at = i;
+        for (; at > 0 && compare_members(&parts->of[parts->order[at - 1]], &parts->of[i]) > 0; at--)
+            parts->order[at] = parts->order[at - 1];
+        parts->order[at] = (unsigned char)i;
+    }
 }
 
 /* An owner would get in its own way. */
@@ -149,14 +156,12 @@ static void write_name(const struct members *members, char *to) {
 
 /* ---- The handle ---- */
 
-/* Sorts the members, so their names are joined before. */
-static int make(hf_client *client, struct members *members, struct hfi_handle **ret_handle) {
+static int make(hf_client *client, const struct members *members, struct hfi_handle **ret_handle) {
     size_t len = name_len(members);
     char *name = hfi_alloc(&client->mem, len + 1);
     if (name == NULL)
         return HF_ENOMEM;
     write_name(members, name);
-    qsort(members->of, members->len, sizeof members->of[0], compare_members);
     struct hfi_parts *parts = hfi_parts_new(&client->mem, members->of, members->len);
     struct hfi_handle *handle = NULL;
     if (parts != NULL)
@@ -169,6 +174,7 @@ static int make(hf_client *client, struct members *members, struct hfi_handle **
     handle->type = &type;
     handle->kind = &hfi_kind_all;
     handle->parts = parts;
+    put_in_order(parts);
     *ret_handle = handle;
     return HF_OK;
 }

@@ -195,7 +195,8 @@ bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
 }
 
 bool hfi_hold_run_out_locked(struct hfi_hold *hold) {
-    bool news = lose(hold, "the lease ran out", HFI_RAN_OUT);
+    const char *why = hold->kind->joint ? hfi_shares_why_lost(hold) : NULL;
+    bool news = lose(hold, why != NULL ? why : "the lease ran out", HFI_RAN_OUT);
     if (news && !hold->kind->joint) /* what it is made of is given back when that is told */
         hfi_hold_leave_behind_locked(hold);
     return news;

@@ -150,8 +150,16 @@ static struct hfi_share *share_at(struct hfi_link *link) {
     return HFI_CONTAINER(link, struct hfi_share, link);
 }
 
+const char *hfi_shares_why_lost(const struct hfi_hold *hold) {
+    const char *why = NULL;
+    for (struct hfi_link *link = hold->shares.next; link != &hold->shares; link = link->next)
+        for (size_t i = 0; i < share_at(link)->len && why == NULL; i++)
+            why = atomic_load(&share_at(link)->stakes[i]->lost);
+    return why;
+}
+
 int64_t hfi_shares_deadline_ms(const struct hfi_hold *hold) {
-    int64_t deadline_ms = HFI_NEVER;
+    int64_t deadline_ms = hfi_shares_why_lost(hold) == NULL ? HFI_NEVER : 0;
     for (struct hfi_link *link = hold->shares.next; link != &hold->shares; link = link->next)
         for (size_t i = 0; i < share_at(link)->len; i++)
             deadline_ms =
@@ -168,19 +176,10 @@ int64_t hfi_shares_warn_at_ms(const struct hfi_hold *hold) {
     return warn_at_ms;
 }
 
-/* Why the hold is over; NULL: it is not. */
-static const char *why_lost(const struct hfi_hold *hold) {
-    const char *why = NULL;
-    for (struct hfi_link *link = hold->shares.next; link != &hold->shares; link = link->next)
-        for (size_t i = 0; i < share_at(link)->len && why == NULL; i++)
-            why = atomic_load(&share_at(link)->stakes[i]->lost);
-    return why;
-}
-
 /* A part may have ended before there was a share to look at. */
 void hfi_share_put_locked(struct hfi_share *share, struct hfi_hold *hold) {
     hfi_list_push_back(&hold->shares, &share->link);
-    if (why_lost(hold) != NULL)
+    if (hfi_shares_why_lost(hold) != NULL)
         hfi_task_post(hold->core->watchdog, HFI_WATCHDOG_PARTS);
 }
 
@@ -218,7 +217,7 @@ void hfi_shares_let_run_out(struct hfi_hold *hold) {
 static void look(struct hfi_hold *hold) {
     if (hold->count == 0 || hfi_list_empty(&hold->shares))
         return;
-    const char *why = why_lost(hold);
+    const char *why = hfi_shares_why_lost(hold);
     if (why == NULL) {
         hfi_watchdog_arm_locked(hold);
         return;

@@ -31,10 +31,11 @@ struct hfi_parts {
     atomic_int refs; /* handles, operations, shares */
     const struct hfi_mem *mem;
     size_t len;
-    struct hfi_part of[]; /* in the order in which they are waited for; the names are behind it */
+    unsigned char order[HF_MEMBERS_MAX]; /* in which they are waited for: indices */
+    struct hfi_part of[];                /* as they were given; the names are behind it */
 };
 
-/* Copies them, in their order. NULL: out of memory. */
+/* Copies them; the order is the caller's to fill in. NULL: out of memory. */
 struct hfi_parts *hfi_parts_new(const struct hfi_mem *mem, const struct hfi_part *parts,
                                 size_t len);
 void hfi_parts_ref(struct hfi_parts *parts);
@@ -82,8 +83,10 @@ struct hfi_share {
     void (*let_run_out)(struct hfi_share *share);
 };
 
-/* With the shard of the whole locked. Until when all parts are held, and when to warn; HFI_NEVER: it has
- * no shares. */
+/* With the shard of the whole locked. */
+/* Why a part of it is not held any more; NULL: all are. */
+const char *hfi_shares_why_lost(const struct hfi_hold *hold);
+/* Until when all parts are held, and when to warn; HFI_NEVER: it has no shares. */
 int64_t hfi_shares_deadline_ms(const struct hfi_hold *hold);
 int64_t hfi_shares_warn_at_ms(const struct hfi_hold *hold);
 /* It was acquired once more. */

@@ -103,8 +103,7 @@ const struct hfi_verb hfi_verb_release = {.name = "release",
 static void give_back_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool ours = hfi_stake_take_locked(op->stake);
-    bool lost = hfi_stake_is_lost_locked(op->stake, op->hold);
-    if (lost)
+    if (hfi_stake_is_lost_locked(op->stake, op->hold))
         hfi_hold_loss_told_locked(op->hold);
     if (!ours && op->complete) /* it was left to the keeper in vain */
         hfi_hold_left_locked(op->hold);
@@ -114,9 +113,9 @@ static void give_back_go(struct hf_op *op) {
         return;
     }
     const char *why = atomic_load(&op->stake->lost);
-    hfi_fail(&op->call.error, lost ? HF_ELOST : HF_ENOTOWNER, "%s",
-             why != NULL ? why : hf_strerror(HF_ENOTOWNER));
-    hfi_op_complete(op, op->call.error.code, &op->call.error);
+    int err = why != NULL ? HF_ELOST : HF_ENOTOWNER;
+    hfi_fail(&op->call.error, err, "%s", why != NULL ? why : hf_strerror(err));
+    hfi_op_complete(op, err, &op->call.error);
 }
 
 const struct hfi_verb hfi_verb_give_back = {.name = "release",

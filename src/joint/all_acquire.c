@@ -195,15 +195,18 @@ static bool can_be_waited_out(int code) {
     return code == HF_EBUSY || code == HF_EUNREACH || code == HF_EREFUSED;
 }
 
-/* The part whose error counts: one that cannot be waited out, or else the first; or their number. */
+/* The part whose error counts: one that cannot be waited out, or else the first in order; or their
+ * number. */
 static size_t find_failure(const struct hfi_bundle *bundle) {
-    size_t len = bundle->parts->len, first = len;
-    for (size_t i = 0; i < len; i++) {
+    const struct hfi_parts *parts = bundle->parts;
+    size_t first = parts->len;
+    for (size_t at = 0; at < parts->len; at++) {
+        size_t i = parts->order[at];
         if (bundle->slots[i].state != HFI_SLOT_FAILED)
             continue;
         if (!can_be_waited_out(bundle->slots[i].code))
             return i;
-        if (first == len)
+        if (first == parts->len)
             first = i;
     }
     return first;

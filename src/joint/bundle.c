@@ -63,14 +63,14 @@ static struct hfi_bundle *allocate(const struct hf_op *op) {
     atomic_init(&bundle->refs, 1);
     bundle->mem = mem;
     bundle->core = op->core;
-    bundle->parts = op->call.parts;
-    hfi_parts_ref(bundle->parts);
     pthread_mutex_init(&bundle->mtx, NULL);
     bundle->stakes = (struct hfi_stake **)(void *)((char *)bundle->slots + slots_size);
     bundle->share = (struct hfi_share){.len = len,
                                        .stakes = bundle->stakes,
                                        .give_back = give_back_share,
                                        .let_run_out = let_run_out};
+    bundle->parts = op->call.parts;
+    hfi_parts_ref(bundle->parts);
     return bundle;
 }
 

@@ -227,6 +227,22 @@ static void a_member_ends(void **state) {
     }
 }
 
+/* The next call knows, however soon it comes. */
+static void released_right_after_a_member(void **state) {
+    (void)state;
+    struct pack p;
+    pack_begin(&p, NULL);
+    for (int round = 0; round < 50; round++) {
+        assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+        assert_int_equal(hf_lock_release(p.lock[round % PACK]), HF_OK);
+        assert_int_equal(hf_lock_remaining_ms(p.all), 0);
+        assert_int_equal(hf_lock_release(p.all), HF_ELOST);
+        assert_true(pack_wait_free(&p, HANG_MS));
+        assert_int_equal(hf_lock_release(p.all), HF_ENOTOWNER);
+    }
+    pack_end(&p);
+}
+
 /* However often it is nested, all of it is given back. */
 static void a_nested_one_is_lost(void **state) {
     (void)state;
@@ -372,6 +388,7 @@ int main(void) {
         cmocka_unit_test(replies_to_renewals_are_lost),
         cmocka_unit_test(a_release_is_not_answered),
         cmocka_unit_test(a_member_ends),
+        cmocka_unit_test(released_right_after_a_member),
         cmocka_unit_test(a_nested_one_is_lost),
         cmocka_unit_test(a_lease_runs_out),
         cmocka_unit_test(the_shortest_counts),
