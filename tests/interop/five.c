@@ -155,6 +155,12 @@ void five_assert_c_woken(hf_op *op) {
     hf_op_free(op);
 }
 
+void five_assert_java_holds(const char *handle, int thread, bool yes) {
+    const char *answer = java_call(suite.java, "heldBy %s thread=%d", handle, thread);
+    if (strncmp(answer, "err UnsupportedOperationException", 33) != 0)
+        assert_string_equal(answer, yes ? "ok true" : "ok false");
+}
+
 /* ---- What they know -------------------------------------------------------------------------- */
 
 int five_locked(void) {

@@ -63,6 +63,9 @@ hf_op *five_c_waits(const struct five_pair *pair, hf_owner owner);
 void five_assert_java_woken(int command);
 void five_assert_c_woken(hf_op *op); /* frees it */
 
+/* Java's isHeldByThread(); older versions have none of locks made of several. */
+void five_assert_java_holds(const char *handle, int thread, bool yes);
+
 #define assert_java(answer, ...) assert_string_equal(java_call(suite.java, __VA_ARGS__), answer)
 
 /* ---- What the servers know ------------------------------------------------------------------- */

@@ -92,11 +92,11 @@ void multi_java_waits_for_c(void **state) {
     assert_java("ok false", "try M thread=%d", multi.thread);
     assert_java("ok false", "try M thread=%d wait=100", multi.thread);
     assert_java("ok false", "try M thread=%d wait=100 lease=60000", multi.thread);
-    assert_java("ok false", "heldBy M thread=%d", multi.thread);
+    five_assert_java_holds("M", multi.thread, false);
     int waiting = five_java_waits("M", multi.thread);
     assert_hf(HF_OK, hf_lock_release(multi.lock));
     five_assert_java_woken(waiting);
-    assert_java("ok true", "heldBy M thread=%d", multi.thread);
+    five_assert_java_holds("M", multi.thread, true);
     assert_hf(HF_EBUSY, hf_lock_try(multi.lock));
     assert_java("ok", "unlock M thread=%d", multi.thread);
     end(&multi);
@@ -155,6 +155,8 @@ void multi_plain_lock_on_each_member(void **state) {
 /* ---- Opposite orders ------------------------------------------------------------------------- */
 
 #define ROUNDS 200
+#define HOLD_MS 1
+#define THINK_MS 4
 #define LONGEST_MS 10000 /* what the design promises */
 
 struct turns {
@@ -173,8 +175,9 @@ static void *take_turns(void *arg) {
             break;
         int64_t took_ms = now_ms() - start_ms;
         turns->longest_ms = took_ms > turns->longest_ms ? took_ms : turns->longest_ms;
-        sleep_ms(1);
+        sleep_ms(HOLD_MS);
         turns->err = hf_lock_release(turns->lock);
+        sleep_ms(THINK_MS);
     }
     return NULL;
 }

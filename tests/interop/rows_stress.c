@@ -70,17 +70,6 @@ static const struct stress_place told_places[STRESS_PLACES] = {
 static const struct stress_place group_places[STRESS_PLACES] = {
     {"group", "stress-a"}, {"group", "stress-b"}, {"group", "stress-c"}};
 
-static void load_script(const char *path, char ret_sha1[41]) {
-    char text[4096];
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t len = fread(text, 1, sizeof text, file);
-    fclose(file);
-    char *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
-    snprintf(ret_sha1, 41, "%s", sha1);
-    free(sha1);
-}
-
 /* ---- Players --------------------------------------------------------------------------------- */
 
 static bool is_joint(const struct game *game) {
@@ -358,8 +347,8 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
         .lease_ms = lease_ms,
         .fair_wait_ms = lease_ms / 6,
     };
-    load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
-    load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
+    stress_load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
+    stress_load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
     print_message("stress of %s, %s, %s: seed %u, %lld s\n", places[0].kind, places[1].kind,
                   places[2].kind, game->random, (long long)lasts_ms / 1000);
     set_semaphores(places);

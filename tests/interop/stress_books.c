@@ -10,6 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+void stress_load_script(const char *path, char ret_sha1[41]) {
+    char text[4096];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t len = fread(text, 1, sizeof text, file);
+    fclose(file);
+    char *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
+    snprintf(ret_sha1, 41, "%s", sha1);
+    free(sha1);
+}
+
 long long stress_sections(void) {
     long long sum = 0;
     redisReply *done = cmd(suite.server, "HVALS stress:done");

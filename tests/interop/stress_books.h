@@ -5,6 +5,8 @@
 
 #include "stress_worker.h"
 
+void stress_load_script(const char *path, char ret_sha1[41]);
+
 long long stress_sections(void);                              /* done by all */
 long long stress_number(const char *key, const char *name);   /* at both, joined; 0: none */
 long long stress_counters(const struct stress_place *places); /* what the places guard */
