@@ -6,6 +6,8 @@
  */
 #include "five.h"
 
+#include "state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,9 +206,11 @@ static bool all_are_empty(void *arg) {
 void five_assert_empty(void) {
     if (wait_until(all_are_empty, NULL, JAVA_LIMIT_MS))
         return;
-    for (int i = 0; i < FIVE; i++)
-        print_error("server %d has %lld keys\n", i,
-                    is_up(i) ? cmd_int(five.servers[i], "DBSIZE") : 0);
+    for (int i = 0; i < FIVE; i++) {
+        char *left = is_up(i) ? state_dump(five.servers[i], NULL, 0) : NULL;
+        print_error("left at server %d: %s\n", i, left != NULL ? left : "");
+        free(left);
+    }
     fail();
 }
 

@@ -28,6 +28,7 @@ struct worker {
     const char *longest_at; /* that an acquire took */
     const char *trouble;    /* what went wrong, or NULL */
     int trouble_code;
+    char words[256]; /* the library's own */
 };
 
 static unsigned pick(struct worker *worker, unsigned below) {
@@ -38,6 +39,7 @@ static void note(struct worker *worker, const char *what, int err) {
     if (worker->trouble == NULL) {
         worker->trouble = what;
         worker->trouble_code = err;
+        snprintf(worker->words, sizeof worker->words, "%s", hf_last_error()->text);
     }
 }
 
@@ -163,8 +165,8 @@ int stress_worker(void *arg) {
     for (unsigned i = 0; i < STRESS_WORKERS; i++) {
         pthread_join(threads[i], NULL);
         if (workers[i].trouble != NULL) {
-            fprintf(stderr, "%s: %s: %s\n", workers[i].me, workers[i].trouble,
-                    hf_error_name(workers[i].trouble_code));
+            fprintf(stderr, "%s: %s: %s (%s)\n", workers[i].me, workers[i].trouble,
+                    hf_error_name(workers[i].trouble_code), workers[i].words);
             status = 1;
         }
         worker_end(&workers[i]);
