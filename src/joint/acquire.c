@@ -264,7 +264,17 @@ static size_t next_busy(const struct hfi_ballot *ballot, size_t i) {
     return i;
 }
 
-/* The first server is ours. */
+/* Do others have so many that there is no majority without them? */
+static bool is_taken(const struct hfi_request *request) {
+    const struct hfi_quorum *quorum = request->quorum;
+    size_t busy = 0;
+    for (size_t i = 0; i < quorum->len; i++)
+        busy += request->ballot->seats[i].answer == HFI_BUSY;
+    return busy > quorum->len - quorum->majority;
+}
+
+/* The first server is ours. Who then has the others for longer than it takes to give way holds the lock,
+ * without the first one, and is waited for. */
 static void keep(struct hfi_request *request) {
     struct hfi_quorum *quorum = request->quorum;
     int64_t now_us = hfi_now_us(), rtt_us = hfi_members_rtt_us(quorum);
@@ -283,6 +293,8 @@ static void keep(struct hfi_request *request) {
         request->acquire.keep_pause_us *= 2;
     } else if (request->acquire.one_attempt) {
         fail(request, HF_EBUSY);
+    } else if (is_taken(request)) {
+        wait_for_first(request);
     } else {
         unsigned lost = request->acquire.rounds_lost++;
         int64_t most_us = rtt_us << (lost < 12 ? lost + 1 : 12);

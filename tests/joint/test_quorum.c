@@ -218,6 +218,62 @@ static void majority_taken(void **state) {
     fleet_end(&f);
 }
 
+static bool somebody_listens(void *arg) {
+    struct fleet *f = arg;
+    bool any = false;
+    for (int i = 0; i < FLEET; i++) {
+        redisReply *channels = cmd(f->server[i], "PUBSUB CHANNELS *taken*");
+        any = any || channels->elements > 0;
+        freeReplyObject(channels);
+    }
+    return any;
+}
+
+static long long scripts_run(struct fleet *f) {
+    long long sum = 0;
+    for (int i = 0; i < FLEET; i++)
+        sum += server_calls(f->server[i], "evalsha") + server_calls(f->server[i], "eval");
+    return sum;
+}
+
+static bool nobody_listens(void *arg) {
+    return !somebody_listens(arg);
+}
+
+/* All but one are taken, each of them once: whoever waits waits for a message, also if the free one is
+ * the first, and does not ask for it again and again. */
+static void waits_by_message_though_one_is_free(void **state) {
+    (void)state;
+    enum { MANY = 150 }; /* it is 8, and 50 if the first is kept for a while */
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (int spared = 0; spared < FLEET; spared++) {
+        struct fleet_caller caller;
+        hf_acquire_options patient = fleet_wait_for(HANG_MS, HF_WATCHDOG);
+        hf_lock *lock;
+        patient.owner = 77;
+        assert_true(wait_until(nobody_listens, &f, HANG_MS));
+        for (int i = 0; i < FLEET; i++)
+            if (i != spared)
+                cmd_ok(f.server[i], "HSET taken another:1 1");
+        long long before = scripts_run(&f);
+        assert_int_equal(hf_lock_new(f.client, "taken", &lock), HF_OK);
+        fleet_call_acquire(&caller, lock, patient);
+        assert_true(wait_until(somebody_listens, &f, HANG_MS / 2));
+        assert_true(scripts_run(&f) - before < MANY);
+        for (int i = 0; i < FLEET; i++) {
+            if (i == spared)
+                continue;
+            cmd_ok(f.server[i], "DEL taken");
+            cmd_ok(f.server[i], "PUBLISH redisson_lock__channel:{taken} 0");
+        }
+        assert_int_equal(fleet_join(&caller), HF_OK);
+        assert_int_equal(hf_lock_release_as(lock, patient.owner), HF_OK);
+        hf_lock_free(lock);
+    }
+    fleet_end(&f);
+}
+
 /* C323, for each of the servers that are taken: three locks at once. */
 static void woken_when_a_majority_is_free(void **state) {
     (void)state;
@@ -300,6 +356,7 @@ int main(void) {
         cmocka_unit_test(minority_taken_and_the_rest_is_slow),
         cmocka_unit_test(majority_taken),
         cmocka_unit_test(woken_when_a_majority_is_free),
+        cmocka_unit_test(waits_by_message_though_one_is_free),
         cmocka_unit_test(waits_by_message),
         cmocka_unit_test(urls_are_checked),
     };
