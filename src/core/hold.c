@@ -63,6 +63,7 @@ static bool is_in_part(const struct hfi_proof *proof) {
 static void plan_renewal(struct hfi_hold *hold, const struct hfi_proof *proof) {
     hold->renew_at_ms = proof->renew_at_ms;
     hold->renews_exactly = is_in_part(proof);
+    hold->done_with = false;
 }
 
 /* How far the proof reaches, and for how much of the lease. */
@@ -144,7 +145,7 @@ void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof
     of_hold.promised_until_ms = hold->promised_until_ms;
     hold->proved_until_ms = 0; /* it may reach less far than the last one */
     note_proof(hold, &of_hold);
-    if (hold->renew_at_ms != HFI_NEVER)
+    if (!hold->done_with)
         plan_renewal(hold, proof);
     if (hfi_hold_deadline_ms(hold) > deadline_ms)
         forget_warning(hold);
@@ -231,6 +232,7 @@ void hfi_hold_unwatch_locked(struct hfi_hold *hold) {
 void hfi_hold_stop_renewing_locked(struct hfi_hold *hold) {
     hold->promised_until_ms = hfi_hold_deadline_ms(hold);
     hold->renew_at_ms = HFI_NEVER;
+    hold->done_with = true;
     hold->part_ms = 0;
 }
 

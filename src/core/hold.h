@@ -109,7 +109,8 @@ struct hfi_hold {
     int64_t part_ms;
 
     enum hfi_renewing renewing;
-    int64_t renew_at_ms;           /* HFI_NEVER: not any more, its owner is done with it */
+    int64_t renew_at_ms;           /* HFI_NEVER: not any more, or not as far as the engine knows */
+    bool done_with;                /* by its owner: no proof makes it be renewed again */
     bool renews_exactly;           /* then, and not a little earlier with others */
     bool renewal_awaited;          /* by `active`, which must not begin a possession before that */
     int64_t renewal_until_ms;      /* a renewal was sent that may still act until then; 0: none */
