@@ -243,6 +243,7 @@ struct hfi_request {
     struct {
         enum hfi_acquire_phase phase;
         bool one_attempt;
+        unsigned late_rounds;  /* lost by answers that came late, and not by another owner */
         int64_t began_us;      /* the round of questions */
         int64_t majority_us;   /* a majority had answered it; 0: not yet */
         int64_t keep_until_us; /* 0: nothing is being kept */

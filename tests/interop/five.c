@@ -6,6 +6,8 @@
  */
 #include "five.h"
 
+#include "state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +15,8 @@
 struct five five;
 
 static struct server *lasting[FIVE];
-static struct server *replacement; /* NULL: none */
-static int replaced;               /* in this place */
+static struct server *replacement; /* a row's own; NULL: none */
+static char spare_client[24];      /* Java's, of a row's own; "": none */
 
 /* ---- Their life ------------------------------------------------------------------------------ */
 
@@ -36,17 +38,26 @@ static void write_lists(void) {
     }
 }
 
-static void java_client_at(int i, const char *options) {
-    const char *answer = java_call(suite.java, "client %s %s %s", five.names[i],
-                                   server_tcp_url(five.servers[i]), options);
+static void java_client_at(int i, const char *url, const char *options) {
+    const char *answer = java_call(suite.java, "client %s %s %s", five.names[i], url, options);
     if (strncmp(answer, "ok ", 3) != 0)
         fail_msg("Redisson does not connect: %s", answer);
 }
 
+static void spare_client_at(int i, const char *url, int64_t timeout_ms) {
+    static unsigned made = 0;
+    char options[64];
+    snprintf(spare_client, sizeof spare_client, "spare%u", ++made);
+    snprintf(five.names[i], sizeof five.names[i], "%s", spare_client);
+    snprintf(options, sizeof options, "retries=0 timeout=%lld", (long long)timeout_ms);
+    java_client_at(i, url, options);
+    write_lists();
+}
+
 static void restore(void) {
-    if (replacement == NULL)
-        return;
-    java_call(suite.java, "shutdown %s", five.names[replaced]); /* it may be another JVM by now */
+    if (spare_client[0] != '\0')
+        java_call(suite.java, "shutdown %s", spare_client); /* it may be another JVM by now */
+    spare_client[0] = '\0';
     server_free(replacement);
     replacement = NULL;
 }
@@ -60,7 +71,7 @@ void five_begin(void) {
         snprintf(five.names[i], sizeof five.names[i], "q%d", i);
         cmd_ok(lasting[i], "FLUSHALL");
         if (strncmp(java_call(suite.java, "ids %s", five.names[i]), "ok ", 3) != 0)
-            java_client_at(i, "");
+            java_client_at(i, server_tcp_url(lasting[i]), "");
     }
     write_lists();
 }
@@ -75,14 +86,16 @@ void five_stop(void) {
 }
 
 void five_replace(int i, int64_t java_timeout_ms) {
-    static unsigned made = 0;
-    char options[64];
     replacement = five.servers[i] = start_server();
-    replaced = i;
-    snprintf(five.names[i], sizeof five.names[i], "spare%u", ++made);
-    snprintf(options, sizeof options, "retries=0 timeout=%lld", (long long)java_timeout_ms);
-    java_client_at(i, options);
-    write_lists();
+    spare_client_at(i, server_tcp_url(replacement), java_timeout_ms);
+}
+
+void five_reach_through(int i, const struct proxy *proxy) {
+    spare_client_at(i, proxy_tcp_url(proxy), 60000);
+}
+
+static bool is_up(int i) {
+    return server_pid(five.servers[i]) != 0;
 }
 
 /* ---- Both sides ------------------------------------------------------------------------------ */
@@ -119,13 +132,16 @@ int five_java_waits(const char *handle, int thread) {
 
 hf_op *five_c_waits(const struct five_pair *pair, hf_owner owner) {
     struct server *up[FIVE];
-    size_t up_len = 0;
+    hf_client *clients[FIVE];
+    size_t up_len = 0; /* and not frozen */
     hf_acquire_options options = HF_ACQUIRE_INIT;
     hf_op *op;
-    for (int i = 0; i < FIVE; i++)
-        if (server_pid(five.servers[i]) != 0)
+    for (int i = 0; i < FIVE; i++) {
+        clients[i] = pair->client;
+        if (is_up(i) && process_state(server_pid(five.servers[i])) != 'T')
             up[up_len++] = five.servers[i];
-    struct watched_wait *wait = c_watch_at(up, up_len, pair->client, c_owner(pair->client, owner));
+    }
+    struct watched_wait *wait = c_watch_at(up, clients, up_len, owner);
     options.owner = owner;
     assert_hf(HF_OK, hf_lock_acquire_start(pair->lock, &options, NULL, NULL, &op));
     wait_until_asleep(wait);
@@ -141,11 +157,13 @@ void five_assert_c_woken(hf_op *op) {
     hf_op_free(op);
 }
 
-/* ---- What they know -------------------------------------------------------------------------- */
-
-static bool is_up(int i) {
-    return server_pid(five.servers[i]) != 0;
+void five_assert_java_holds(const char *handle, int thread, bool yes) {
+    const char *answer = java_call(suite.java, "heldBy %s thread=%d", handle, thread);
+    if (strncmp(answer, "err UnsupportedOperationException", 33) != 0)
+        assert_string_equal(answer, yes ? "ok true" : "ok false");
 }
+
+/* ---- What they know -------------------------------------------------------------------------- */
 
 int five_locked(void) {
     int count = 0;
@@ -188,9 +206,11 @@ static bool all_are_empty(void *arg) {
 void five_assert_empty(void) {
     if (wait_until(all_are_empty, NULL, JAVA_LIMIT_MS))
         return;
-    for (int i = 0; i < FIVE; i++)
-        print_error("server %d has %lld keys\n", i,
-                    is_up(i) ? cmd_int(five.servers[i], "DBSIZE") : 0);
+    for (int i = 0; i < FIVE; i++) {
+        char *left = is_up(i) ? state_dump(five.servers[i], NULL, 0) : NULL;
+        print_error("left at server %d: %s\n", i, left != NULL ? left : "");
+        free(left);
+    }
     fail();
 }
 

@@ -11,6 +11,7 @@
 #define HF_TEST_INTEROP_FIVE_H
 
 #include "interop.h"
+#include "support/proxy.h"
 
 #define FIVE_MAJORITY 3
 
@@ -28,6 +29,9 @@ void five_stop(void); /* ends them; nothing if there are none */
 /* Another server in place `i`, for this row only. Its Java client sends nothing twice, and waits for an
  * answer for so long. */
 void five_replace(int i, int64_t java_timeout_ms);
+
+/* For this row, Java reaches server `i` through a proxy, and waits for any answer for a minute. */
+void five_reach_through(int i, const struct proxy *proxy);
 
 /* ---- Both sides on one name ------------------------------------------------------------------ */
 
@@ -58,6 +62,9 @@ hf_op *five_c_waits(const struct five_pair *pair, hf_owner owner);
 /* By a message. */
 void five_assert_java_woken(int command);
 void five_assert_c_woken(hf_op *op); /* frees it */
+
+/* Java's isHeldByThread(); older versions have none of locks made of several. */
+void five_assert_java_holds(const char *handle, int thread, bool yes);
 
 #define assert_java(answer, ...) assert_string_equal(java_call(suite.java, __VA_ARGS__), answer)
 

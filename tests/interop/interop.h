@@ -67,9 +67,9 @@ struct watched_wait;
 struct watched_wait *java_watch(const char *client, const char *needle);
 struct watched_wait *c_watch(const hf_client *client, const char *needle);
 
-/* The same at one of several servers. */
-struct watched_wait *c_watch_at(struct server *const *servers, size_t servers_len,
-                                const hf_client *client, const char *needle);
+/* The same for an owner's wait at one of several servers, each with the client that would be there. */
+struct watched_wait *c_watch_at(struct server *const *servers, hf_client *const *clients,
+                                size_t len, hf_owner owner);
 
 /* Each waits for what it says, and ends the watch: that it sleeps, having listened and then tried
  * in vain; that it has tried, for one that is heard already when it comes; that it has tried
@@ -186,10 +186,22 @@ void quorum_last_server_stopped(void **state);
 void quorum_java_unlocks_one_after_the_other(void **state);
 void quorum_nested_redlock_loses_the_outer_hold(void **state);
 void quorum_nested_c_keeps_the_outer_hold(void **state);
+void quorum_java_comes_too_late_and_does_not_look(void **state);
 void quorum_java_cannot_be_interrupted(void **state);
 void quorum_forced_servers_are_refilled_or_told(void **state);
 void quorum_killed_c_holder(void **state);
 void quorum_killed_java_holder(void **state);
+
+/* rows_multi.c */
+void multi_java_waits_for_c(void **state);
+void multi_c_waits_for_java(void **state);
+void multi_plain_lock_on_each_member(void **state);
+void multi_opposite_orders(void **state);
+void multi_leaves_the_same_state(void **state);
+void multi_killed_c_holder(void **state);
+void multi_killed_java_holder(void **state);
+void multi_java_unlock_stops_at_a_lost_member(void **state);
+void multi_of_multis_with_a_lease(void **state);
 
 /* rows_others.c */
 void semaphore_wakes_all_of_both_sides(void **state);
@@ -227,8 +239,12 @@ void kin_mixed_stress(void **state);
 void kin_mixed_stress_wakes_by_message(void **state);
 void group_mixed_stress(void **state);
 void group_mixed_stress_wakes_by_message(void **state);
+void quorum_mixed_stress(void **state);
+void multi_mixed_stress(void **state);
 void others_mixed_stress(void **state);
 void others_mixed_stress_wakes_by_message(void **state);
+
+/* rows_rounds.c */
 void latch_mixed_rounds(void **state);
 
 #endif

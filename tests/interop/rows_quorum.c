@@ -136,7 +136,7 @@ void quorum_minority_of_the_other_side(void **state) {
     bool mine = false;
     assert_java("ok true", "try Q thread=%d", pair.thread);
     assert_hf(HF_EBUSY, hf_lock_try(pair.lock));
-    assert_java("ok false", "heldBy Q thread=%d", pair.thread); /* unless all are held */
+    five_assert_java_holds("Q", pair.thread, false); /* unless all are held */
     assert_java("ok", "unlock Q thread=%d", pair.thread);
     assert_int_equal(five_locked(), 2);
     c_leaves(&first);

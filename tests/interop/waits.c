@@ -25,13 +25,13 @@
 /* A server at which it may be. */
 struct watched_server {
     struct monitor *monitor;
-    bool listened; /* its client did, before */
+    bool listened;    /* its client did, before */
+    char needle[128]; /* what its attempts have in them */
 };
 
 struct watched_wait {
     struct watched_server servers[FIVE];
     size_t servers_len;
-    char needle[128]; /* what its attempts have in them */
 };
 
 /* ---- Lines of a monitor ---------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ struct seen {
     int attempts_since; /* that */
 };
 
-static struct seen look(const struct watched_wait *wait, const struct watched_server *at) {
+static struct seen look(const struct watched_server *at) {
     struct seen seen = {0};
     char *text = monitor_text(at->monitor);
     for (const char *line = text; *line != '\0'; line = next_line(line)) {
@@ -82,7 +82,7 @@ static struct seen look(const struct watched_wait *wait, const struct watched_se
             continue;
         if (is_command(line, "SUBSCRIBE\""))
             seen.subscribed = true;
-        else if (has(line, wait->needle) && was_run(line))
+        else if (has(line, at->needle) && was_run(line))
             *(seen.subscribed ? &seen.attempts_since : &seen.attempts) += 1;
     }
     free(text);
@@ -104,35 +104,48 @@ static bool listens(struct server *server, const char *connection_name) {
     return any;
 }
 
-static struct watched_wait *watch(struct server *const *servers, size_t servers_len,
-                                  const char *connection_name, const char *needle) {
+static struct watched_wait *watch_none(void) {
     struct watched_wait *wait = calloc(1, sizeof *wait);
     if (wait == NULL)
         support_die("out of memory");
-    snprintf(wait->needle, sizeof wait->needle, "%s", needle);
-    for (wait->servers_len = 0; wait->servers_len < servers_len; wait->servers_len++) {
-        struct watched_server *at = &wait->servers[wait->servers_len];
-        at->monitor = monitor_start(servers[wait->servers_len]);
-        at->listened = listens(servers[wait->servers_len], connection_name);
-    }
     return wait;
 }
 
-struct watched_wait *java_watch(const char *client, const char *needle) {
-    char name[128];
-    snprintf(name, sizeof name, "%s ", client);
-    return watch(&suite.server, 1, name, needle);
+static void add_server(struct watched_wait *wait, struct server *server,
+                       const char *connection_name, const char *needle) {
+    struct watched_server *at = &wait->servers[wait->servers_len++];
+    snprintf(at->needle, sizeof at->needle, "%s", needle);
+    at->monitor = monitor_start(server);
+    at->listened = listens(server, connection_name);
 }
 
-struct watched_wait *c_watch_at(struct server *const *servers, size_t servers_len,
-                                const hf_client *client, const char *needle) {
+struct watched_wait *java_watch(const char *client, const char *needle) {
+    struct watched_wait *wait = watch_none();
+    char name[128];
+    snprintf(name, sizeof name, "%s ", client);
+    add_server(wait, suite.server, name, needle);
+    return wait;
+}
+
+static void add_c(struct watched_wait *wait, struct server *server, const hf_client *client,
+                  const char *needle) {
     char name[128];
     snprintf(name, sizeof name, "holdfast:%s:", hf_client_id(client));
-    return watch(servers, servers_len, name, needle);
+    add_server(wait, server, name, needle);
 }
 
 struct watched_wait *c_watch(const hf_client *client, const char *needle) {
-    return c_watch_at(&suite.server, 1, client, needle);
+    struct watched_wait *wait = watch_none();
+    add_c(wait, suite.server, client, needle);
+    return wait;
+}
+
+struct watched_wait *c_watch_at(struct server *const *servers, hf_client *const *clients,
+                                size_t len, hf_owner owner) {
+    struct watched_wait *wait = watch_none();
+    for (size_t i = 0; i < len; i++)
+        add_c(wait, servers[i], clients[i], c_owner(clients[i], owner));
+    return wait;
 }
 
 typedef bool watched_condition(const struct watched_server *at, struct seen seen);
@@ -158,12 +171,12 @@ struct expected {
     watched_condition *condition;
 };
 
-/* At one of the servers: of a quorum, one is waited at. */
+/* At one of the servers: a lock that is made of several waits at one. */
 static bool is_met(void *arg) {
     const struct expected *expected = arg;
     const struct watched_wait *wait = expected->wait;
     for (size_t i = 0; i < wait->servers_len; i++)
-        if (expected->condition(&wait->servers[i], look(wait, &wait->servers[i])))
+        if (expected->condition(&wait->servers[i], look(&wait->servers[i])))
             return true;
     return false;
 }
@@ -171,7 +184,7 @@ static bool is_met(void *arg) {
 static void tell(const struct watched_wait *wait, const char *complaint) {
     for (size_t i = 0; i < wait->servers_len; i++) {
         char *text = monitor_text(wait->servers[i].monitor);
-        print_error("%s: %s (its client %s)\n%s\n", wait->needle, complaint,
+        print_error("%s: %s (its client %s)\n%s\n", wait->servers[i].needle, complaint,
                     wait->servers[i].listened ? "listened before" : "listened to nothing", text);
         free(text);
     }

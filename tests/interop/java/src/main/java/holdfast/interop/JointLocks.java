@@ -6,13 +6,16 @@ import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** Locks made of several: {@code redlock}, of which more than half are enough, and {@code multi}. */
+/**
+ * Locks made of several: {@code redlock}, of which more than half are enough; {@code multi}, which is
+ * all of them; {@code multimulti}, one that is made of such a one.
+ */
 final class JointLocks {
     private JointLocks() {
     }
 
     static boolean isKind(String kind) {
-        return kind.equals("redlock") || kind.equals("multi");
+        return kind.equals("redlock") || kind.equals("multi") || kind.equals("multimulti");
     }
 
     /**
@@ -25,7 +28,10 @@ final class JointLocks {
         for (int i = 0; i < members.length; i++) {
             members[i] = clients.get(i % clients.size()).getLock(names[i % names.length]);
         }
-        return kind.equals("redlock")
-                ? new RedissonRedLock(members) : new RedissonMultiLock(members);
+        if (kind.equals("redlock")) {
+            return new RedissonRedLock(members);
+        }
+        RLock multi = new RedissonMultiLock(members);
+        return kind.equals("multi") ? multi : new RedissonMultiLock(multi);
     }
 }

@@ -111,7 +111,9 @@ public final class Main {
             case "shutdown":
                 return shutdown(request);
             case "stress":
-                return new Stress(known(clients, "client", request.word(0)), request).run();
+                return new Stress(known(clients, "client", request.word(0)),
+                        request.has("members") ? knownClients(request.text("members")) : List.of(),
+                        request).run();
             case "rounds":
                 return new Rounds(known(clients, "client", request.word(0)), request).run();
             case "ping":
