@@ -75,11 +75,20 @@ test_verbose_tells_votes() {
     same "$status" 0
 }
 
+test_fenced() {
+    local last=0 i
+    for i in 1 2 3; do
+        # shellcheck disable=SC2016 # the command's own
+        expect 0 "$HOLDFAST" run --fenced ledger -- sh -c 'echo "$HOLDFAST_TOKEN"'
+        [ "$out" -gt "$last" ] || fail "run $i: $out after $last"
+        last=$out
+    done
+}
+
 test_usage() {
     expect 64 env -u HOLDFAST_URL "$HOLDFAST" -u redis://a -u redis://b run x true
     says "two urls"
     expect 64 "$HOLDFAST" run --fair x true
-    expect 64 "$HOLDFAST" run --fenced x true
     expect 64 "$HOLDFAST" run -s x true
     expect 64 "$HOLDFAST" run -N 3 x true
     expect 64 "$HOLDFAST" sem x count
