@@ -211,6 +211,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .hooks = &hooks,
         .arg = redis,
     };
+    if (config->url->kind == HFI_URL_SENTINEL)
+        return hfi_fail(error, HF_ENOTSUP, "url: Sentinel is not supported by this version");
     return hfi_single_new(&node, &redis->route, error);
 }
 
