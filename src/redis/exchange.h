@@ -134,7 +134,7 @@ void hfi_exchange_tell(struct hfi_exchange *x);
 
 /* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
 int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x);
-/* Another server may take over for the one that cannot be reached; unless nobody was ever reached. */
+/* Another server may take over for the one that cannot be reached; unless there never was one. */
 bool hfi_exchange_may_move(const struct hfi_exchange *x);
 
 /* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then

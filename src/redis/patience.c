@@ -34,6 +34,6 @@ int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x) {
 }
 
 bool hfi_exchange_may_move(const struct hfi_exchange *x) {
-    struct hfi_route *route = x->redis->route;
-    return hfi_route_changes(route) && route->ops->heard_ms(route) != 0;
+    const struct hfi_route *route = x->redis->route;
+    return hfi_route_changes(route) && atomic_load_explicit(&route->found, memory_order_relaxed);
 }

@@ -115,10 +115,6 @@ static void a_replica_gets_nothing_but_a_greeting(void **state) {
     scripted_name(sentinel, LOCALHOST, server_port(replica), 1);
     hf_client *client = open_on(&sentinel, 1);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "replica");
-    hf_acquire_options once = HF_ACQUIRE_INIT;
-    once.wait_ms = 500;
-    assert_int_equal(hf_lock_acquire_with(lock, &once, NULL), HF_EREFUSED);
-    assert_non_null(strstr(hf_last_error()->text, "replica"));
     struct scene_waiter waiter;
     scene_wait_for(&waiter, lock);
     assert_true(scripted_wait_asked(sentinel, scripted_asked(sentinel) + 2, HANG_MS));
@@ -175,7 +171,7 @@ static void announced_addresses_are_mapped(void **state) {
 
     *strchr(url, '?') = '\0';
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    assert_int_equal(hf_ping(client), HF_EUNREACH);
+    assert_int_equal(hf_ping(client), HF_EUNREACH); /* at once: there never was a server */
     assert_non_null(strstr(hf_last_error()->text, "map"));
     hf_close(client);
     scripted_free(sentinel);
@@ -242,6 +238,89 @@ static void another_every_moment(void **state) {
     scripted_free(sentinel);
 }
 
+/* The same with callbacks on a thread of the application: its connections are that thread's to end. */
+struct turns {
+    hf_lock *lock;
+    atomic_int done;
+    atomic_bool stop;
+    atomic_int wrong;
+};
+
+static void next_turn(struct turns *turns);
+
+static void on_released(hf_op *op, const hf_result *result, void *user) {
+    struct turns *turns = user;
+    hf_op_free(op);
+    if (result->code != HF_OK && result->code != HF_ELOST)
+        turns->wrong = result->code;
+    atomic_fetch_add(&turns->done, 1);
+    next_turn(turns);
+}
+
+static void on_acquired(hf_op *op, const hf_result *result, void *user) {
+    struct turns *turns = user;
+    hf_op *release;
+    hf_owner owner = result->owner;
+    int err = result->code;
+    hf_op_free(op);
+    if (err == HF_OK)
+        err = hf_lock_release_start(turns->lock, owner, on_released, turns, &release);
+    else if (err == HF_ELOST)
+        next_turn(turns);
+    if (err != HF_OK && err != HF_ELOST)
+        turns->wrong = err;
+}
+
+static void next_turn(struct turns *turns) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_op *op;
+    options.lease_ms = 2000;
+    if (!atomic_load(&turns->stop) && turns->wrong == HF_OK)
+        turns->wrong = hf_lock_acquire_start(turns->lock, &options, on_acquired, turns, &op);
+}
+
+static void *dispatch(void *arg) {
+    while (hf_dispatch(arg, HF_FOREVER) >= 0)
+        continue;
+    return NULL;
+}
+
+static bool has_turned(void *arg) {
+    return atomic_load(&((struct turns *)arg)->done) > 0 || ((struct turns *)arg)->wrong != HF_OK;
+}
+
+static void another_every_moment_with_manual_dispatch(void **state) {
+    (void)state;
+    enum { CHANGES = 10 };
+    struct scripted *sentinel = scripted_start();
+    hf_options options = scene_options();
+    hf_client *client;
+    char url[256];
+    pthread_t thread;
+    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 1);
+    url_of(&sentinel, 1, url, sizeof url);
+    options.flags = HF_MANUAL_DISPATCH;
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    struct turns turns = {.lock = scene_lock(client, HF_PLAIN, "turns")};
+    next_turn(&turns);
+    assert_int_equal(pthread_create(&thread, NULL, dispatch, client), 0);
+    for (int i = 1; i <= CHANGES; i++) {
+        atomic_store(&turns.done, 0);
+        assert_true(wait_until(has_turned, &turns, HANG_MS));
+        scripted_name(sentinel, LOCALHOST, server_port(servers[i % 2]), 1 + i);
+        cut_off(servers[(i + 1) % 2]);
+        assert_true(scene_wait_switches(client, (uint64_t)i));
+    }
+    atomic_store(&turns.done, 0);
+    assert_true(wait_until(has_turned, &turns, HANG_MS));
+    atomic_store(&turns.stop, true);
+    hf_close(client);
+    pthread_join(thread, NULL);
+    assert_int_equal(turns.wrong == HF_ECLOSED ? HF_OK : turns.wrong, HF_OK);
+    hf_lock_free(turns.lock);
+    scripted_free(sentinel);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_older_epoch_leads_nobody_back),
@@ -250,6 +329,7 @@ int main(void) {
         cmocka_unit_test(one_that_becomes_a_replica_is_left),
         cmocka_unit_test(announced_addresses_are_mapped),
         cmocka_unit_test(another_every_moment),
+        cmocka_unit_test(another_every_moment_with_manual_dispatch),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -42,6 +42,7 @@ struct hfi_route_ops {
 
 struct hfi_route {
     const struct hfi_route_ops *ops;
+    atomic_bool found; /* of one whose nodes change: there was one, so there may be one again */
 };
 
 /* Whether another server may serve a key soon, so that it is worth waiting for. */

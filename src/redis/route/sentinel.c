@@ -126,6 +126,7 @@ void hfi_sentinel_publish(struct hfi_sentinel *route, struct hfi_node *node, int
         hfi_nodes_retire(&route->nodes, from);
     pthread_mutex_lock(&route->mtx);
     atomic_store(&route->primary, node);
+    atomic_store(&route->base.found, true);
     tell_wants_locked(route, HF_OK, NULL);
     pthread_mutex_unlock(&route->mtx);
     if (epoch > route->epoch)
