@@ -4,7 +4,8 @@
  *
  * Called while options are read, before there is any other thread. An option on the command line
  * replaces what the environment chose; two of the same origin contradict each other. -x names no
- * kind: it only refuses those that let others in at the same time.
+ * kind: it only refuses those that let others in at the same time; -m is for several locks of one kind,
+ * and slots are none.
  */
 #include "held.h"
 
@@ -45,10 +46,12 @@ static int choose_slots(struct choice *choice, const char *subcommand, const cha
 bool choice_option(struct choice *choice, const char *subcommand, int id, const char *value,
                    const char *shown, int *ret_status) {
     *ret_status = 0;
-    if (id < CHOICE_ID_FIRST || id > CHOICE_ID_EXCLUSIVE)
+    if (id < CHOICE_ID_FIRST || id > CHOICE_ID_SEVERAL)
         return false;
     if (id == CHOICE_ID_EXCLUSIVE)
         choice->exclusive = true;
+    else if (id == CHOICE_ID_SEVERAL)
+        choice->several = true;
     else if (id == CHOICE_ID_SLOTS)
         *ret_status = choose_slots(choice, subcommand, value, shown);
     else
@@ -60,6 +63,11 @@ int choice_settle(struct choice *choice, const char *subcommand) {
     if (choice->kind != NULL && choice->exclusive && !choice->kind->exclusive) {
         if (choice->by_flag)
             return usage_error(subcommand, "-x and %s exclude each other", choice->shown);
+        choice->kind = NULL;
+    }
+    if (choice->kind != NULL && choice->several && choice->kind->ops != &held_lock_ops) {
+        if (choice->by_flag)
+            return usage_error(subcommand, "-m and %s exclude each other", choice->shown);
         choice->kind = NULL;
     }
     if (choice->kind == NULL)

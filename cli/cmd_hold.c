@@ -38,12 +38,13 @@ enum phase { WAITING, HELD, RELEASING, DONE };
 struct hold {
     struct connection *connection;
     struct choice choice;
+    struct names names; /* of -m */
     int busy_status;
     int input; /* -1: not watched */
     int signals;
     struct held held;
     enum phase phase;
-    bool wrong_type; /* the name is in use for something else */
+    const char *wrong_name; /* it is in use for something else; NULL: none is */
     int interrupted;
     int status;
 };
@@ -130,11 +131,20 @@ static void on_trouble(void *user, const hf_event *event) {
         lose(hold, event->reason);
 }
 
+static json_t *json_names(const struct names *names) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < names->len; i++)
+        json_array_append_new(array, json_text(names->of[i]));
+    return array;
+}
+
 static int announce(const struct held *held) {
     json_int_t remaining_ms = held_remaining_ms(held), deadline_ms = now_ms() + remaining_ms;
     json_t *object = json_pack("{s:o, s:s, s:s, s:I, s:I, s:i}", "name", json_text(held->name),
                                "kind", held->kind->name, "owner", held->owner, "remaining_ms",
                                remaining_ms, "deadline_ms", deadline_ms, "pid", (int)getpid());
+    if (object != NULL && held->names != NULL)
+        json_object_set_new(object, "names", json_names(held->names));
     if (object != NULL && held->token != 0)
         json_object_set_new(object, "token", json_integer(held->token));
     if (object != NULL && held->servers > 0) {
@@ -165,7 +175,8 @@ static void look_at_input(struct hold *hold) {
 
 static void on_acquired(void *user, const hf_result *result) {
     struct hold *hold = user;
-    hold->wrong_type = result->code == HF_EWRONGTYPE;
+    if (result->code == HF_EWRONGTYPE)
+        hold->wrong_name = held_failed_name(&hold->held, &result->error);
     if (result->code == HF_OK) {
         hold->phase = HELD;
         held_tell_acquired(&hold->held);
@@ -242,6 +253,20 @@ static int acquire(struct hold *hold) {
     return code == HF_OK ? 0 : library_error(code, hf_last_error(), "acquire", hold->held.name);
 }
 
+static int take_names(struct hold *hold, int argc, char **argv) {
+    if (!hold->choice.several && (argc != 1 || argv[0][0] == '\0'))
+        return usage_error("hold", "one NAME is needed, after the options");
+    if (argc == 0)
+        return usage_error("hold", "a NAME is needed");
+    hold->held.name = argv[0];
+    if (!hold->choice.several)
+        return 0;
+    int status = names_take(&hold->names, "hold", argv, (size_t)argc);
+    hold->held.name = hold->names.joined;
+    hold->held.names = &hold->names;
+    return status;
+}
+
 static int run(struct connection *connection, int argc, char **argv) {
     struct hold hold = {.connection = connection,
                         .held = {.wait_ms = HF_FOREVER,
@@ -255,10 +280,9 @@ static int run(struct connection *connection, int argc, char **argv) {
     int first = command_options(&command_hold, specs, argc, argv, take, &hold);
     if (first <= 0)
         return -first;
-    if (argc - first != 1 || argv[first][0] == '\0')
-        return usage_error("hold", "one NAME is needed, after the options");
     int status = choice_settle(&hold.choice, "hold");
-    hold.held.name = argv[first];
+    if (status == 0)
+        status = take_names(&hold, argc - first, argv + first);
     hold.held.kind = hold.choice.kind;
     hold.held.slots = hold.choice.slots;
     if (status == 0)
@@ -271,10 +295,11 @@ static int run(struct connection *connection, int argc, char **argv) {
         loop(&hold);
         status = hold.status;
     }
-    if (hold.wrong_type)
-        held_explain(hold.held.client, hold.held.name);
+    if (hold.wrong_name != NULL)
+        held_explain(hold.held.client, hold.wrong_name);
     held_free(&hold.held);
     hf_close(hold.held.client);
+    names_free(&hold.names);
     return status;
 }
 
@@ -283,6 +308,7 @@ const struct command command_hold = {
     .summary = "hold a lock until told to let go",
     .usage =
         "[OPTIONS] NAME\n"
+        "       holdfast [CONNECTION OPTIONS] hold [OPTIONS] -m NAME...\n"
         "Holds the lock NAME until TERM, INT, HUP or QUIT comes or standard input ends. Prints one\n"
         "line of JSON when it is held.\n\n"
         "  -x, -e, --exclusive         alone, which is the default\n"
@@ -292,6 +318,7 @@ const struct command command_hold = {
         "      --fenced                with a token that grows\n"
         "      --spin                  wait by trying again and again\n"
         "  -N, --slots N               one of N slots: at most N holders at once\n"
+        "  -m, --multi                 several: every word is a NAME; all or none\n"
         "  -n, --nonblock              do not wait for the lock\n"
         "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when the lock was not free (75)\n"

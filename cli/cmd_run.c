@@ -167,14 +167,33 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
+static bool ends_names(const char *word) {
+    return strcmp(word, "--") == 0 || strcmp(word, "-c") == 0 || strcmp(word, "--command") == 0;
+}
+
+/* How many words are NAMEs: one, or with -m all up to what must follow them; or minus an exit status. */
+static int take_names(struct run_options *options, bool several, int argc, char **argv) {
+    if (argc < 1 || argv[0][0] == '\0')
+        return -usage_error("run", "a NAME is needed");
+    options->name = argv[0];
+    if (!several)
+        return 1;
+    int len = 0;
+    while (len < argc && !ends_names(argv[len]))
+        len++;
+    if (len == argc && options->shell_command == NULL)
+        return -usage_error("run", "-m takes every word up to '--' as a NAME: put '--' before the "
+                                   "COMMAND");
+    if (len == 0)
+        return -usage_error("run", "a NAME is needed");
+    int status = names_take(&options->names, "run", argv, (size_t)len);
+    options->name = options->names.joined;
+    return status == 0 ? len : -status;
+}
+
 /* The command to run: the rest of the line, or a string for the shell. `NAME -c STRING` is flock's
  * way to write it. */
 static int take_command(struct run_options *options, int argc, char **argv, char *ret_shell[4]) {
-    if (argc < 1 || argv[0][0] == '\0')
-        return usage_error("run", "a NAME is needed");
-    options->name = argv[0];
-    argc--;
-    argv++;
     if (argc > 0 && (strcmp(argv[0], "-c") == 0 || strcmp(argv[0], "--command") == 0)) {
         if (argc != 2 || options->shell_command != NULL)
             return usage_error("run", "-c takes one string, and there can be only one");
@@ -261,8 +280,13 @@ static int run(struct connection *connection, int argc, char **argv) {
     int status = choice_settle(&parser.choice, "run");
     options.kind = parser.choice.kind;
     options.slots = parser.choice.slots;
+    int names = 0;
+    if (status == 0) {
+        names = take_names(&options, parser.choice.several, argc - first, argv + first);
+        status = names < 0 ? -names : 0;
+    }
     if (status == 0)
-        status = take_command(&options, argc - first, argv + first, shell);
+        status = take_command(&options, argc - first - names, argv + first + names, shell);
     if (status == 0)
         status = connection_resolve(connection);
     if (status == 0)
@@ -275,6 +299,7 @@ static int run(struct connection *connection, int argc, char **argv) {
     }
     for (int i = 0; i < 3; i++)
         free(shell[i]);
+    names_free(&options.names);
     return status;
 }
 
@@ -284,6 +309,7 @@ const struct command command_run = {
     .usage =
         "[OPTIONS] NAME [--] COMMAND [ARGUMENTS]\n"
         "       holdfast [CONNECTION OPTIONS] run [OPTIONS] NAME -c STRING\n"
+        "       holdfast [CONNECTION OPTIONS] run [OPTIONS] -m NAME... -- COMMAND [ARGUMENTS]\n"
         "Runs COMMAND while the lock NAME is held, and exits with its status.\n\n"
         "Which lock:\n"
         "  -x, -e, --exclusive         alone, which is the default\n"
@@ -293,6 +319,7 @@ const struct command command_run = {
         "      --fenced                with a token that grows, in HOLDFAST_TOKEN\n"
         "      --spin                  wait by trying again and again: for very short commands\n"
         "  -N, --slots N               one of N slots: at most N commands at once\n"
+        "  -m, --multi                 several: every word up to -- (or -c) is a NAME; all or none\n"
         "Getting it:\n"
         "  -n, --nonblock              do not wait for the lock\n"
         "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"

@@ -8,6 +8,7 @@
 #include "held.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 int held_acquire(struct held *held) {
     held->began_ms = now_ms();
@@ -58,12 +59,26 @@ void held_tell_lost(const struct held *held, const char *when, const hf_error *e
         held->kind->ops->noun, when, error->text[0] != '\0' ? error->text : hf_strerror(HF_ELOST));
 }
 
+const char *held_failed_name(const struct held *held, const hf_error *error) {
+    for (size_t i = 0; held->names != NULL && i < held->names->len; i++) {
+        const char *name = held->names->of[i];
+        size_t len = strlen(name);
+        if (strncmp(error->text + 1, name, len) == 0 && error->text[len + 1] == '\'')
+            return name;
+    }
+    return held->name;
+}
+
 int held_failed(const struct held *held, const hf_result *result, int busy_status) {
     char buffer[SHOWN_NAME_SIZE];
     if (result->code != HF_EBUSY && result->code != HF_ETIMEDOUT)
-        return library_error(result->code, &result->error, "acquire", held->name);
+        return library_error(result->code, &result->error, "acquire",
+                             held_failed_name(held, &result->error));
+    const char *why = held->wait_ms == 0 ? held->kind->ops->busy : held->kind->ops->timed_out;
+    if (held->names != NULL) /* which of them it was */
+        why = result->error.text;
     say(busy_status == 0 ? LEVEL_INFO : LEVEL_NOTICE, "'%s': %s", shown_name(held->name, buffer),
-        held->wait_ms == 0 ? held->kind->ops->busy : held->kind->ops->timed_out);
+        why);
     return busy_status;
 }
 

@@ -26,14 +26,22 @@ struct held_kind {
     unsigned flags;
 };
 
+/* The locks of -m. */
+struct names {
+    char **of; /* words of argv */
+    size_t len;
+    char *joined; /* by spaces; owned. NULL: -m was not given */
+};
+
 /* How far --verbose is with telling of a wait. */
 enum telling { TELL_NOTHING, TELL_ASKED, TELL_ANSWERED, TELL_DONE };
 
 struct held {
     /* Set by the user before held_acquire(). */
     const struct held_kind *kind;
-    hf_client *client; /* with manual dispatch */
-    const char *name;
+    hf_client *client;         /* with manual dispatch */
+    const char *name;          /* of several: how they are called together */
+    const struct names *names; /* of several; else NULL */
     int64_t slots;
     int64_t wait_ms, lease_ms; /* as in hf_acquire_options */
     int64_t ttl_ms;            /* the watchdog's lease */
@@ -80,6 +88,9 @@ void held_tell_lost(const struct held *held, const char *when, const hf_error *e
 
 /* Says why it was not acquired, and returns the exit status for it. `busy_status` is that of -E. */
 int held_failed(const struct held *held, const hf_result *result, int busy_status);
+/* Of several, which one it was; the library's words begin with its name. Else the name, or what they are
+ * called together. */
+const char *held_failed_name(const struct held *held, const hf_error *error);
 /* Asks the server what a name is that is in use for something else, and says which option is for
  * it. */
 void held_explain(hf_client *client, const char *name);
@@ -89,6 +100,12 @@ void held_on_released(hf_op *op, const hf_result *result, void *user);
 
 extern const struct held_ops held_lock_ops, held_slot_ops;
 
+/* ---- names.c: which locks --------------------------------------------------------------------- */
+
+/* Takes the words of -m. Returns 0 or an exit status. */
+int names_take(struct names *names, const char *subcommand, char **words, size_t len);
+void names_free(struct names *names);
+
 /* ---- choice.c: which kind, by options -------------------------------------------------------- */
 
 struct choice {
@@ -97,11 +114,13 @@ struct choice {
     char shown[32]; /* the option that chose it */
     bool by_flag;   /* on the command line, not in the environment */
     bool exclusive; /* -x was given */
+    bool several;   /* -m was */
 };
 
 enum { CHOICE_ID_FIRST = 2000 };
 #define CHOICE_ID_SLOTS (CHOICE_ID_FIRST + 5)
 #define CHOICE_ID_EXCLUSIVE (CHOICE_ID_FIRST + 6)
+#define CHOICE_ID_SEVERAL (CHOICE_ID_FIRST + 7)
 
 /* In the order of the kinds in choice.c. */
 #define CHOICE_OPTIONS                                                                             \
@@ -111,6 +130,7 @@ enum { CHOICE_ID_FIRST = 2000 };
         {OPTION_FLAG, CHOICE_ID_FIRST + 3, 0, "fenced", false},                                    \
         {OPTION_FLAG, CHOICE_ID_FIRST + 4, 0, "spin", false},                                      \
         {OPTION_VALUE, CHOICE_ID_SLOTS, 'N', "slots", false},                                      \
+        {OPTION_FLAG, CHOICE_ID_SEVERAL, 'm', "multi", true},                                      \
         {OPTION_FLAG, CHOICE_ID_EXCLUSIVE, 'x', "exclusive", true}, {                              \
         OPTION_FLAG, CHOICE_ID_EXCLUSIVE, 'e', NULL, true                                          \
     }

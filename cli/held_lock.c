@@ -1,5 +1,5 @@
 /*
- * A lock, for held.c. Acquires in one step, or in two: a grant that is good for much less than was
+ * A lock, or several at once, for held.c. Acquires in one step, or in two: a grant that is good for much less than was
  * asked for is made to last before anybody is told of it. A fair lock is given that way, for a few
  * seconds until its new holder has been heard of; and a command that starts with the end of its
  * lease in sight would be ended at once.
@@ -79,15 +79,34 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
         give_up(held, code, hf_last_error());
 }
 
+static int make_one(const struct held *held, const char *name, hf_lock **ret_lock) {
+    hf_lock_options kind = HF_LOCK_INIT;
+    kind.kind = held->kind->lock;
+    kind.flags = held->kind->flags;
+    return hf_lock_new_with(held->client, name, strlen(name), &kind, ret_lock);
+}
+
+static int make(struct held *held) {
+    if (held->names == NULL)
+        return make_one(held, held->name, &held->lock);
+    hf_lock *locks[HF_MEMBERS_MAX] = {0};
+    size_t len = held->names->len;
+    int code = HF_OK;
+    for (size_t i = 0; i < len && code == HF_OK; i++)
+        code = make_one(held, held->names->of[i], &locks[i]);
+    if (code == HF_OK)
+        code = hf_lock_new_all(locks, len, &held->lock);
+    for (size_t i = 0; i < len; i++)
+        hf_lock_free(locks[i]);
+    return code;
+}
+
 static int acquire(struct held *held) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
     held->number = options.owner = hf_owner_new();
     options.wait_ms = held->wait_ms;
     options.lease_ms = held->lease_ms;
-    hf_lock_options kind = HF_LOCK_INIT;
-    kind.kind = held->kind->lock;
-    kind.flags = held->kind->flags;
-    int code = hf_lock_new_with(held->client, held->name, strlen(held->name), &kind, &held->lock);
+    int code = make(held);
     if (code == HF_OK)
         code = hf_lock_on_lost(held->lock, on_trouble, held);
     if (code == HF_OK)

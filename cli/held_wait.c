@@ -20,11 +20,19 @@ static void on_answered(hf_op *op, const hf_result *result, void *user) {
     held->telling = answered ? TELL_ANSWERED : TELL_DONE;
 }
 
+static size_t names_len(const struct held *held) {
+    return held->names != NULL ? held->names->len : 1;
+}
+
+static const char *name_at(const struct held *held, size_t i) {
+    return held->names != NULL ? held->names->of[i] : held->name;
+}
+
 /* Is the server there? Which question it is does not matter. */
 static void ask(struct held *held) {
     hf_lock *lock = NULL;
     held->telling = TELL_ASKED;
-    if (hf_lock_new(held->client, held->name, &lock) != HF_OK ||
+    if (hf_lock_new(held->client, name_at(held, 0), &lock) != HF_OK ||
         hf_lock_is_locked_start(lock, on_answered, held, NULL) != HF_OK)
         held->telling = TELL_DONE;
     hf_lock_free(lock);
@@ -38,20 +46,30 @@ static void tell_holder(const char *name, const hf_holder *holder, size_t len) {
     say(LEVEL_INFO, "'%s': waiting; held by %s%s", name, who, more);
 }
 
-static void tell(struct held *held) {
-    char name[SHOWN_NAME_SIZE];
+/* False: nobody holds this one. */
+static bool tell_of(const struct held *held, const char *name) {
+    char shown[SHOWN_NAME_SIZE];
     hf_lock *lock = NULL;
     hf_lock_info *info = NULL;
-    shown_name(held->name, name);
-    held->telling = TELL_DONE;
-    if (hf_lock_new(held->client, held->name, &lock) == HF_OK)
+    if (hf_lock_new(held->client, name, &lock) == HF_OK)
         hf_lock_inspect(lock, &info);
-    if (info != NULL && info->holders_len > 0)
-        tell_holder(name, info->holders[0], info->holders_len);
-    else
-        say(LEVEL_INFO, "'%s': waiting for a %s", name, held->kind->ops->noun);
+    bool known = info != NULL && info->holders_len > 0;
+    if (known)
+        tell_holder(shown_name(name, shown), info->holders[0], info->holders_len);
     hf_lock_info_free(info);
     hf_lock_free(lock);
+    return known;
+}
+
+static void tell(struct held *held) {
+    char shown[SHOWN_NAME_SIZE];
+    bool known = false;
+    held->telling = TELL_DONE;
+    for (size_t i = 0; i < names_len(held) && !known; i++)
+        known = tell_of(held, name_at(held, i));
+    if (!known)
+        say(LEVEL_INFO, "'%s': waiting for a %s", shown_name(held->name, shown),
+            held->kind->ops->noun);
 }
 
 int held_watch_wait(struct held *held) {

@@ -133,7 +133,8 @@ static void not_acquired(struct holder *h, const hf_result *result) {
     /* Unless it was a signal, or the guard is gone. */
     if (h->interrupted == 0 && result->code != HF_ECANCELED)
         h->status = held_failed(&h->held, result, h->options->busy_status);
-    h->wrong_type = result->code == HF_EWRONGTYPE;
+    if (result->code == HF_EWRONGTYPE)
+        h->wrong_name = held_failed_name(&h->held, &result->error);
     finish(h, h->status);
 }
 
@@ -171,6 +172,7 @@ static void acquire(struct holder *h) {
     h->held = (struct held){.kind = h->options->kind,
                             .client = h->client,
                             .name = h->options->name,
+                            .names = h->options->names.joined != NULL ? &h->options->names : NULL,
                             .slots = h->options->slots,
                             .wait_ms = h->options->wait_ms,
                             .lease_ms = h->options->lease_ms,
@@ -295,8 +297,8 @@ void holder_run(struct run *run, int socket) {
         loop(&h);
     }
 
-    if (h.wrong_type)
-        held_explain(h.client, h.options->name);
+    if (h.wrong_name != NULL)
+        held_explain(h.client, h.wrong_name);
     /* Closing undoes an acquire that was given up while it was on its way; only then nothing of
      * ours is left at the server, and the guard may tell. */
     held_free(&h.held);

@@ -17,9 +17,9 @@ struct holder {
     hf_client *client;
     struct held held;
     enum phase phase;
-    bool wrong_type; /* the name is in use for something else */
-    int interrupted; /* the signal that ended the wait; 0: none */
-    bool over;       /* the library says that the hold has ended */
+    const char *wrong_name; /* it is in use for something else; NULL: none is */
+    int interrupted;        /* the signal that ended the wait; 0: none */
+    bool over;              /* the library says that the hold has ended */
 
     pid_t command;
     bool command_ended;

@@ -30,7 +30,8 @@
 enum on_lost { ON_LOST_KILL, ON_LOST_SIGNAL, ON_LOST_IGNORE };
 
 struct run_options {
-    const char *name;
+    const char *name; /* of several: how they are called together */
+    struct names names;
     const struct held_kind *kind;
     int64_t slots;
     char **argv;               /* of the command; NULL at its end */

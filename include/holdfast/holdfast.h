@@ -378,6 +378,29 @@ typedef struct hf_bytes {
 HF_API int hf_lock_new_group(hf_client *client, const void *group, size_t group_len,
                              const hf_bytes *values, size_t values_len, hf_lock **ret_lock);
 
+/* One lock out of many: all of them or none. Members are of any kind, of one client or of several,
+ * quorums and groups included, and each comes once; one that is such a lock itself counts as its
+ * members. Their handles may be freed. For the order in which it is acquired their order means nothing.
+ *
+ * It never waits while it holds anything, so it is in no deadlock with anybody, whatever the order in
+ * which others take the same locks: if a member is busy, it gives back what it has, waits for that one
+ * and asks for the others again. (What its owner held before is its owner's affair.) It is lost as soon
+ * as one member is; the others are then released. Each member is held like any lock, by the same owner
+ * number in every client, so whoever holds a member already nests.
+ *
+ * hf_lock_name() is the members' names, joined by spaces. hf_lock_is_locked() is true if anybody
+ * holds any member, hf_lock_is_mine() if the owner holds all; hf_lock_hold_count() is the smallest of
+ * their counts, hf_lock_ttl_ms() the smallest time of those that are held. hf_lock_break(),
+ * hf_lock_inspect() and hf_lock_token() are HF_ENOTSUP: ask the members. An error is the failing
+ * member's, and its text begins with that member's name. A release goes to all members whatever comes of
+ * the others, and tells the worst: HF_ELOST, then HF_ENOTOWNER, HF_EUNKNOWN, any other. Callbacks run on
+ * the client of the first member. If a member's client is closed, acquiring fails with HF_ECLOSED, and a
+ * hold ends with that member's lease. Statistics count it beside its members.
+ * Errors:  HF_EINVAL no members, more than HF_MEMBERS_MAX, or one that comes twice; HF_ECLOSED,
+ *          HF_EFORKED, HF_ENOMEM. */
+#define HF_MEMBERS_MAX 64
+HF_API int hf_lock_new_all(hf_lock *const *members, size_t members_len, hf_lock **ret_lock);
+
 /* Frees a handle, not a hold: what it acquired stays held by its owner, and can be released through
  * another handle. Its loss callback does not run any more once this has returned (when called
  * inside that callback: once the callback has returned). NULL is fine.

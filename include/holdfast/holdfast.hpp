@@ -307,6 +307,22 @@ public:
         handle_.reset(made);
     }
 
+    /* One lock out of many, all or nothing: hf_lock_new_all(). The members may be of any kind and
+     * client, and may be destroyed. Of a shared_mutex it takes the writer's side; for the other there
+     * is reader(). */
+    template <class... Others> static mutex all(const mutex &first, const Others &...others) {
+        return all(std::vector<const mutex *>{&first, &static_cast<const mutex &>(others)...});
+    }
+    static mutex all(const std::vector<const mutex *> &members) {
+        std::vector<hf_lock *> handles;
+        handles.reserve(members.size());
+        for (const mutex *member : members)
+            handles.push_back(member->native_handle());
+        hf_lock *made = nullptr;
+        detail::check(hf_lock_new_all(handles.data(), handles.size(), &made));
+        return mutex(made);
+    }
+
     mutex(mutex &&) noexcept = default;
     mutex &operator=(mutex &&other) noexcept {
         handle_ = std::move(other.handle_); /* first, since it ends the callback */
@@ -442,6 +458,8 @@ public:
 private:
     using told = detail::callback<const hf_event &>;
 
+    explicit mutex(hf_lock *made) noexcept : handle_(made) {}
+
     static void tell(hf_lock *, const hf_event *event, void *user) noexcept {
         told::call(user, *event);
     }
@@ -506,6 +524,7 @@ public:
     /* Each side by itself, with everything a lock can do. */
     mutex &writer() noexcept { return writer_; }
     mutex &reader() noexcept { return reader_; }
+    operator const mutex &() const noexcept { return writer_; } /* for mutex::all() */
 
 private:
     mutex writer_, reader_;

@@ -96,21 +96,8 @@ static const atomic_int *make_fork_mark(void) {
     return page;
 }
 
-int hfi_enter(hf_client *client, struct hfi_entry *entry) {
-    if (client == NULL)
-        return HF_EINVAL;
-    if (is_forked(client))
-        return HF_EFORKED;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &entry->cancel_state);
-    atomic_fetch_add(&client->callers, 1);
-    if (!atomic_load(&client->core.closing))
-        return HF_OK;
-    hfi_leave(client, entry);
-    return HF_ECLOSED;
-}
-
-void hfi_leave(hf_client *client, struct hfi_entry *entry) {
-    int state = entry->cancel_state;
+static void leave(void *arg) {
+    hf_client *client = arg;
     hfi_client_ref(client); /* the closer may be waiting for just us */
     if (atomic_fetch_sub(&client->callers, 1) == 1 && atomic_load(&client->core.closing)) {
         pthread_mutex_lock(&client->close_mtx);
@@ -118,7 +105,33 @@ void hfi_leave(hf_client *client, struct hfi_entry *entry) {
         pthread_mutex_unlock(&client->close_mtx);
     }
     hfi_client_unref(client);
-    pthread_setcancelstate(state, NULL);
+}
+
+/* Also from another client's threads. */
+static bool enter(void *arg) {
+    hf_client *client = arg;
+    atomic_fetch_add(&client->callers, 1);
+    if (!atomic_load(&client->core.closing))
+        return true;
+    leave(client);
+    return false;
+}
+
+int hfi_enter(hf_client *client, struct hfi_entry *entry) {
+    if (client == NULL)
+        return HF_EINVAL;
+    if (is_forked(client))
+        return HF_EFORKED;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &entry->cancel_state);
+    if (enter(client))
+        return HF_OK;
+    pthread_setcancelstate(entry->cancel_state, NULL);
+    return HF_ECLOSED;
+}
+
+void hfi_leave(hf_client *client, struct hfi_entry *entry) {
+    leave(client);
+    pthread_setcancelstate(entry->cancel_state, NULL);
 }
 
 /* ---- Opening ---- */
@@ -365,6 +378,8 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
                                                  .tell = hfi_tell,
                                                  .retain = retain,
                                                  .forget = forget,
+                                                 .enter = enter,
+                                                 .leave = leave,
                                                  .idle = idle,
                                                  .arg = client};
     init_locks(client);
@@ -424,45 +439,4 @@ int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **r
     args.callback = callback;
     args.user = user;
     return hfi_start_async(client, &args, ret_op);
-}
-
-static void read_times(const struct hfi_times *from, hf_times *to) {
-    to->count = atomic_load(&from->count);
-    to->sum_us = atomic_load(&from->sum_us);
-    to->max_us = atomic_load(&from->max_us);
-    for (size_t i = 0; i < 32; i++)
-        to->buckets[i] = atomic_load(&from->buckets[i]);
-}
-
-int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
-    struct hfi_entry entry;
-    hf_error error;
-    if (ret_stats == NULL)
-        return hfi_remember(HF_EINVAL, NULL);
-    int err = hfi_sized_check(&hfi_sized_stats, ret_stats, &error);
-    if (err != HF_OK)
-        return hfi_remember(err, &error);
-    err = hfi_enter(client, &entry);
-    if (err != HF_OK)
-        return hfi_remember(err, NULL);
-    const struct hfi_counters *c = &client->core.counters;
-    hf_stats stats = {.acquired = atomic_load(&c->acquired),
-                      .contended = atomic_load(&c->contended),
-                      .timed_out = atomic_load(&c->timed_out),
-                      .cancelled = atomic_load(&c->cancelled),
-                      .released = atomic_load(&c->released),
-                      .renewals = atomic_load(&c->renewals),
-                      .renew_failures = atomic_load(&c->renew_failures),
-                      .losses = atomic_load(&c->losses),
-                      .unknowns = atomic_load(&c->unknowns),
-                      .notify_failures = atomic_load(&c->notify_failures),
-                      .reconnects = atomic_load(&c->reconnects),
-                      .commands = atomic_load(&c->commands),
-                      .holds = atomic_load(&c->holds),
-                      .switches = atomic_load(&c->switches)};
-    read_times(&client->core.wait, &stats.wait);
-    read_times(&client->core.hold, &stats.hold);
-    hfi_sized_write(&hfi_sized_stats, &stats, ret_stats);
-    hfi_leave(client, &entry);
-    return HF_OK;
 }

@@ -1,12 +1,14 @@
 /*
  * A client, as the files of src/api see it.
  *
- *   client.c    opening, closing, entering and leaving a call, statistics
+ *   client.c    opening, closing, entering and leaving a call
+ *   stats.c     statistics
  *   urls.c      the servers it was opened with
  *   call.c      running an operation: synchronously, or started for a callback
  *   handle.c    a handle: making, freeing and using one, whatever it is on
  *   lock.c, sem.c, permits.c, latch.c   the verbs of each
  *   group.c     making a lock of some values of a group
+ *   all.c       making one lock out of many
  *   ears.c      telling handles about trouble with holds
  *   sized.c     the public structs that can grow
  *   dispatch.c  where callbacks run

@@ -18,7 +18,7 @@ int hfi_invalid(const char *why) {
 
 /* ---- Life ---- */
 
-static struct hfi_handle *allocate(hf_client *client, const void *name, size_t name_len) {
+struct hfi_handle *hfi_handle_allocate(hf_client *client, const void *name, size_t name_len) {
     struct hfi_handle *handle = hfi_zalloc(&client->mem, sizeof *handle + name_len + 1);
     if (handle == NULL)
         return NULL;
@@ -57,7 +57,7 @@ static int make(hf_client *client, const struct hfi_handle_type *type, const voi
     err = engine->ops->check_name(engine, kind, name, name_len, error);
     if (err != HF_OK)
         return err;
-    struct hfi_handle *handle = allocate(client, name, name_len);
+    struct hfi_handle *handle = hfi_handle_allocate(client, name, name_len);
     if (handle == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     handle->type = type;
@@ -93,8 +93,10 @@ void hfi_handle_free(struct hfi_handle *handle) {
         hfi_ear_close_fd(handle);
         return;
     }
+    struct hfi_parts *parts = handle->parts;
     hfi_ear_end(handle);
     hfi_free(&client->mem, handle);
+    hfi_parts_unref(parts);
     hfi_client_unref(client);
 }
 
@@ -110,8 +112,11 @@ int hfi_handle_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                     struct hfi_op_args *args) {
     if (handle == NULL)
         return hfi_invalid("no handle was given");
-    *args = (struct hfi_op_args){
-        .verb = verb, .kind = handle->kind, .name = handle->name, .name_len = handle->name_len};
+    *args = (struct hfi_op_args){.verb = verb,
+                                 .kind = handle->kind,
+                                 .name = handle->name,
+                                 .name_len = handle->name_len,
+                                 .parts = handle->parts};
     return HF_OK;
 }
 

@@ -43,6 +43,7 @@ struct hfi_handle {
     hf_client *client; /* referenced */
     const struct hfi_kind *kind;
     struct hfi_backoff spin; /* locks */
+    struct hfi_parts *parts; /* referenced: what a lock of several is made of; else NULL */
     struct hfi_ear ear;
     size_t name_len;
     char *name; /* behind the struct, in the same allocation; a NUL follows it, and its stem */
@@ -65,6 +66,8 @@ struct hf_latch {
 /* Makes one. `options` NULL: the defaults. HF_OK, or an error that is remembered. */
 int hfi_handle_new(hf_client *client, const struct hfi_handle_type *type, const void *name,
                    size_t name_len, const hf_lock_options *options, struct hfi_handle **ret_handle);
+/* One of which only the client, the name and the ear are filled in. NULL: out of memory. */
+struct hfi_handle *hfi_handle_allocate(hf_client *client, const void *name, size_t name_len);
 /* NULL is fine. Waits until a callback that is running has returned, unless it is inside one. In a
  * forked child the memory stays: a mutex may have been held when the process forked. */
 void hfi_handle_free(struct hfi_handle *handle);

@@ -138,7 +138,7 @@ static void acquire_go(struct hf_op *op) {
 
 static void acquired(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    const struct hfi_call *call = &op->call;
+    struct hfi_call *call = &op->call;
     const struct hfi_grant grant = {.kind = call->kind,
                                     .count = call->value,
                                     .token = call->token,
@@ -149,7 +149,12 @@ static void acquired(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     if (hold->count == 0)
         op->self = NULL; /* it is the hold's now */
+    if (call->share != NULL)
+        hfi_share_put_locked(call->share, hold);
     hfi_hold_granted_locked(hold, &grant);
+    if (op->stake != NULL)
+        hfi_stake_put_locked(op->stake, hold);
+    call->share = NULL; /* it is the hold's now */
     struct hfi_self *watch = hold->self;
     op->result.count = hold->count;
     op->result.token = call->token;

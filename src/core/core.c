@@ -53,6 +53,8 @@ void hfi_core_clear(struct hfi_core *core) {
             hfi_watchdog_disarm_locked(hold);
             HASH_DEL(shard->holds, hold);
             hold->hh.tbl = NULL;
+            hfi_stakes_drop_locked(hold);
+            hfi_shares_let_run_out(hold);
             hfi_hold_unref(hold);
         }
         hfi_free(mem, shard->long_place);

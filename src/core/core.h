@@ -20,6 +20,7 @@
  *   news.c        what the engine says of holds without having been asked
  *   listen.c      whether the engine is to listen for such news
  *   let_go.c      ending at the server what was given up without a release
+ *   parts.c       locks of several: what their holds have at each of them
  *
  * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. Under a shard the
  * engine is only asked where something is (hold_id, node_of).
@@ -80,6 +81,10 @@ struct hfi_core_hooks {
      * the client. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
+    /* Between these the client is not closed, and operations may be started from outside. enter: false
+     * if it is closing; then leave must not follow. Any thread. */
+    bool (*enter)(void *arg);
+    void (*leave)(void *arg);
     /* Holds in this scope were proved anew, or lost: whoever counts on them looks again. Any thread,
      * no mutex held. NULL: nobody does. */
     void (*changed)(void *arg, const struct hfi_scope *scope);

@@ -29,6 +29,8 @@ bool hfi_hold_expired_locked(const struct hfi_hold *hold) {
 /* Half the lease for one that should have been renewed by now, a quarter for a fixed one, or of
  * what is proved of it so far. */
 int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
+    if (hold->kind->joint)
+        return hfi_shares_warn_at_ms(hold);
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     if (hold->part_ms > 0)
         return deadline_ms - hold->part_ms / 4;
@@ -61,6 +63,7 @@ static bool is_in_part(const struct hfi_proof *proof) {
 static void plan_renewal(struct hfi_hold *hold, const struct hfi_proof *proof) {
     hold->renew_at_ms = proof->renew_at_ms;
     hold->renews_exactly = is_in_part(proof);
+    hold->done_with = false;
 }
 
 /* How far the proof reaches, and for how much of the lease. */
@@ -142,7 +145,7 @@ void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof
     of_hold.promised_until_ms = hold->promised_until_ms;
     hold->proved_until_ms = 0; /* it may reach less far than the last one */
     note_proof(hold, &of_hold);
-    if (hold->renew_at_ms != HFI_NEVER)
+    if (!hold->done_with)
         plan_renewal(hold, proof);
     if (hfi_hold_deadline_ms(hold) > deadline_ms)
         forget_warning(hold);
@@ -162,8 +165,10 @@ static void end_possession(struct hfi_hold *hold, enum hfi_possession possession
 }
 
 void hfi_hold_end_locked(struct hfi_hold *hold) {
-    if (hold->count > 0)
-        end_possession(hold, HFI_HOLD_FREE, HFI_ENDED_BY_RELEASE);
+    if (hold->count == 0)
+        return;
+    end_possession(hold, HFI_HOLD_FREE, HFI_ENDED_BY_RELEASE);
+    hfi_stakes_lose_locked(hold, "one of its locks was released by itself");
 }
 
 void hfi_hold_released_locked(struct hfi_hold *hold, int64_t count) {
@@ -179,6 +184,7 @@ static bool lose(struct hfi_hold *hold, const char *reason, enum hfi_ending endi
     if (hold->count == 0)
         return false;
     end_possession(hold, HFI_HOLD_LOST, ending);
+    hfi_stakes_lose_locked(hold, reason);
     hold->forget_ms = hfi_now_ms() + hold->lease_ms;
     hold->reason = reason;
     hfi_count(&hold->core->counters.losses);
@@ -190,8 +196,9 @@ bool hfi_hold_lose_locked(struct hfi_hold *hold, const char *reason) {
 }
 
 bool hfi_hold_run_out_locked(struct hfi_hold *hold) {
-    bool news = lose(hold, "the lease ran out", HFI_RAN_OUT);
-    if (news)
+    const char *why = hold->kind->joint ? hfi_shares_why_lost(hold) : NULL;
+    bool news = lose(hold, why != NULL ? why : "the lease ran out", HFI_RAN_OUT);
+    if (news && !hold->kind->joint) /* what it is made of is given back when that is told */
         hfi_hold_leave_behind_locked(hold);
     return news;
 }
@@ -209,6 +216,8 @@ void hfi_hold_loss_told_locked(struct hfi_hold *hold) {
 }
 
 bool hfi_hold_warn_locked(struct hfi_hold *hold, int64_t now_ms) {
+    if (hold->kind->joint && now_ms < hfi_hold_warn_at_ms(hold))
+        forget_warning(hold); /* its parts were renewed */
     if (hold->possession != HFI_HOLD_HELD || now_ms < hfi_hold_warn_at_ms(hold))
         return false;
     hold->possession = HFI_HOLD_WARNED;
@@ -223,6 +232,7 @@ void hfi_hold_unwatch_locked(struct hfi_hold *hold) {
 void hfi_hold_stop_renewing_locked(struct hfi_hold *hold) {
     hold->promised_until_ms = hfi_hold_deadline_ms(hold);
     hold->renew_at_ms = HFI_NEVER;
+    hold->done_with = true;
     hold->part_ms = 0;
 }
 

@@ -22,7 +22,7 @@
 #ifndef HFI_CORE_HOLD_H
 #define HFI_CORE_HOLD_H
 
-#include "core/core.h"
+#include "core/parts.h"
 
 /* What we possess. */
 enum hfi_possession {
@@ -77,6 +77,9 @@ struct hfi_hold {
     struct hfi_link let_go_link;
     struct hfi_trouble_notice troubles[HFI_TROUBLES];
 
+    struct hfi_link stakes; /* those who count on it; guarded by the shard, written by parts.c */
+    struct hfi_link shares; /* of a joint kind: what it has of its parts; the same */
+
     hf_owner number; /* 0: its owner is no number, but the id of a permit */
     size_t name_len, owner_len, place_len;
     char *name; /* all three in one allocation behind the struct */
@@ -106,7 +109,8 @@ struct hfi_hold {
     int64_t part_ms;
 
     enum hfi_renewing renewing;
-    int64_t renew_at_ms;           /* HFI_NEVER: not any more, its owner is done with it */
+    int64_t renew_at_ms;           /* HFI_NEVER: not any more, or not as far as the engine knows */
+    bool done_with;                /* by its owner: no proof makes it be renewed again */
     bool renews_exactly;           /* then, and not a little earlier with others */
     bool renewal_awaited;          /* by `active`, which must not begin a possession before that */
     int64_t renewal_until_ms;      /* a renewal was sent that may still act until then; 0: none */
@@ -131,6 +135,8 @@ struct hfi_hold {
 
 /* Trust it no longer than this. */
 static inline int64_t hfi_hold_deadline_ms(const struct hfi_hold *hold) {
+    if (hold->kind->joint)
+        return hfi_min_ms(hold->promised_until_ms, hfi_shares_deadline_ms(hold));
     return hold->promised_until_ms < hold->proved_until_ms ? hold->promised_until_ms
                                                            : hold->proved_until_ms;
 }

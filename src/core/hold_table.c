@@ -30,6 +30,8 @@ static struct hfi_hold *new_hold(struct hfi_core *core, struct hfi_shard *shard,
     hold->shard = shard;
     hold->kind = kind;
     hfi_list_init(&hold->queue);
+    hfi_list_init(&hold->stakes);
+    hfi_list_init(&hold->shares);
     hold->name = (char *)(hold + 1);
     hold->owner = hold->name + name_len + 1;
     hold->place = hold->owner + owner_len + 1;

@@ -65,6 +65,8 @@ static void destroy(struct hfi_task *task) {
     struct hfi_core *core = op->core;
     hfi_hold_unref(op->hold);
     hfi_self_unref(op->self);
+    hfi_stake_unref(op->stake);
+    hfi_parts_unref(op->call.parts);
     if (op->lane != HFI_LANE_CALLER) {
         pthread_cond_destroy(&op->cond);
         pthread_mutex_destroy(&op->mtx);
@@ -156,6 +158,14 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     if (args->self != NULL) {
         hfi_self_ref(args->self);
         op->self = args->self;
+    }
+    if (args->stake != NULL) {
+        hfi_stake_ref(args->stake);
+        op->stake = args->stake;
+    }
+    if (args->parts != NULL) {
+        hfi_parts_ref(args->parts);
+        op->call.parts = args->parts;
     }
     core->hooks.retain(core->hooks.arg);
     if (args->lane != HFI_LANE_CALLER)
@@ -317,6 +327,19 @@ static int enlist(struct hf_op *op, bool *ret_turn) {
     return err;
 }
 
+void hfi_op_set_off(struct hf_op *op) {
+    op->start_us = hfi_now_us();
+    op->call.start_ms = op->start_us / 1000;
+    op->deadline_ms = hfi_after_ms(op->call.start_ms, op->core->cmd_timeout_ms);
+    op->call.deadline_ms = op->deadline_ms;
+}
+
+/* The client closes, and may have missed this one. */
+static bool came_too_late(const struct hf_op *op) {
+    return atomic_load(&op->core->closing) &&
+           (!op->verb->gives_back || atomic_load(&op->core->abandoning));
+}
+
 void hfi_op_begin(struct hf_op *op) {
     bool turn;
     if (op->cancelled_first) {
@@ -327,8 +350,8 @@ void hfi_op_begin(struct hf_op *op) {
     int err = enlist(op, &turn);
     if (err != HF_OK)
         hfi_op_complete(op, err, NULL);
-    else if (atomic_load(&op->core->closing))
-        hfi_op_complete(op, HF_ECLOSED, NULL); /* close may have missed us */
+    else if (came_too_late(op))
+        hfi_op_complete(op, HF_ECLOSED, NULL);
     else if (turn)
         op->verb->go(op);
     else

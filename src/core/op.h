@@ -72,7 +72,8 @@ struct hf_op {
         bool held, lost; /* release: some were holds of ours; of these some were lost before */
         int64_t end_ms;  /* release: the first of them ends then */
     } permits;
-    struct hfi_self *self; /* of a synchronous acquire for the default owner */
+    struct hfi_self *self;   /* of a synchronous acquire for the default owner */
+    struct hfi_stake *stake; /* referenced: what a lock of several has by this; or NULL */
 
     struct hfi_call call;
     size_t size; /* of its memory: the engine's state, the name and the ids are behind the struct */
@@ -97,6 +98,7 @@ struct hfi_verb {
     bool waits;      /* for up to wait_ms, and can be cancelled */
     bool acquires;   /* begins a possession, and takes over what the last one left behind */
     bool releases;   /* its caller is done with the hold, whatever comes of it */
+    bool gives_back; /* goes on while the client closes, as a settlement would */
     bool lets_go;    /* the core's own: ends what was left behind, and yields to who acquires */
     /* The hold is ours to work on (or the verb needs none): call the engine, or complete. */
     void (*go)(struct hf_op *op);
@@ -107,6 +109,8 @@ struct hfi_verb {
 };
 extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_force,
     hfi_verb_ask, hfi_verb_inspect;
+/* release.c: of a part of a lock of several, by its stake */
+extern const struct hfi_verb hfi_verb_give_back, hfi_verb_run_out;
 /* actions.c: of things that nobody holds */
 extern const struct hfi_verb hfi_verb_act, hfi_verb_nothing, hfi_verb_take, hfi_verb_await;
 /* let_go.c */
@@ -134,6 +138,8 @@ struct hfi_op_args {
     hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
     struct hfi_exec *exec;
     struct hfi_self *self;
+    struct hfi_parts *parts; /* joint kinds: referenced; else NULL */
+    struct hfi_stake *stake; /* of a part: acquire leaves it in the hold; referenced, or NULL */
     struct hf_cancel *cancel;
     hf_callback callback;
     /* In place of a callback: called on the operation's executor when it completes. It may still
@@ -144,6 +150,8 @@ struct hfi_op_args {
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args);
 void hfi_op_begin(struct hf_op *op); /* on its executor's thread */
+/* It was made beforehand, and does not wait: its time counts from now. Before it begins. */
+void hfi_op_set_off(struct hf_op *op);
 
 /* For verbs. */
 /* True: it was to have a lease, and its kind has none. Then the op is complete. */

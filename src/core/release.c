@@ -21,6 +21,8 @@ static void release_go(struct hf_op *op) {
         hfi_hold_stop_renewing_locked(hold);
         hfi_watchdog_disarm_locked(hold);
     }
+    if (count > 0 && !lost && hold->kind->joint)
+        op->call.share = hfi_share_take_locked(hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
         hfi_hold_report(hold, HFI_LOST);
@@ -93,3 +95,48 @@ const struct hfi_verb hfi_verb_release = {.name = "release",
                                           .releases = true,
                                           .go = release_go,
                                           .after = release_after};
+
+/* ---- Parts of a lock of several ---- */
+
+/* What its stake stands for may have ended meanwhile, and another possession begun, which is none of
+ * its business. */
+static void give_back_go(struct hf_op *op) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool ours = hfi_stake_take_locked(op->stake);
+    if (hfi_stake_is_lost_locked(op->stake, op->hold))
+        hfi_hold_loss_told_locked(op->hold);
+    if (!ours && op->complete) /* it was left to the keeper in vain */
+        hfi_hold_left_locked(op->hold);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (ours) {
+        release_go(op);
+        return;
+    }
+    const char *why = atomic_load(&op->stake->lost);
+    int err = why != NULL ? HF_ELOST : HF_ENOTOWNER;
+    hfi_fail(&op->call.error, err, "%s", why != NULL ? why : hf_strerror(err));
+    hfi_op_complete(op, err, &op->call.error);
+}
+
+const struct hfi_verb hfi_verb_give_back = {.name = "release",
+                                            .takes_turn = true,
+                                            .releases = true,
+                                            .gives_back = true,
+                                            .go = give_back_go,
+                                            .after = release_after};
+
+/* The client that has the whole was closed: as what it held itself, this part is not released, but not
+ * renewed any more, either. */
+static void run_out_go(struct hf_op *op) {
+    pthread_mutex_lock(&op->shard->mtx);
+    bool all = hfi_stakes_are_all_locked(op->hold);
+    if (hfi_stake_take_locked(op->stake) && all) {
+        hfi_hold_unwatch_locked(op->hold);
+        hfi_watchdog_arm_locked(op->hold);
+    }
+    pthread_mutex_unlock(&op->shard->mtx);
+    hfi_op_complete(op, HF_OK, NULL);
+}
+
+const struct hfi_verb hfi_verb_run_out = {
+    .name = "let run out", .takes_turn = true, .go = run_out_go};

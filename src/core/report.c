@@ -59,8 +59,10 @@ void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
     struct hfi_trouble_notice *trouble = &hold->troubles[kind];
     hfi_log(core->log, HF_LOG_WARN, "'%.*s', owner %s: %s", (int)hold->name_len, hold->name,
             hold->owner, troubles[kind].reason);
-    if (kind == HFI_LOST)
+    if (kind == HFI_LOST) {
         hfi_hold_changed(hold);
+        hfi_shares_give_back(hold);
+    }
     if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
                              troubles[kind].event))
         return;

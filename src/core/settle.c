@@ -65,8 +65,11 @@ void hfi_op_complete_unsettled_until(struct hf_op *op, int err, const hf_error *
 
 void hfi_op_complete_unsettled(struct hf_op *op, int err, const hf_error *error, int64_t lease_ms) {
     struct hfi_engine *engine = op->core->engine;
-    hfi_op_complete_unsettled_until(op, err, error,
-                                    engine->ops->settle_until_ms(engine, op->call.kind, lease_ms));
+    /* what a lock is made of is settled by the cores that have it */
+    int64_t until_ms = op->call.kind->joint
+                           ? hfi_now_ms()
+                           : engine->ops->settle_until_ms(engine, op->call.kind, lease_ms);
+    hfi_op_complete_unsettled_until(op, err, error, until_ms);
 }
 
 void hfi_op_settle(struct hf_op *op) {

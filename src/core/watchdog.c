@@ -52,6 +52,8 @@ void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
     if (!atomic_load_explicit(&hold->core->listening, memory_order_relaxed))
         at_ms = hfi_min_ms(at_ms, listen_at_ms(hold));
     set_alarm_locked(hold, at_ms);
+    if (!hfi_list_empty(&hold->stakes))
+        hfi_stakes_set_times_locked(hold);
 }
 
 void hfi_watchdog_disarm_locked(struct hfi_hold *hold) {
@@ -151,6 +153,8 @@ static void run(struct hfi_task *task, unsigned events) {
     hfi_renewals_send(core);
     if (events & HFI_SELF_ENDED)
         find_orphans(core);
+    if (events & HFI_WATCHDOG_PARTS)
+        hfi_parts_look(core);
 }
 
 /* Threads may keep a reference to the task after the client is gone, so its memory must not come

@@ -26,6 +26,8 @@
 
 struct hfi_engine;
 struct hfi_call_ops;
+struct hfi_parts;
+struct hfi_share;
 struct pollfd;
 
 /* Which thread drives the connection that a call uses. */
@@ -56,6 +58,9 @@ struct hfi_kind {
     /* Others who share the lock may keep something of a hold alive that is over: that a renewal
      * does not find it does not mean that nothing is left. */
     bool leaves_traces;
+    /* A lock made of other locks (core/parts.h): its holds are theirs, and the engine of the core that
+     * has it knows nothing of it. */
+    bool joint;
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
@@ -149,7 +154,10 @@ struct hfi_call {
         *ids; /* permits: `ids_len` of them, HFI_ID_LEN bytes each; valid until done */
     size_t ids_len;
     struct hfi_backoff spin; /* acquire, kinds that spin; all 0: as the kind does */
-    int64_t start_ms;        /* when the caller came */
+    struct hfi_parts *parts; /* joint kinds: what the lock is made of; else NULL */
+    /* joint kinds: out of an acquire, what it has of the parts; into a release, the same */
+    struct hfi_share *share;
+    int64_t start_ms; /* when the caller came */
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
      * the end of the exchange. */
     int64_t deadline_ms;

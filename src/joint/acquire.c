@@ -24,9 +24,10 @@
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
-#define STAY_MS 10000 /* how long to wait at one server before another is looked at */
-#define LOOK_MS 250   /* how often to see if the server at which we wait is still there */
-#define SIGN_MS 5000  /* it looks at least so often, and so shows that it is not stuck */
+#define STAY_MS 10000  /* how long to wait at one server before another is looked at */
+#define UNSURE_MS 1000 /* the same if too few were another's to know that it is held */
+#define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
+#define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
@@ -197,11 +198,20 @@ static size_t first_in_order(const struct hfi_ballot *ballot, bool busy) {
     return ballot->order[0];
 }
 
+/* Was a majority another's, each when it was asked last? */
+static bool is_known_held(const struct hfi_ballot *ballot) {
+    size_t busy = 0;
+    for (size_t i = 0; i < ballot->quorum->len; i++)
+        busy += ballot->seats[i].code == HF_EBUSY;
+    return busy >= ballot->quorum->majority;
+}
+
 /* We wait there, and after a while at the next that is another's: what is released at one server only
  * is found, too. */
 static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    int64_t wait_ms = random_between(request, STAY_MS, STAY_MS * 5 / 4);
+    int64_t stay_ms = is_known_held(ballot) ? STAY_MS : UNSURE_MS;
+    int64_t wait_ms = random_between(request, stay_ms, stay_ms * 5 / 4);
     int64_t left_ms = request->deadline_ms - hfi_now_ms();
     if (left_ms < wait_ms)
         wait_ms = left_ms > 0 ? left_ms : 1;
@@ -354,13 +364,13 @@ static void look_at_answers(struct hfi_request *request) {
 static void look_at_wait(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
     const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
-    if (seat->errand == NULL && seat->answer == HFI_BUSY) {
+    if (seat->errand == NULL && seat->answer == HFI_BUSY && is_known_held(ballot)) {
         wait_at(request, next_busy(ballot, request->acquire.waits_at));
         return;
     }
     if (seat->errand == NULL) {
-        ask_all(
-            request); /* it is ours, or it went down, or a majority has to be found without it */
+        /* it is ours, or it went down, or a majority has to be found without it */
+        ask_all(request);
         return;
     }
     if (hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
@@ -371,6 +381,8 @@ static void look_at_wait(struct hfi_request *request) {
 /* Did the last round show that somebody else has it, or that too few servers can be reached? */
 static int late_code(const struct hfi_request *request) {
     struct tally tally = tally_of(request->ballot);
+    if (hfi_votes_holders(&request->ballot->votes) >= request->quorum->majority)
+        return HF_ENOQUORUM; /* nobody else has it: some of these are too young to count */
     bool heard = request->acquire.phase == HFI_PHASE_WAITING ||
                  request->acquire.phase == HFI_PHASE_KEEPING ||
                  tally.answered >= request->quorum->majority;

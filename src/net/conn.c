@@ -13,7 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static void alarm_fired(struct hfi_alarm *alarm) {
@@ -159,26 +158,16 @@ void hfi_req_abandon(struct hfi_req *req) {
 
 /* ---- Losing it ---- */
 
-/* Others may be using the descriptor. Not by connect(), which ThreadSanitizer takes for the making of a
- * new one. */
-static void disconnect(int fd) {
-    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-#ifdef SYS_connect
-    (void)syscall(SYS_connect, fd, &nowhere, sizeof nowhere);
-#else
-    (void)connect(fd, &nowhere, sizeof nowhere);
-#endif
-}
-
 /* Ends the connection, not only our use of it: a forked child may have copies of its descriptor,
  * and closing ours would leave the server a client, and a subscriber, that nobody is. (In the child
  * nobody comes here: hfi_conn_close_fds.) */
 void hfi_conn_hang_up(const struct hfi_conn *conn, bool abortively) {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
     if (abortively) {
         /* Disconnecting does that at once, whoever has copies, and only for TCP. */
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-        disconnect(conn->fd);
+        (void)connect(conn->fd, &nowhere, sizeof nowhere);
     }
     shutdown(conn->fd, SHUT_RDWR);
 }

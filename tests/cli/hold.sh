@@ -53,9 +53,9 @@ test_hold_without_input() {
 }
 
 test_hold_renews() {
-    start hf hold --no-stdin --ttl 4s r >"$dir/renew.out"
+    start hf hold --no-stdin --ttl 5s r >"$dir/renew.out"
     wait_until file_filled "$dir/renew.out"
-    sleep 5 # longer than the lease
+    sleep 6 # longer than the lease
     locked r || fail "not renewed"
     kill -HUP "$pid"
     finish "$pid"
@@ -68,7 +68,7 @@ test_hold_lost_79() {
     redis del l >/dev/null
     finish "$pid"
     same "$status" 79
-    start hf hold --no-stdin --lease 500ms l >"$dir/lost.out"
+    start hf hold --no-stdin --lease 2s l >"$dir/lost.out"
     finish "$pid"
     same "$status" 79
 }
@@ -90,7 +90,7 @@ test_hold_busy() {
     redis hset b somebody 1 >/dev/null
     expect 75 hf hold -n b
     same "$out" ""
-    expect 75 hf hold -w 100ms b
+    expect 75 hf hold -w 2s b
     expect 4 hf hold -n -E 4 b
     start hf hold b
     wait_until awaited b

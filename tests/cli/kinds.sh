@@ -57,7 +57,7 @@ test_fair_is_first_come_first_served() {
     start hf run --fair line touch "$dir/line.killed"
     killed=$pid
     wait_until queue_is line 4
-    start hf run -w 300ms --fair line touch "$dir/line.hasty"
+    start hf run -w 2s --fair line touch "$dir/line.hasty"
     hasty=$pid
     finish "$hasty"
     same "$status" 75
@@ -196,7 +196,7 @@ had() { hf -q run -n "$(no_other "$1")" "$2" true; }
 test_every_kind_lost_79() {
     local option
     for option in "${kinds[@]}"; do
-        guarded "lost$option" --ttl 2s "$option"
+        guarded "lost$option" --ttl 6s "$option"
         expect 75 hf run -n "$(no_other "$option")" "lost$option" true
         expect 0 hf unlock --force "lost$option"
         finish "$pid"
@@ -235,7 +235,7 @@ test_every_kind_without_its_guard() {
 test_every_kind_without_both() {
     local option holder
     for option in "${kinds[@]}"; do
-        guarded "both$option" --ttl 4s "$option"
+        guarded "both$option" --ttl 8s "$option"
         holder=$(holder_of "$pid")
         kill -KILL "$holder" "$pid" 2>/dev/null # the second may be gone already
         wait_until ended "$holder"
@@ -250,10 +250,10 @@ test_every_kind_without_both() {
 test_every_kind_renewed() {
     local option pids=()
     for option in "${kinds[@]}"; do
-        guarded "renew$option" --ttl 4s "$option"
+        guarded "renew$option" --ttl 5s "$option"
         pids+=("$pid")
     done
-    sleep 5 # longer than the lease
+    sleep 6 # longer than the lease
     for option in "${kinds[@]}"; do
         ! had "$option" "renew$option" || fail "not renewed: $option"
     done
@@ -338,7 +338,7 @@ test_show_of_what_is_no_lock() {
 }
 
 test_unlock_force_hands_a_fair_lock_on() {
-    guarded uf --ttl 2s --fair
+    guarded uf --ttl 6s --fair
     local victim=$pid
     start hf run --fair uf touch "$dir/uf"
     wait_until queue_is uf 1

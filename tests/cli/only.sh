@@ -26,7 +26,7 @@ chmod +x "$dir/bin/daemonize" "$dir/bin/linger"
 start_with_all() {
     local file=$dir/$1 name=$1
     shift
-    start hf run --ttl 3s --only-command "$@" "$name" bash -c 'daemonize "$0.daemon"
+    start hf run --ttl 6s --only-command "$@" "$name" bash -c 'daemonize "$0.daemon"
         linger & echo $! >"$0.child"
         setsid linger & echo $! >"$0.apart"
         echo $$ >"$0.new"; mv "$0.new" "$0"; wait' "$file"
@@ -96,7 +96,7 @@ test_signal_ends_the_command() {
 }
 
 test_timeout() {
-    start_with_all late -t 500ms
+    start_with_all late -t 5s # it has started everything by then
     finish "$guard"
     same "$status" 124
     ended "$command" || fail "it still runs"

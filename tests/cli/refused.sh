@@ -5,7 +5,7 @@ server_start
 
 test_a_replica_is_given_up_with_its_words() {
     redis replicaof 127.0.0.1 1 >/dev/null
-    start hf -t 2s run refused touch "$dir/ran" 2>"$dir/said"
+    start hf -t 5s run refused touch "$dir/ran" 2>"$dir/said"
     finish "$pid"
     same "$status" 69
     grep -q "waiting for 'refused' is held up: .*refuses commands: .*READONLY" "$dir/said" ||

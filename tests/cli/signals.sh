@@ -204,11 +204,11 @@ has_child() { [ -n "$(children_of "$1")" ]; }
 # The attempt is on its way when the signal comes: the holder must not leave before it is undone.
 test_while_an_attempt_is_on_its_way() {
     redis hset way somebody 1 >/dev/null
-    redis pexpire way 1500 >/dev/null
+    redis pexpire way 5000 >/dev/null # it is waited for before that
     start hf run --ttl 1h way touch "$dir/way"
     wait_until awaited way
     kill -STOP "$server"
-    sleep 1.6 # the lock would be free by now, and has been asked for again
+    sleep 5.1 # the lock would be free by now, and has been asked for again
     kill -TERM "$pid"
     sleep 0.2 # it must have noticed, and still be there
     kill -CONT "$server"

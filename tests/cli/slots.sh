@@ -28,7 +28,7 @@ test_never_more_than_there_are() {
     wait_until awaited crowd
     expect 75 hf run -n -N 2 crowd true
     says "'crowd': all slots are taken"
-    expect 75 hf run -w 200ms -N 2 crowd true
+    expect 75 hf run -w 2s -N 2 crowd true
     says "the wait ended before a slot was free"
     expect 9 hf run -n -E 9 -N 2 crowd true
     touch "$dir/inside.go"
@@ -87,13 +87,13 @@ test_hold_lost_79() {
     redis del '{hl}:timeout' >/dev/null
     finish "$pid"
     same "$status" 79
-    start hf hold --no-stdin --lease 500ms -N 2 hl2 >"$dir/hl2"
+    start hf hold --no-stdin --lease 2s -N 2 hl2 >"$dir/hl2"
     finish "$pid"
     same "$status" 79
 }
 
 test_slot_taken_away() {
-    start hf run --ttl 2s -N 2 away sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$dir/away" \
+    start hf run --ttl 6s -N 2 away sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$dir/away" \
         2>"$dir/away.err"
     wait_until file_filled "$dir/away"
     redis del '{away}:timeout' >/dev/null
@@ -108,7 +108,7 @@ test_lease_ends() { check_lease_ends -N 1; }
 
 # Somebody who waits gets the slot of one who died, when its lease is over.
 test_slot_of_the_dead_passes_on() {
-    start hf run --ttl 2s -N 1 dead sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$dir/dead"
+    start hf run --ttl 6s -N 1 dead sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$dir/dead"
     local victim=$pid
     wait_until file_filled "$dir/dead"
     start hf run -N 1 dead touch "$dir/dead.heir"
@@ -136,7 +136,7 @@ test_show() {
 }
 
 test_unlock_force_forgets_the_number() {
-    start hf hold --no-stdin --ttl 1s -N 3 forget >"$dir/forget"
+    start hf hold --no-stdin --ttl 6s -N 3 forget >"$dir/forget"
     wait_until file_filled "$dir/forget"
     expect 0 hf unlock --force forget
     same "$(redis keys '*forget*')" "" "keys"

@@ -154,12 +154,12 @@ test_ctrl_c_while_waiting() {
 test_ctrl_z_and_fg() {
     person '
         shell
-        send "hf run --ttl 3s z sh -c \"echo run\\\"\\\"ning; read -r x; echo got \\\$x\"\r"
+        send "hf run --ttl 5s z sh -c \"echo run\\\"\\\"ning; read -r x; echo got \\\$x\"\r"
         must "running"
         send "\032"
         must "Stopped"
         must "ready>"
-        send "sleep 4; jobs\r"
+        send "sleep 6; jobs\r"
         must "Stopped"
         must "ready>"
         send "redis-cli -s $env(socket) exists z | sed s/^/locked=/\r"
@@ -178,12 +178,12 @@ test_ctrl_z_and_fg() {
 test_ctrl_z_in_a_pipeline() {
     person '
         shell
-        send "hf run --ttl 3s y ask | sed s/answer/ANSWER/\r"
+        send "hf run --ttl 5s y ask | sed s/answer/ANSWER/\r"
         must "Password: "
         send "\032"
         must "Stopped"
         must "ready>"
-        send "sleep 4; redis-cli -s $env(socket) exists y | sed s/^/locked=/\r"
+        send "sleep 6; redis-cli -s $env(socket) exists y | sed s/^/locked=/\r"
         must "locked=1"
         must "ready>"
         send "fg\r"
@@ -215,7 +215,7 @@ test_ctrl_c_in_a_pipeline() {
 test_ctrl_z_and_bg() {
     person '
         shell
-        send "hf run --ttl 3s b work\r"
+        send "hf run --ttl 6s b work\r"
         must "running"
         send "\032"
         must "Stopped"

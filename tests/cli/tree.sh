@@ -15,10 +15,10 @@ setsid sh -c '
 END
 chmod +x "$dir/bin/daemonize"
 
-# start_with_daemon NAME: `run` with a command that lives, and a daemon of it.
+# start_with_daemon NAME [TTL]: `run` with a command that lives, and a daemon of it.
 start_with_daemon() {
     local file=$dir/$1
-    start hf run --ttl 3s "$1" sh -c 'daemonize "$0.daemon"; echo $$ >"$0.new"; mv "$0.new" "$0"
+    start hf run --ttl "${2:-6s}" "$1" sh -c 'daemonize "$0.daemon"; echo $$ >"$0.new"; mv "$0.new" "$0"
         exec sleep 100' "$file"
     wait_until file_filled "$file"
     wait_until file_filled "$file.daemon"
@@ -134,7 +134,7 @@ test_guard_killed() {
 
 # Stopped for good: past the lease the lock may be another's, and nothing of the command may live then.
 test_holder_stopped() {
-    start_with_daemon hs
+    start_with_daemon hs 20s # so it is killed a whole second before the lease ends
     kill -STOP "$holder"
     finish "$guard"
     same "$status" 79
@@ -189,7 +189,7 @@ test_stopped_for_a_moment_only() {
     kill -STOP "$holder"
     wait_until in_state "$holder" T
     kill -CONT "$holder"
-    sleep 3.5 # longer than the lease: nothing must happen, which no event can tell
+    sleep 7 # longer than the lease: nothing must happen, which no event can tell
     alive "$command" && alive "$daemon" || fail "it was killed"
     locked moment || fail "it was lost"
     kill -TERM "$guard"

@@ -86,8 +86,8 @@ test_unknown_options() {
         expect 64 "$HOLDFAST" "$option" run x true
         says "unknown option ${option%=x}"
     done
-    expect 64 "$HOLDFAST" run -m x true
-    says "unknown option -m"
+    expect 64 "$HOLDFAST" run -F x true
+    says "unknown option -F"
     expect 64 "$HOLDFAST" unlock --owner x y
     says "unknown option --owner"
 }

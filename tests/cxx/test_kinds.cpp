@@ -46,9 +46,9 @@ void one_writes_and_nobody_reads(void **) {
         std::lock_guard<holdfast::shared_mutex> guard(s.mutex);
         assert_false(s.rival.try_lock());
         assert_false(s.rival.try_lock_shared());
-        assert_false(reading(s.rival, 20ms).owns_lock());
-        assert_false(reading(s.rival, steady_clock::now() + 20ms).owns_lock());
-        assert_false(writing(s.rival, system_clock::now() + 20ms).owns_lock());
+        assert_false(reading(s.rival, passing).owns_lock());
+        assert_false(reading(s.rival, steady_clock::now() + passing).owns_lock());
+        assert_false(writing(s.rival, system_clock::now() + passing).owns_lock());
     }
     assert_true(reading(s.rival, hang_limit).owns_lock());
     assert_true(writing(s.rival, hang_limit).owns_lock());
@@ -81,7 +81,7 @@ void a_writer_becomes_a_reader_but_not_the_other_way(void **) {
 
 void each_side_tells_of_its_loss(void **) {
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = 300;
+    options.watchdog_ms = 1500;
     holdfast::client client(url(), options);
     holdfast::shared_mutex mutex(client, "config");
     std::atomic<int> lost{0}, told{0};
@@ -105,7 +105,7 @@ void a_fair_mutex_is_a_mutex(void **) {
     holdfast::client ours(url()), theirs(url());
     holdfast::mutex mutex(ours, "fair", HF_FAIR), rival(theirs, "fair", HF_FAIR);
     std::unique_lock<holdfast::mutex> guard(mutex);
-    assert_false(rival.try_lock_for(20ms));
+    assert_false(rival.try_lock_for(passing));
     auto next = std::async(std::launch::async, [&rival] {
         return std::unique_lock<holdfast::mutex>(rival, hang_limit).owns_lock();
     });
@@ -145,8 +145,8 @@ void a_semaphore_counts(void **) {
     slots.acquire();
     slots.acquire(2);
     assert_false(slots.try_acquire());
-    assert_false(slots.try_acquire_for(20ms));
-    assert_false(slots.try_acquire_until(system_clock::now() + 20ms, 2));
+    assert_false(slots.try_acquire_for(passing));
+    assert_false(slots.try_acquire_until(system_clock::now() + passing, 2));
     slots.release(2);
     assert_true(slots.try_acquire());
     assert_int_equal(slots.available(), 1);
@@ -184,7 +184,7 @@ void a_permit_is_given_back_at_the_end_of_its_scope(void **) {
         assert_int_equal(slots.available(), 0);
         assert_int_equal(slots.taken(), 2);
         assert_false(slots.try_acquire().has_value());
-        assert_false(slots.try_acquire_for(20ms).has_value());
+        assert_false(slots.try_acquire_for(passing).has_value());
 
         holdfast::permit moved(std::move(second));
         assert_int_equal(slots.taken(), 2);
@@ -221,7 +221,7 @@ void permits_by_the_dozen(void **) {
 
 void a_lost_permit_is_told_by_its_id(void **) {
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = 300;
+    options.watchdog_ms = 1500;
     holdfast::client client(url(), options);
     holdfast::permits slots(client, "slots");
     slots.set(1);
@@ -272,8 +272,8 @@ void a_latch_opens_for_all(void **) {
     assert_true(latch.try_set(2));
     assert_false(latch.try_set(9));
     assert_false(latch.try_wait());
-    assert_false(latch.wait_for(20ms));
-    assert_false(latch.wait_until(system_clock::now() + 20ms));
+    assert_false(latch.wait_for(passing));
+    assert_false(latch.wait_until(system_clock::now() + passing));
 
     auto waiter = std::async(std::launch::async, [&] { same_latch.wait(); });
     latch.count_down();

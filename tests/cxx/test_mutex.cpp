@@ -49,7 +49,7 @@ void a_guard_ends_its_hold_when_an_exception_passes(void **) {
 /* A server that says nothing is no reason to believe that somebody else has the lock. */
 void a_try_throws_if_the_server_is_silent(void **) {
     hf_options options = HF_OPTIONS_INIT;
-    options.cmd_timeout_ms = 600;
+    options.cmd_timeout_ms = 1500;
     holdfast::client client(url(), options);
     holdfast::mutex mutex(client, "guarded");
     assert_true(mutex.try_lock());
@@ -78,18 +78,18 @@ void unique_lock_waits_no_longer_than_told(void **) {
     std::lock_guard<holdfast::mutex> holder(c.rival);
 
     auto begin = steady_clock::now();
-    std::unique_lock<holdfast::mutex> timed(c.mutex, 60ms);
+    std::unique_lock<holdfast::mutex> timed(c.mutex, passing);
     assert_false(timed.owns_lock());
-    assert_true(steady_clock::now() - begin >= 60ms);
+    assert_true(steady_clock::now() - begin >= passing);
 
     begin = steady_clock::now();
-    std::unique_lock<holdfast::mutex> until(c.mutex, begin + 60ms);
+    std::unique_lock<holdfast::mutex> until(c.mutex, begin + passing);
     assert_false(until.owns_lock());
-    assert_true(steady_clock::now() - begin >= 60ms);
+    assert_true(steady_clock::now() - begin >= passing);
 
     auto wall = system_clock::now();
-    assert_false(c.mutex.try_lock_until(wall + 60ms));
-    assert_true(system_clock::now() >= wall + 60ms);
+    assert_false(c.mutex.try_lock_until(wall + passing));
+    assert_true(system_clock::now() >= wall + passing);
 
     assert_false(c.mutex.try_lock_until(steady_clock::now() - 1h));
     assert_false(c.mutex.try_lock_until(steady_clock::time_point::min()));
@@ -213,7 +213,7 @@ void unlock_without_a_handler_is_quiet(void **) {
 
 hf_options quick_watchdog() {
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = 300;
+    options.watchdog_ms = 1500;
     return options;
 }
 

@@ -56,7 +56,7 @@ test_loss() {
     printed 'lost: ' || fail "did not say so"
 
     # And when the server does not answer any more: a warning first.
-    run_example loss "$url?watchdog_ms=3000&cmd_timeout_ms=300"
+    run_example loss "$url?watchdog_ms=6000&cmd_timeout_ms=1500"
     wait_until printed working
     kill -STOP "$server"
     finish "$example"

@@ -19,7 +19,7 @@
 #define SLACK_MS 8000
 
 /* How long what is undone after an answer may take. */
-#define SETTLED_MS 2000
+#define SETTLED_MS 5000
 
 /* What one step left behind. */
 struct outcome {

@@ -42,7 +42,7 @@ static void holder_killed(void **state) {
     struct fleet f;
     struct shared *shared = shared_new(sizeof *shared);
     fleet_begin(&f, NULL);
-    pid_t pid = start_holder(&f, shared, 2000);
+    pid_t pid = start_holder(&f, shared, 6000);
     assert_int_equal(hf_lock_try(f.lock), HF_EBUSY);
     kill_child(pid);
     assert_int_equal(hf_lock_acquire_for(f.lock, HANG_MS), HF_OK);

@@ -55,12 +55,27 @@ static void describe_fd(pid_t pid, int fd, char *ret, size_t size) {
     ret[len > 0 ? len : 0] = '\0';
 }
 
-static void assert_fd(pid_t pid, int fd, const char *expected_end) {
+struct expected_fd {
+    pid_t pid;
+    int fd;
+    const char *end;
     char target[256];
-    describe_fd(pid, fd, target, sizeof target);
-    size_t len = strlen(target), end = strlen(expected_end);
-    if (len < end || strcmp(target + len - end, expected_end) != 0 || (end == 0 && len > 0))
-        fail_msg("descriptor %d of %d is '%s', not '%s'", fd, (int)pid, target, expected_end);
+};
+
+static bool is_as_expected(void *arg) {
+    struct expected_fd *expected = arg;
+    describe_fd(expected->pid, expected->fd, expected->target, sizeof expected->target);
+    size_t len = strlen(expected->target), end = strlen(expected->end);
+    return end == 0 ? len == 0
+                    : len >= end && strcmp(expected->target + len - end, expected->end) == 0;
+}
+
+/* It is waited for: a shell that was just forked has yet to see to its descriptors. */
+static void assert_fd(pid_t pid, int fd, const char *expected_end) {
+    struct expected_fd expected = {.pid = pid, .fd = fd, .end = expected_end};
+    if (!wait_until(is_as_expected, &expected, HANG_MS))
+        fail_msg("descriptor %d of %d is '%s', not '%s'", fd, (int)pid, expected.target,
+                 expected_end);
 }
 
 static int start_with_open_pipe(void *arg) {
@@ -146,7 +161,7 @@ static int start_while_forking(void *arg) {
     if (err != HF_OK || local_processes(dir, LOCAL_SERVER, pids, 4) != 1)
         return 2;
     kill(pids[0], SIGKILL);
-    bool is_free = wait_until(lock_is_free, dir, 5000);
+    bool is_free = wait_until(lock_is_free, dir, HANG_MS / 2);
     for (size_t i = 0; i < forker.count; i++)
         kill(forker.pids[i], SIGKILL);
     return is_free ? 0 : 3;

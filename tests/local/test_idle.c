@@ -226,7 +226,7 @@ static void visit_before_the_last_command_keeps_it(void **state) {
         "esac");
     char came[] = "came";
     pid_t server;
-    redisFree(come_for(5 * IDLE_MS, programs, &server)); /* time to look before it tries again */
+    redisFree(come_for(20 * IDLE_MS, programs, &server)); /* time to look before it tries again */
     assert_true(wait_until(exists, came, HANG_MS));
     assert_true(wait_until(is_back, NULL, HANG_MS));
     assert_int_equal(local_server_pid(dir), server);

@@ -388,8 +388,8 @@ static void frozen_server_is_waited_for_until_the_deadline(void **state) {
     stop_process(server);
     hf_error error = {0};
     int64_t began_ms = hfi_now_ms();
-    assert_int_equal(try_with_search(dir, NULL, 300, &error), HF_EUNREACH);
-    assert_true(hfi_now_ms() - began_ms >= 300);
+    assert_int_equal(try_with_search(dir, NULL, 1500, &error), HF_EUNREACH);
+    assert_true(hfi_now_ms() - began_ms >= 1500);
     assert_non_null(strstr(error.text, "does not answer"));
     kill(server, SIGCONT);
     local_ensure(dir, LONG_MS);

@@ -12,7 +12,7 @@
 
 /* The lease is three times as long as the time between renewals: long enough that a busy machine
  * does not lose it. */
-enum { SLOTS = 16384, WATCHDOG_MS = 3000 };
+enum { SLOTS = 16384, WATCHDOG_MS = ENDURING_MS };
 
 static struct server *cluster;
 

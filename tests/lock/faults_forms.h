@@ -35,7 +35,7 @@ static const struct form forms[] = {{acquire_sync, release_sync}, {acquire_async
     for (const struct form *form = forms; form < forms + sizeof forms / sizeof forms[0]; form++)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-#define BRIEF_MS 800
+#define BRIEF_MS WORLD_BRIEF_MS
 
 /* For scenes in which nobody answers. */
 static inline void begin_briefly(struct world *w) {

@@ -42,9 +42,7 @@ static inline void group_begin(struct world *w, const hf_options *options) {
     w->lock = new_values(w->client, "jack mary");
     w->rival_lock = new_values(w->rival, "jack mary");
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000);
-    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
-    assert_int_equal(hf_lock_extend(w->lock, 60000), HF_OK);
-    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    world_warm_up(w->lock);
     assert_int_equal(hf_lock_acquire_with(w->rival_lock, &leased, NULL), HF_OK);
     assert_int_equal(hf_lock_break(w->rival_lock, &broken), HF_OK);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_ELOST);

@@ -36,8 +36,8 @@ static inline hf_lock *new_handle(hf_client *client, any_kind kind) {
 /* For tests that wait until an exchange has failed. */
 static inline hf_options kind_impatient(void) {
     hf_options options = world_options();
-    options.cmd_timeout_ms = 800;
-    options.connect_timeout_ms = 2000;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
+    options.connect_timeout_ms = 5000;
     return options;
 }
 
@@ -50,9 +50,7 @@ static inline void kind_begin_on(struct world *w, struct server *server, any_kin
     hf_lock_free(w->rival_lock);
     w->lock = new_handle(w->client, kind);
     w->rival_lock = new_handle(w->rival, kind);
-    hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000); /* no watchdog of the test's */
-    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
-    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    world_warm_up(w->lock);
     cmd_ok(server, "FLUSHALL");
 }
 

@@ -20,8 +20,16 @@ static inline bool loss_is_readable(int fd, int64_t limit_ms) {
     return poll(&poll_fd, 1, (int)limit_ms) == 1;
 }
 
+/* Found by the next renewal. */
 static inline void loss_by_del(struct world *w) {
     cmd_ok(w->server, "DEL %s", WORLD_NAME);
+}
+
+/* Known at once. */
+static inline void loss_by_own_break(struct world *w) {
+    bool broken = false;
+    assert_int_equal(hf_lock_break(w->lock, &broken), HF_OK);
+    assert_true(broken);
 }
 
 #endif

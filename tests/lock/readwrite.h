@@ -30,10 +30,13 @@ static inline hf_lock *rw_handle(hf_client *client, any_kind kind) {
 
 /* The server and both lanes of the client know all scripts afterwards. */
 static inline void rw_warm(hf_lock *lock) {
-    assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(hf_lock_extend(lock, 60000), HF_OK);
-    assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(world_acquire_async(lock, A, HANG_MS, NULL), HF_OK);
+    hf_acquire_options leased = world_wait_for(HANG_MS, 60000); /* no watchdog of the test's */
+    hf_op *op = NULL;
+    leased.owner = A;
+    world_warm_up(lock);
+    assert_int_equal(hf_lock_acquire_start(lock, &leased, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
+    hf_op_free(op);
     assert_int_equal(world_release_async(lock, A, NULL), HF_OK);
 }
 

@@ -144,12 +144,16 @@ static void whoever_holds_briefly_never_listens(void **state) {
     struct world w;
     world_begin(&w, NULL);
     struct monitor *monitor = monitor_start(w.server);
-    int64_t start_ms = now_ms();
+    int64_t start_ms = now_ms(), longest_ms = 0;
     for (; now_ms() - start_ms < 2500; sleep_ms(10)) {
+        int64_t since_ms = now_ms();
         assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
         assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        int64_t held_ms = now_ms() - since_ms;
+        longest_ms = held_ms > longest_ms ? held_ms : longest_ms;
     }
-    assert_int_equal(monitor_count(monitor, ASK), 0);
+    if (longest_ms < 999) /* else one was not brief, because the machine paused */
+        assert_int_equal(monitor_count(monitor, ASK), 0);
     monitor_stop(monitor);
     world_end(&w);
 }
@@ -200,6 +204,20 @@ static void nobody_is_robbed_by_words(void **state) {
     world_end(&w);
 }
 
+/* How often it asked, once it has done so and does so no more: a doubt waits for a tenth of a second. */
+static uint64_t renewals_at_rest(hf_client *client) {
+    int64_t start_ms = now_ms(), changed_ms = start_ms;
+    uint64_t renewals = 0;
+    while (renewals == 0 || now_ms() - changed_ms < 1500) {
+        assert_true(now_ms() - start_ms < HANG_MS);
+        uint64_t seen = world_stats(client).renewals;
+        changed_ms = seen != renewals ? now_ms() : changed_ms;
+        renewals = seen;
+        sleep_ms(10);
+    }
+    return renewals;
+}
+
 /* Other databases, other keys, other versions, and what means nothing. */
 static void what_is_not_about_us_costs_nothing(void **state) {
     (void)state;
@@ -220,9 +238,7 @@ static void what_is_not_about_us_costs_nothing(void **state) {
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(wait_until(somebody_listens, w.server, HANG_MS));
     publish(&w, "broken 1 0 " WORLD_NAME);
-    uint64_t first = world_stats(w.client).renewals;
-    for (int64_t start_ms = now_ms(); now_ms() - start_ms < 500; sleep_ms(10))
-        first = world_stats(w.client).renewals; /* until that, and listening, has been seen to */
+    uint64_t first = renewals_at_rest(w.client); /* that, and listening, has been seen to */
     for (int i = 0; i < 20; i++)
         for (size_t j = 0; j < sizeof messages / sizeof *messages; j++)
             publish(&w, messages[j]);
@@ -267,10 +283,11 @@ static void what_comes_before_the_confirmation_is_heard(void **state) {
     hf_options options = patient();
     world_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    proxy_delay(w.proxy, ASK, 700);
-    sleep_ms(1300);
+    proxy_stall_request(w.proxy, ASK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
     assert_int_equal(listeners(w.server), 0);
     assert_int_equal(hf_lock_break(w.rival_lock, NULL), HF_OK);
+    assert_int_equal(proxy_release_held(w.proxy), 1);
     assert_true(wait_until(has_lost, w.client, HANG_MS));
     world_end(&w);
 }

@@ -252,7 +252,7 @@ static void C009_waiter_enters_when_the_lease_ends(void **state) {
     struct monitor *monitor = monitor_start(w.server);
     hf_acquire_options brief = world_wait_for(0, 400);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_with(w.lock, &brief, NULL), HF_OK);
+    world_acquire_brief(w.lock, &brief);
     struct world_caller waiter;
     world_call_acquire(&waiter, w.rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(world_join(&waiter), HF_OK);
@@ -381,7 +381,7 @@ static void C004_a_stopped_server_is_an_error_not_a_refusal(void **state) {
         struct server *server = server_start(NULL);
         struct world w;
         hf_options options = world_options();
-        options.connect_timeout_ms = 700;
+        options.connect_timeout_ms = 2500;
         world_begin_on(&w, server, &options);
         server_stop(server);
         hf_acquire_options given = world_wait_for(waits_ms[i], 10000);
@@ -458,17 +458,17 @@ static void C202_C331_later_holds_are_renewed_after_a_restart(void **state) {
     struct server *server = server_start(NULL);
     struct world w;
     hf_options options = world_options();
-    options.watchdog_ms = 2400;
+    options.watchdog_ms = ENDURING_MS;
     world_begin_on(&w, server, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     server_restart(server);
     assert_true(world_free(&w));
-    sleep_ms(2500); /* the row is about a release after the lease */
+    sleep_ms(ENDURING_MS + 1); /* the row is about a release after the lease */
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        sleep_ms(2800);
+        sleep_ms(ENDURING_MS + 500);
         assert_int_equal(world_count(&w, w.owner), 1);
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
     }
@@ -516,7 +516,7 @@ static void C026_one_event_for_release_and_for_expiry(void **state) {
     cmd_ok(server, "PUBLISH mark held");
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     cmd_ok(server, "PUBLISH mark released");
-    hf_acquire_options brief = world_wait_for(0, 200);
+    hf_acquire_options brief = world_wait_for(0, 2000); /* held when the call returns */
     assert_int_equal(hf_lock_acquire_with(w.lock, &brief, NULL), HF_OK);
     assert_true(wait_until(key_gone, server, HANG_MS));
     cmd_ok(server, "PUBLISH mark expired");

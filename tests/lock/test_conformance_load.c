@@ -85,7 +85,7 @@ static void C022_the_register_is_never_empty_while_held(void **state) {
     struct world w;
     struct crew crew;
     hf_options options = world_options();
-    options.watchdog_ms = 1500;
+    options.watchdog_ms = ENDURING_MS;
     world_begin(&w, &options);
     crew_begin(&crew, 16);
     crew.rounds = scaled(150, 10000);

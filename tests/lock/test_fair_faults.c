@@ -68,7 +68,7 @@ static void U14_place_in_line_reply_lost_and_time_is_up(void **state) {
     (void)state;
     struct world w;
     hf_options options = world_options();
-    options.cmd_timeout_ms = 800;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
     fair_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     proxy_mute_replies_after(w.proxy, FAIR_ACQUIRE);
@@ -169,11 +169,11 @@ static void C079_U21_paused_server(void **state) {
     struct world w;
     struct world_caller patient;
     hf_options options = world_options();
-    options.cmd_timeout_ms = 500;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
     fair_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     queue_up(&patient, w.server, w.client, w.lock, FIRST, as(FIRST, HF_FOREVER, LONG_MS));
-    cmd_ok(w.server, "CLIENT PAUSE 1500 WRITE");
+    cmd_ok(w.server, "CLIENT PAUSE 10000 WRITE");
     hf_acquire_options timed = as(FIRST + 1, 700, 1000);
     int err = hf_lock_acquire_with(w.lock, &timed, NULL);
     assert_true(err == HF_ETIMEDOUT || err == HF_EUNREACH);

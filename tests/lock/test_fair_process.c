@@ -147,7 +147,7 @@ static void U58_killed_waiters_are_skipped(void **state) {
  * lease is over, not when all the dead have been waited for. */
 static void C328_killed_crowd_costs_one_lease(void **state) {
     (void)state;
-    enum { WATCHDOG_MS = 1500, DEAD = 40 };
+    enum { WATCHDOG_MS = 3000, DEAD = 40 };
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
     hf_client *client;
@@ -241,7 +241,7 @@ static void a_message_can_come_too_late(void **state) {
  * the horizon; nobody is granted anything by mistake meanwhile. */
 static void silent_waiters_are_swept(void **state) {
     (void)state;
-    enum { WATCHDOG_MS = 600 };
+    enum { WATCHDOG_MS = 2400 };
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
     struct world_caller waiter;
@@ -266,7 +266,7 @@ static void silent_waiters_are_swept(void **state) {
 /* Killed at random while many take turns: the others go on, each as often as it wants. */
 static void turns_go_on_while_processes_die(void **state) {
     (void)state;
-    enum { ROUNDS = 8, WATCHDOG_MS = 600, THREADS = 4 };
+    enum { ROUNDS = 8, WATCHDOG_MS = 3000, THREADS = 4 };
     struct server *server = world_server();
     cmd_ok(server, "FLUSHALL");
     struct child *children[ROUNDS];

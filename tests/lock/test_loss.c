@@ -164,7 +164,7 @@ static void the_next_call_says_so_once(void **state) {
         for (int known = 0; known <= 1; known++) {
             struct world w;
             struct world_events events = {0};
-            loss_begin(&w, known ? 300 : 60000);
+            loss_begin(&w, known ? 2400 : 60000);
             assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
             assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
             loss_by_del(&w);
@@ -300,7 +300,8 @@ static void remaining_counts_down_to_zero(void **state) {
     struct world w;
     loss_begin(&w, 60000);
     int64_t start_ms = now_ms();
-    acquire_lease(w.lock, 500);
+    hf_acquire_options brief = world_wait_for(0, 500);
+    world_acquire_brief(w.lock, &brief);
     int64_t acquired_ms = now_ms(), before_ms = acquired_ms, left_ms;
     server_freeze(w.server);
     while ((left_ms = hf_lock_remaining_ms(w.lock)) > 0) {

@@ -14,7 +14,7 @@ static void two_handles_are_both_told(void **state) {
     struct world w;
     struct world_events first = {0}, second = {0}, other = {0};
     hf_lock *twin, *another;
-    loss_begin(&w, 600);
+    loss_begin(&w, ENDURING_MS);
     assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &twin), HF_OK);
     assert_int_equal(hf_lock_new(w.client, "another", &another), HF_OK);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &first), HF_OK);
@@ -42,7 +42,7 @@ static void a_callback_is_replaced_and_ended(void **state) {
     (void)state;
     struct world w;
     struct world_events former = {0}, present = {0};
-    loss_begin(&w, 300);
+    loss_begin(&w, ENDURING_MS);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &former), HF_OK);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &present), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -87,7 +87,7 @@ static void the_event_says_whose_hold_it_was(void **state) {
     struct world w;
     struct story story;
     memset(&story, 0, sizeof story);
-    loss_begin(&w, 600);
+    loss_begin(&w, ENDURING_MS);
     assert_int_equal(hf_lock_on_lost(w.lock, on_story, &story), HF_OK);
     assert_int_equal(world_acquire_async(w.lock, 77, 0, NULL), HF_OK);
     loss_by_del(&w);
@@ -114,14 +114,17 @@ static void a_handle_is_freed_in_its_own_callback(void **state) {
         atomic_int freed = 0;
         struct world_events events = {0};
         hf_lock *doomed, *survivor;
-        loss_begin(&w, 300);
+        loss_begin(&w, ENDURING_MS);
         assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &doomed), HF_OK);
         assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &survivor), HF_OK);
         assert_true(hf_lock_lost_fd(doomed) >= 0);
         assert_int_equal(hf_lock_on_lost(doomed, free_in_callback, &freed), HF_OK);
         assert_int_equal(hf_lock_on_lost(survivor, world_on_event, &events), HF_OK);
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        loss_by_del(&w);
+        if (i % 2 == 0)
+            loss_by_del(&w);
+        else
+            loss_by_own_break(&w);
         assert_true(world_wait_atomic(&freed, 1, HANG_MS));
         assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
         assert_int_equal(atomic_load(&freed), 1);
@@ -157,7 +160,7 @@ static void free_waits_for_a_running_callback(void **state) {
     struct slow slow;
     hf_lock *handle;
     memset(&slow, 0, sizeof slow);
-    loss_begin(&w, 300);
+    loss_begin(&w, ENDURING_MS);
     assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &handle), HF_OK);
     assert_int_equal(hf_lock_on_lost(handle, on_lost_slowly, &slow), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -175,7 +178,7 @@ static void handles_freed_and_made_while_losses_are_told(void **state) {
     (void)state;
     struct world w;
     struct world_events events = {0};
-    loss_begin(&w, 300);
+    loss_begin(&w, ENDURING_MS);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     for (int i = 1; i <= 40; i++) {
         struct world_events passing = {0};

@@ -10,8 +10,7 @@
 #include "support/new_lock.h"
 
 #define LONG_MS 20000 /* a lease nobody waits out */
-#define BRIEF_MS                                                                                   \
-    1000 /* one that is waited out; no answer takes that long, also on a busy machine */
+#define BRIEF_MS 1500 /* one that is waited out; no answer takes that long */
 
 /* ---- Leases ---- */
 
@@ -68,13 +67,13 @@ static void C088_a_leaving_reader_leaves_the_others_time(void **state) {
     struct rw rw;
     rw_begin(&rw, NULL);
     int64_t start_ms = now_ms();
-    assert_int_equal(acquire_as(rw.rival_read, A, 0, 900), HF_OK);
+    assert_int_equal(acquire_as(rw.rival_read, A, 0, BRIEF_MS), HF_OK);
     assert_int_equal(acquire_as(rw.read, B, 0, LONG_MS), HF_OK);
-    assert_true(pttl(rw.w.server, WORLD_NAME) > 900);
+    assert_true(pttl(rw.w.server, WORLD_NAME) > BRIEF_MS);
     assert_int_equal(hf_lock_release_as(rw.read, B), HF_OK);
-    assert_true(pttl(rw.w.server, WORLD_NAME) <= 900);
+    assert_true(pttl(rw.w.server, WORLD_NAME) <= BRIEF_MS);
     assert_int_equal(acquire_as(rw.write, C, HANG_MS, HF_WATCHDOG), HF_OK);
-    assert_true(now_ms() - start_ms >= 900);
+    assert_true(now_ms() - start_ms >= BRIEF_MS);
     assert_true(now_ms() - start_ms < 8000);
     assert_int_equal(hf_lock_release_as(rw.write, C), HF_OK);
     rw_end(&rw);
@@ -136,7 +135,7 @@ static void C099_left_by_a_closed_client(void **state) {
     for (size_t i = 0; i < 2; i++) {
         struct rw rw;
         hf_client *mortal;
-        hf_options options = rw_watchdog(600);
+        hf_options options = rw_watchdog(2400);
         rw_begin(&rw, &options);
         assert_int_equal(hf_open(server_url(rw.w.server), &options, &mortal), HF_OK);
         hf_lock *lock = rw_handle(mortal, kinds[i]);
@@ -145,7 +144,7 @@ static void C099_left_by_a_closed_client(void **state) {
         hf_lock_free(lock);
         assert_int_equal(hf_close(mortal), HF_OK);
         assert_int_equal(acquire_as(rw.write, B, HANG_MS, HF_WATCHDOG), HF_OK);
-        assert_true(now_ms() - start_ms >= 600);
+        assert_true(now_ms() - start_ms >= 2400);
         assert_int_equal(hf_lock_release_as(rw.write, B), HF_OK);
         assert_int_equal(world_stats(rw.w.client).holds, 0);
         rw_end(&rw);

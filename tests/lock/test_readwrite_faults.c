@@ -134,7 +134,7 @@ static void U17_not_owner_stays_not_owner(void **state) {
 
 static hf_options brief(void) {
     hf_options options = world_options();
-    options.cmd_timeout_ms = 800;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
     return options;
 }
 
@@ -283,12 +283,22 @@ static void killed_holders_run_out(void **state) {
 
 /* ---- The server forgets ---- */
 
+struct renewed {
+    hf_client *client;
+    uint64_t renewals;
+};
+
+static bool was_renewed(void *arg) {
+    const struct renewed *renewed = arg;
+    return world_stats(renewed->client).renewals >= renewed->renewals;
+}
+
 static void C200_C201_after_a_restart(void **state) {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct scene s;
         struct world_events events = {0};
-        hf_options options = rw_watchdog(1000);
+        hf_options options = rw_watchdog(ENDURING_MS);
         struct server *server = server_start(NULL);
         rw_begin_on(&s.rw, server, &options);
         s.lock = sides[i].kind == HF_READ ? s.rw.read : s.rw.write;
@@ -299,8 +309,9 @@ static void C200_C201_after_a_restart(void **state) {
         assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
         assert_int_equal(release(&s), HF_ELOST);
         for (int round = 0; round < 2; round++) {
+            struct renewed renewed = {s.rw.w.client, world_stats(s.rw.w.client).renewals + 2};
             assert_int_equal(acquire(&s, HANG_MS), HF_OK);
-            sleep_ms(2000); /* twice the lease: it is renewed */
+            assert_true(wait_until(was_renewed, &renewed, HANG_MS));
             assert_int_equal(release(&s), HF_OK);
         }
         assert_int_equal(atomic_load(&events.losses), 1);
@@ -314,17 +325,18 @@ static void renewals_survive(void **state) {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct scene s;
-        hf_options options = rw_watchdog(1500);
+        hf_options options = rw_watchdog(ENDURING_MS);
         begin(&s, &sides[i], false, &options);
         hold(&s, 2);
-        for (int64_t start_ms = now_ms(); now_ms() - start_ms < 3000; sleep_ms(100)) {
+        struct renewed renewed = {s.rw.w.client, world_stats(s.rw.w.client).renewals + 3};
+        for (int64_t start_ms = now_ms(); !was_renewed(&renewed); sleep_ms(100)) {
+            assert_true(now_ms() - start_ms < HANG_MS);
             cmd_ok(s.rw.w.server, "SCRIPT FLUSH");
             if ((now_ms() - start_ms) % 1000 < 200)
                 proxy_cut_connections(s.rw.w.proxy, sides[i].renew->sha1);
             assert_count(&s, 2);
         }
         assert_int_equal(world_stats(s.rw.w.client).losses, 0);
-        assert_true(world_stats(s.rw.w.client).renewals >= 3);
         release_all(&s, 2);
         rw_end(&s.rw);
     }
@@ -337,7 +349,7 @@ static void write_after_a_release_that_had_to_wait(void **state) {
     struct rw rw;
     hf_options options = world_options();
     hf_op *op = NULL;
-    options.cmd_timeout_ms = 500;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
     rw_begin(&rw, &options);
     hf_acquire_options acquire = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     acquire.owner = A;

@@ -171,7 +171,7 @@ static void U37_evicted(void **state) {
     static const char *const config[] = {"maxmemory 4mb", "maxmemory-policy volatile-ttl", NULL};
     struct server *server = server_start(&(struct server_options){.config = config});
     hf_options options = world_options();
-    options.watchdog_ms = 900;
+    options.watchdog_ms = ENDURING_MS;
     world_begin_on(&w, server, &options);
     listen_to(&listener, w.lock);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SHORT_MS 600 /* for holds that are to be lost */
+#define SHORT_MS 2400 /* for holds that are to be lost */
 
 static hf_options with_watchdog(int64_t watchdog_ms) {
     hf_options options = world_options();

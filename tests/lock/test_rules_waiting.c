@@ -71,7 +71,7 @@ static void U34_subscription_that_is_never_confirmed(void **state) {
     struct world w;
     struct world_caller waiter;
     hf_options options = world_options();
-    options.cmd_timeout_ms = 800; /* so long it waits for the confirmation */
+    options.cmd_timeout_ms = WORLD_BRIEF_MS; /* so long it waits for the confirmation */
     world_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     proxy_mute_replies_after(w.proxy, WORLD_SUBSCRIBE);
@@ -118,7 +118,7 @@ static void rule5_lease_that_ends_in_silence(void **state) {
     world_begin(&w, NULL);
     hf_acquire_options fixed = world_wait_for(0, 700);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_with(w.rival_lock, &fixed, NULL), HF_OK);
+    world_acquire_brief(w.rival_lock, &fixed);
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(now_ms() - start_ms >= 700);

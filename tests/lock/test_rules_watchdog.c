@@ -43,7 +43,7 @@ static void rule7_caught_renewal_spares_another_owner(void **state) {
     catch_renewal(&w);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     hf_acquire_options fixed = world_wait_for(0, 700);
-    assert_int_equal(hf_lock_acquire_with(w.rival_lock, &fixed, NULL), HF_OK);
+    world_acquire_brief(w.rival_lock, &fixed);
     assert_true(proxy_release_held(w.proxy) >= 1);
     assert_true(pttl(w.server, WORLD_NAME) <= 700);
     assert_true(world_wait_free(&w, HANG_MS));
@@ -89,7 +89,7 @@ static void rule7_fixed_lease_is_not_renewed(void **state) {
     begin(&w, 600);
     size_t renewals = proxy_seen(w.proxy, WORLD_RENEW);
     hf_acquire_options fixed = world_wait_for(0, 900); /* nobody asks about it, either */
-    assert_int_equal(hf_lock_acquire_with(w.lock, &fixed, NULL), HF_OK);
+    world_acquire_brief(w.lock, &fixed);
     assert_true(world_wait_free(&w, HANG_MS));
     assert_int_equal(proxy_seen(w.proxy, WORLD_RENEW), renewals);
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);

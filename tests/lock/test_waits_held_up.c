@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CMD_MS 600
-#define CONNECT_MS 1800
+#define CMD_MS 1500
+#define CONNECT_MS 3500
 #define SLACK_MS 8000
 
 /* What the log said: the sentences about waits, and how many there were. */
@@ -104,9 +104,9 @@ static void frozen_after_an_answer_is_a_wait_that_timed_out(void **state) {
     (void)state;
     struct world w;
     struct world_caller waiter;
-    begin(&w, NULL);
+    begin_patient(&w, NULL, HANG_MS); /* nobody gives up before the wait ends */
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    world_call_acquire(&waiter, w.lock, world_wait_for(1000, HF_WATCHDOG));
+    world_call_acquire(&waiter, w.lock, world_wait_for(ENDURING_MS, HF_WATCHDOG));
     assert_true(proxy_wait_seen(w.proxy, WORLD_SUBSCRIBE, 1, HANG_MS));
     assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, 3, HANG_MS)); /* one was to warm up */
     proxy_blackhole(w.proxy, true, true);

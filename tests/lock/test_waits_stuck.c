@@ -7,9 +7,8 @@
  * Holders use leases of 60 s, so that whoever comes in did not wait for the lease.
  */
 #include "lock/world.h"
+#include "support/trap.h"
 
-#include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #define POLL_MS 10000
@@ -133,20 +132,6 @@ static void those_in_line_are_quiet(void **state) {
 
 /* ---- A thread that is stuck in a signal handler ---- */
 
-static sem_t let_go;
-static atomic_int caught;
-
-static void get_stuck(int signal) {
-    (void)signal;
-    atomic_fetch_add(&caught, 1);
-    while (sem_wait(&let_go) != 0)
-        continue;
-}
-
-static bool is_caught(void *arg) {
-    return atomic_load(&caught) == *(int *)arg;
-}
-
 /* The thread that waits at the server for `guarded`, and reads the messages of the client, is stuck.
  * One waits behind it; another, for another lock, has its messages read by it. */
 static void stuck_thread_in_front_of_others(void **state) {
@@ -167,12 +152,7 @@ static void stuck_thread_in_front_of_others(void **state) {
     world_call_acquire(&behind, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     sleep_ms(200); /* all are asleep, and the first is in the seat */
 
-    sem_init(&let_go, 0, 0);
-    struct sigaction action = {.sa_handler = get_stuck}, before;
-    sigaction(SIGUSR1, &action, &before);
-    pthread_kill(stuck.thread, SIGUSR1);
-    int one = 1;
-    assert_true(wait_until(is_caught, &one, HANG_MS));
+    trap_catch(stuck.thread);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(rival_other), HF_OK);
@@ -182,17 +162,17 @@ static void stuck_thread_in_front_of_others(void **state) {
     assert_false(atomic_load(&stuck.done));
     assert_int_equal(hf_lock_release_as(w.lock, behind.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(other, beside.owner), HF_OK);
-    sem_post(&let_go);
+    trap_release();
     assert_int_equal(world_join(&stuck), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, stuck.owner), HF_OK);
     assert_true(world_free(&w));
-    sigaction(SIGUSR1, &before, NULL);
     hf_lock_free(other);
     hf_lock_free(rival_other);
     world_end(&w);
 }
 
 int main(void) {
+    trap_set();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(not_dispatched_in_front_of_others),
         cmocka_unit_test(those_in_line_are_quiet),

@@ -51,6 +51,8 @@ struct world {
 
 /* 5 s for an exchange, enough for a busy machine, and a lease of 60 s. */
 hf_options world_options(void);
+/* For an exchange, where a test waits until one has failed: what is answered is answered within it. */
+#define WORLD_BRIEF_MS 2000
 
 /* For cmocka's group functions. */
 int world_start_server(void **state);
@@ -81,6 +83,14 @@ hf_stats world_stats(hf_client *client);
 /* ---- Calls ---------------------------------------------------------------------------------- */
 
 hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms);
+
+/* Acquires, extends and releases, until each of them was answered in time: scripts are known and
+ * connections made then. */
+void world_warm_up(hf_lock *lock);
+
+/* Acquires what is meant to run out. If the machine paused for longer than the lease, the call says
+ * that the answer came too late and nothing is held: then it is acquired once more. */
+void world_acquire_brief(hf_lock *lock, const hf_acquire_options *options);
 
 /* Acquires through the asynchronous form and waits; the owner 0 is this thread's. */
 int world_acquire_async(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_result *ret);

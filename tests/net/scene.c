@@ -38,8 +38,8 @@ struct server *scene_server(void) {
 
 hf_options scene_options(void) {
     hf_options options = HF_OPTIONS_INIT;
-    options.cmd_timeout_ms = 1000;
-    options.connect_timeout_ms = 3000;
+    options.cmd_timeout_ms = 5000;
+    options.connect_timeout_ms = 10000;
     options.watchdog_ms = 60000;
     return options;
 }
@@ -224,6 +224,14 @@ size_t scene_fds(void) {
 
 size_t scene_threads(void) {
     return entries("/proc/self/task");
+}
+
+static bool has_no_more_threads(void *most) {
+    return scene_threads() <= *(size_t *)most;
+}
+
+void scene_wait_threads(size_t most) {
+    assert_true(wait_until(has_no_more_threads, &most, HANG_MS));
 }
 
 size_t scene_rss(void) {

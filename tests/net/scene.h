@@ -27,7 +27,7 @@ int scene_start_server(void **state);
 int scene_stop_server(void **state);
 struct server *scene_server(void);
 
-/* 1 s for an exchange, 3 s to reach a server, leases of a minute. */
+/* 5 s for an exchange, enough for a busy machine, 10 s to reach a server, leases of a minute. */
 hf_options scene_options(void);
 hf_client *scene_open(const char *url, const hf_options *options); /* NULL: scene_options() */
 hf_lock *scene_lock(hf_client *client, const char *name);
@@ -85,6 +85,8 @@ void scene_log_end(struct scene_log *log);
 
 size_t scene_fds(void);
 size_t scene_threads(void);
+/* Until there are no more than that: one that was joined is seen for a moment longer. */
+void scene_wait_threads(size_t most);
 size_t scene_rss(void); /* bytes */
 
 /* By so much the process may grow, whatever a server sends. */

@@ -33,7 +33,7 @@ static void ping_by_dispatch(hf_client *client) {
 
 /* Turns the application's loop until the descriptor is quiet. False: it did not become so. */
 static bool comes_to_rest(hf_client *client) {
-    int64_t end_ms = now_ms() + HANG_MS / 10;
+    int64_t end_ms = now_ms() + HANG_MS;
     struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
     while (now_ms() < end_ms) {
         if (poll(&fd, 1, 300) == 0)
@@ -84,18 +84,21 @@ static void close_ends_the_connections(void **state) {
         options.flags = HF_MANUAL_DISPATCH;
         hf_client *client = scene_open(*url, &options);
         hf_lock *lock = scene_lock(client, "forked");
-        assert_int_equal(hf_lock_acquire_for(lock, 100), HF_ETIMEDOUT);
+        struct scene_call waiter;
+        scene_acquire(&waiter, lock, HF_FOREVER, NULL);
+        scene_wait_subscribed(server, "forked");
         ping_by_dispatch(client);
         long long ids[SCENE_CONNS];
         assert_true(scene_conns(server, client, ids) >= 3);
         pid_t child = run_child(child_waits_for_ever, NULL);
 
-        hf_lock_free(lock);
         assert_int_equal(hf_close(client), HF_OK);
+        assert_int_equal(scene_join(&waiter), HF_ECLOSED);
+        hf_lock_free(lock);
         assert_int_equal(hf_lock_release(held), HF_OK);
         hf_lock_free(held);
         assert_int_equal(hf_close(rival), HF_OK);
-        assert_true(wait_until(nobody_is_connected, server, HANG_MS / 10));
+        assert_true(wait_until(nobody_is_connected, server, HANG_MS));
         kill_child(child);
     }
 }
@@ -125,8 +128,7 @@ static void a_connection_that_was_given_up_ends(void **state) {
     struct server *server = scene_server();
     for (const char *const *url = both_urls(); *url != NULL; url++) {
         hf_options options = scene_options();
-        options.cmd_timeout_ms = 200;
-        options.connect_timeout_ms = 400;
+        options.cmd_timeout_ms = ENDURING_MS; /* the first ping is answered within it */
         struct scene_log log;
         scene_log_start(&log, &options);
         hf_client *client = scene_open(*url, &options);
@@ -137,11 +139,10 @@ static void a_connection_that_was_given_up_ends(void **state) {
 
         server_freeze(server);
         assert_int_equal(hf_ping(client), HF_EUNREACH);
-        assert_true(
-            wait_until(was_given_up, &log, HANG_MS / 10)); /* a moment after the call, perhaps */
+        assert_true(wait_until(was_given_up, &log, HANG_MS)); /* a moment after the call, perhaps */
         server_unfreeze(server);
         struct gone gone = {client, ids[0]};
-        assert_true(wait_until(is_gone, &gone, HANG_MS / 10));
+        assert_true(wait_until(is_gone, &gone, HANG_MS));
         kill_child(child);
         assert_int_equal(hf_close(client), HF_OK);
         scene_log_end(&log);

@@ -137,7 +137,7 @@ static void a_silent_host_leaves_time_for_others(void **state) {
     server_freeze(servers[0]);
     for (int i = 0; i < 6; i++) {
         struct world world;
-        world_begin(&world, paths, 2, 2000);
+        world_begin(&world, paths, 2, 5000);
         connect_line(&world.line);
         assert_int_equal(world.line.conn->host, 1);
         assert_line_works(&world.line);

@@ -204,7 +204,7 @@ static void an_idle_connection_is_pinged(void **state) {
 static void silence_after_a_ping_ends_it(void **state) {
     (void)state;
     struct talk talk;
-    talk_begin(&talk, NULL, 300, 20);
+    talk_begin(&talk, NULL, 1500, 20);
     assert_connects(&talk);
     atomic_store(&talk.server->mute, true);
     wait_for(&talk.downs, 1);

@@ -16,7 +16,7 @@
 #define AT_ONCE_MS 5000 /* half of the longest sleep of a wait */
 /* Half-open connections are found by pings. Who still answers must not be taken for silent because the machine is busy. */
 #define PING_MS 150
-#define SILENT_MS 1000
+#define SILENT_MS 1500
 
 struct pair {
     struct server *server;
@@ -67,7 +67,7 @@ static void U33_pubsub_killed_while_waiting(void **state) {
         struct scene_call call;
         begin(&pair, NULL);
         begin_waiting(&pair, &call);
-        assert_int_equal(cmd_int(pair.server, "CLIENT KILL TYPE pubsub"), 1);
+        assert_true(cmd_int(pair.server, "CLIENT KILL TYPE pubsub") >= 1);
         assert_handed_over(&pair, &call); /* in the gap: the message itself is lost */
         end(&pair);
     }
@@ -79,7 +79,7 @@ static void U33_pubsub_killed_and_subscribed_again(void **state) {
     struct scene_call call;
     begin(&pair, NULL);
     begin_waiting(&pair, &call);
-    assert_int_equal(cmd_int(pair.server, "CLIENT KILL TYPE pubsub"), 1);
+    assert_true(cmd_int(pair.server, "CLIENT KILL TYPE pubsub") >= 1);
     scene_wait_subscribed(pair.server, "again");
     assert_handed_over(&pair, &call);
     assert_true(scene_stats(pair.client).reconnects >= 1);
@@ -266,7 +266,7 @@ static bool only_the_second_is_open(void *arg) {
 static void half_open_found_after_the_only_caller_left(void **state) {
     (void)state;
     hf_options options = scene_options();
-    options.cmd_timeout_ms = 500;
+    options.cmd_timeout_ms = 2500; /* what comes before the silence is answered within it */
     options.ping_ms = 3600000;
     struct pair pair;
     struct scene_call call;
@@ -335,7 +335,7 @@ static void down_is_no_tight_loop(void **state) {
     (void)state;
     struct scene_log log;
     hf_options options = scene_options();
-    options.connect_timeout_ms = 2000;
+    options.connect_timeout_ms = ENDURING_MS;
     scene_log_start(&log, &options);
     struct pair pair;
     struct scene_call call;
@@ -344,7 +344,7 @@ static void down_is_no_tight_loop(void **state) {
     proxy_refuse(pair.proxy, true);
     proxy_cut_all(pair.proxy);
     assert_int_equal(scene_join(&call), HF_EUNREACH);
-    assert_true(call.took_ms >= 2000);
+    assert_true(call.took_ms >= ENDURING_MS);
     /* Two connections, each after 20 ms and then about twice as long each time, up to a second. */
     size_t attempts = count_words(&log, "cannot connect");
     assert_true(attempts >= 6 && attempts <= 60);

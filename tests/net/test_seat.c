@@ -39,11 +39,13 @@ static void rule2_driver_times_out_and_a_follower_takes_over(void **state) {
     struct voice driver, follower;
     line_begin(&line);
     proxy_blackhole(line.proxy, false, true);
-    start_voice(&driver, &line, 40, 200);
+    start_voice(&driver, &line, 40, HANG_MS);
     wait_seated(&line, &driver, 0);
     start_voice(&follower, &line, 40, HANG_MS);
+    wait_seated(&line, &driver, 1);
+    shorten_voice(&driver, 60);
     assert_int_equal(join_voice(&driver), LATE);
-    assert_true(driver.took_ms >= 200);
+    assert_true(driver.took_ms >= 60);
     wait_seated(&line, &follower, 0);
     proxy_heal(line.proxy);
     assert_int_equal(join_voice(&follower), ANSWERED);

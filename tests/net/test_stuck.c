@@ -5,8 +5,8 @@
  * The limits of these exchanges are far beyond what the tests allow, so nothing here is cured by a
  * timeout.
  */
-#include "net/trap.h"
 #include "net/voice.h"
+#include "support/trap.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -130,6 +130,12 @@ ssize_t send(int fd, const void *buf, size_t n, int flags) {
     return sent;
 }
 
+/* The other has come, and has read what the writer waits for. */
+static bool only_the_other_is_unanswered(void *arg) {
+    struct seat_view view = look(arg);
+    return view.driver != NULL && view.in_flight == 1;
+}
+
 /* What others add is not written, so their answers do not come in time. That costs them the
  * connection, but the next one is not the writer's. */
 static void a_writer_does_not_come_back(void **state) {
@@ -141,7 +147,9 @@ static void a_writer_does_not_come_back(void **state) {
     atomic_store(&catch_next_echo, true);
     start_voice(&writer, &line, 40, HANG_MS);
     trap_wait();
-    start_voice(&other, &line, 40, 200);
+    start_voice(&other, &line, 40, HANG_MS);
+    assert_true(wait_until(only_the_other_is_unanswered, &line, HANG_MS));
+    shorten_voice(&other, 0);
     assert_int_equal(join_voice(&other), LATE);
     hfi_conn_suspect(line.conn, HFI_NEVER);
     assert_true(wait_until(is_down, &line, SOON_MS));

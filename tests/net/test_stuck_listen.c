@@ -3,7 +3,7 @@
  * the application does not return: somebody else reads them.
  */
 #include "net/station.h"
-#include "net/trap.h"
+#include "support/trap.h"
 
 #define SOON_MS (HANG_MS / 5) /* relief takes some 300 ms; polling instead, 10 s */
 

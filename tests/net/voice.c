@@ -205,6 +205,10 @@ void cancel_voice(struct voice *voice) {
     hfi_task_post(&voice->task, EVENT_CANCEL);
 }
 
+void shorten_voice(struct voice *voice, int64_t wait_ms) {
+    hfi_alarm_set(&voice->exec, &voice->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
+}
+
 /* Nothing is left over: the next caller gets its own reply, and the seat is empty afterwards. */
 void assert_line_works(struct line *line) {
     struct voice voice;

@@ -71,5 +71,6 @@ enum outcome speak(struct voice *voice, size_t size, int64_t wait_ms);
 void start_voice(struct voice *voice, struct line *line, size_t size, int64_t wait_ms);
 enum outcome join_voice(struct voice *voice);
 void cancel_voice(struct voice *voice);
+void shorten_voice(struct voice *voice, int64_t wait_ms); /* the wait ends so soon */
 
 #endif

@@ -156,7 +156,7 @@ static void C005_partial_release_keeps_the_explicit_lease(void **state) {
         freeReplyObject(script_call(user_of("plain_acquire"), stage_sha(stage, "plain_acquire"),
                                     acquires[i], 0));
     assert_int_equal(cmd_int(server, "HGET thelock me"), 3);
-    assert_int_equal(cmd_int(server, "PEXPIRE thelock 2000"), 1);
+    assert_int_equal(cmd_int(server, "PEXPIRE thelock 9000"), 1);
 
     int64_t begin_ms = server_time_ms(server);
     for (size_t i = 0; i < 2; i++)

@@ -73,9 +73,10 @@ void memory_wake(struct memory *memory) {
 
 struct hfi_proof memory_proof(const struct memory *memory, int64_t lease_ms) {
     int64_t now = hfi_now_ms();
-    return (struct hfi_proof){.valid_until_ms = now + memory->session_ms,
-                              .renew_at_ms = now + memory->session_ms / 3,
-                              .promised_until_ms = hfi_after_ms(now, lease_ms)};
+    return (struct hfi_proof){
+        .valid_until_ms = now + memory->session_ms,
+        .renew_at_ms = atomic_load(&memory->unplanned) ? HFI_NEVER : now + memory->session_ms / 3,
+        .promised_until_ms = hfi_after_ms(now, lease_ms)};
 }
 
 /* ---- Calls ---- */

@@ -31,6 +31,8 @@ unsigned memory_renewals_beside(struct memory *memory, int node);
 bool memory_is_awaited(struct memory *memory);
 
 void memory_silence(struct memory *memory, int node, bool silent);
+/* Whether its proofs say when to have the next one. */
+void memory_plan(struct memory *memory, bool plans);
 /* The hold is gone, and nobody says so. */
 void memory_drop(struct memory *memory, const char *name);
 

@@ -51,6 +51,10 @@ void memory_silence(struct memory *memory, int node, bool silent) {
     pthread_mutex_unlock(&memory->mtx);
 }
 
+void memory_plan(struct memory *memory, bool plans) {
+    atomic_store(&memory->unplanned, !plans);
+}
+
 void memory_drop(struct memory *memory, const char *name) {
     pthread_mutex_lock(&memory->mtx);
     struct record *record = memory_record(memory, name, strlen(name));

@@ -23,6 +23,7 @@ struct memory {
     struct hfi_exec *keeper;
     int64_t session_ms;
     const struct hfi_news *news;
+    atomic_bool unplanned;           /* proofs name no time for the next one */
     struct hfi_link silent_renewals; /* the keeper's */
 
     pthread_mutex_t mtx; /* guards the rest */

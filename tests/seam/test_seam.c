@@ -225,6 +225,7 @@ static bool is_awaited(void *arg) {
 static void a_loss_reaches_the_command_under_way(void **state) {
     (void)state;
     struct client *client = client_open(LONG_MS);
+    client->core.cmd_timeout_ms = HANG_MS; /* it is still under way, whatever the machine does */
     atomic_int code = 1;
     struct request extend = {.verb = &hfi_verb_extend, .name = "a1", .lease_ms = 2 * LONG_MS};
     assert_int_equal(client_acquire(client, "a1", 30000), HF_OK);
@@ -290,6 +291,43 @@ static void a_proof_needs_no_renewal(void **state) {
     client_close(client);
 }
 
+/* It did not know at first. */
+static void a_proof_that_names_a_time_is_followed_by_a_renewal(void **state) {
+    (void)state;
+    struct client *client = client_open(ENDURING_MS);
+    memory_plan(client->memory, false);
+    assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
+    memory_plan(client->memory, true);
+    memory_prove(client->memory, 0, ENDURING_MS);
+    struct expected second = {.client = client, .number = 2};
+    assert_true(wait_until(was_renewed, &second, HANG_MS));
+    assert_int_equal(client_release(client, "a0", NULL), HF_OK);
+    client_close(client);
+}
+
+/* The release is on its way. A proof of less than was promised would be a reason to renew. */
+static void what_is_being_released_is_not_renewed_for_a_proof(void **state) {
+    (void)state;
+    struct client *client = client_open(LONG_MS);
+    client->core.cmd_timeout_ms = HANG_MS;
+    atomic_int code = 1;
+    struct request release = {.verb = &hfi_verb_release, .name = "a1"};
+    assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
+    memory_silence(client->memory, 1, true);
+    struct hf_op *op = client_start(client, &release, note_result, &code);
+    assert_true(wait_until(is_awaited, client, HANG_MS));
+    memory_prove(client->memory, 1, LONG_MS / 2);
+    for (int i = 0; i < 3; i++) /* the keeper has seen to what the first has led to */
+        memory_reconnect(client->memory, 1);
+    assert_int_equal(memory_unanswered(client->memory, 1), 0);
+    memory_silence(client->memory, 1, false);
+    assert_true(wait_until(has_result, &code, HANG_MS));
+    assert_int_equal(atomic_load(&code), HF_OK);
+    assert_int_equal(memory_renewals(client->memory, 1), 0);
+    hfi_task_unref(&op->task);
+    client_close(client);
+}
+
 /* The engine does not know what each of them was promised. */
 static void a_proof_that_is_far_from_its_end_is_no_warning(void **state) {
     (void)state;
@@ -309,7 +347,8 @@ static void a_proof_that_is_far_from_its_end_is_no_warning(void **state) {
 
 static void a_silent_node_delays_nobody_else(void **state) {
     (void)state;
-    struct client *client = client_open(ENDURING_MS);
+    struct client *client =
+        client_open(2 * ENDURING_MS); /* a renewal that is late is no warning yet */
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "a2", HF_WATCHDOG), HF_OK);
@@ -410,6 +449,8 @@ int main(void) {
         cmocka_unit_test(a_doubt_is_verified_by_a_renewal),
         cmocka_unit_test(a_connection_made_again_renews_its_node),
         cmocka_unit_test(a_proof_needs_no_renewal),
+        cmocka_unit_test(a_proof_that_names_a_time_is_followed_by_a_renewal),
+        cmocka_unit_test(what_is_being_released_is_not_renewed_for_a_proof),
         cmocka_unit_test(a_proof_that_is_far_from_its_end_is_no_warning),
         cmocka_unit_test(a_silent_node_delays_nobody_else),
         cmocka_unit_test(what_a_silent_node_may_have_granted_is_settled),

@@ -157,8 +157,7 @@ static void await_pass(struct proxy *proxy) {
         sync_wait(&proxy->sync, now_ms() + 1000);
 }
 
-/* Takes the mutex, with everything accounted for that has reached our sockets. */
-static void begin(struct proxy *proxy) {
+void proxy_begin(struct proxy *proxy) {
     sync_lock(&proxy->sync);
     await_pass(proxy);
 }
@@ -177,7 +176,7 @@ static void arm(struct proxy *proxy, enum rule_kind kind, const char *matcher, c
     rule->kind = kind;
     bytes_append(&rule->bytes, bytes, length);
 
-    begin(proxy);
+    proxy_begin(proxy);
     struct rule **end = &proxy->rules;
     while (*end != NULL)
         end = &(*end)->next;
@@ -211,7 +210,7 @@ void proxy_answer_instead(struct proxy *proxy, const char *matcher, const void *
 }
 
 void proxy_blackhole(struct proxy *proxy, bool to_server, bool to_client) {
-    begin(proxy);
+    proxy_begin(proxy);
     proxy->hole_to_server = to_server;
     proxy->hole_to_client = to_client;
     commit(proxy);
@@ -220,7 +219,7 @@ void proxy_blackhole(struct proxy *proxy, bool to_server, bool to_client) {
 /* Marks the present connections that have sent a matching command, all with NULL. */
 static size_t mark(struct proxy *proxy, const char *matcher, bool cut) {
     size_t marked = 0;
-    begin(proxy);
+    proxy_begin(proxy);
     for (struct link *link = proxy->links; link != NULL; link = link->next) {
         if (link->client < 0)
             continue;
@@ -252,7 +251,7 @@ void proxy_delay(struct proxy *proxy, const char *matcher, int64_t delay_ms) {
     char *copy = strdup(matcher);
     if (copy == NULL)
         support_die("out of memory");
-    begin(proxy);
+    proxy_begin(proxy);
     free(proxy->delay_matcher);
     proxy->delay_matcher = copy;
     proxy->delay_ms = delay_ms;
@@ -260,13 +259,13 @@ void proxy_delay(struct proxy *proxy, const char *matcher, int64_t delay_ms) {
 }
 
 void proxy_trickle(struct proxy *proxy, size_t bytes) {
-    begin(proxy);
+    proxy_begin(proxy);
     proxy->trickle = bytes;
     commit(proxy);
 }
 
 void proxy_refuse(struct proxy *proxy, bool refuse) {
-    begin(proxy);
+    proxy_begin(proxy);
     proxy->refuse = refuse;
     commit(proxy);
 }
@@ -280,7 +279,7 @@ static void disarm(struct proxy *proxy) {
 }
 
 void proxy_heal(struct proxy *proxy) {
-    begin(proxy);
+    proxy_begin(proxy);
     disarm(proxy);
     proxy->hole_to_server = proxy->hole_to_client = proxy->refuse = false;
     proxy->delay_ms = 0;
@@ -302,7 +301,7 @@ static size_t count_held(const struct proxy *proxy) {
 }
 
 size_t proxy_held(struct proxy *proxy) {
-    begin(proxy);
+    proxy_begin(proxy);
     size_t held = count_held(proxy);
     sync_unlock(&proxy->sync);
     return held;
@@ -310,7 +309,7 @@ size_t proxy_held(struct proxy *proxy) {
 
 bool proxy_wait_held(struct proxy *proxy, int64_t limit_ms) {
     int64_t end_ms = now_ms() + limit_ms;
-    begin(proxy);
+    proxy_begin(proxy);
     while (count_held(proxy) == 0 && sync_wait(&proxy->sync, end_ms))
         continue;
     bool held = count_held(proxy) > 0;
@@ -328,7 +327,7 @@ static bool replies_are_late(const struct proxy *proxy) {
 int proxy_release_held(struct proxy *proxy) {
     int delivered = 0;
     int64_t end_ms = now_ms() + RELEASE_LIMIT_MS;
-    begin(proxy);
+    proxy_begin(proxy);
     proxy->late_failed = false;
     for (struct link *link = proxy->links; link != NULL; link = link->next) {
         if (!link->held)
@@ -347,69 +346,6 @@ int proxy_release_held(struct proxy *proxy) {
     bool failed = proxy->late_failed || replies_are_late(proxy);
     sync_unlock(&proxy->sync);
     return failed ? -1 : delivered;
-}
-
-/* ---- What passed ----------------------------------------------------------------------------- */
-
-size_t proxy_connections(struct proxy *proxy) {
-    begin(proxy);
-    size_t accepted = proxy->accepted;
-    sync_unlock(&proxy->sync);
-    return accepted;
-}
-
-size_t proxy_open(struct proxy *proxy) {
-    size_t open = 0;
-    begin(proxy);
-    for (const struct link *link = proxy->links; link != NULL; link = link->next)
-        open += link->client >= 0;
-    sync_unlock(&proxy->sync);
-    return open;
-}
-
-size_t proxy_seen(struct proxy *proxy, const char *matcher) {
-    size_t next = 0;
-    begin(proxy);
-    size_t seen = log_count(&proxy->log, matcher, &next);
-    sync_unlock(&proxy->sync);
-    return seen;
-}
-
-size_t proxy_seen_in_time(struct proxy *proxy, const char *matcher) {
-    size_t next = 0;
-    begin(proxy);
-    size_t late = log_count_too_late(&proxy->log, matcher);
-    size_t seen = log_count(&proxy->log, matcher, &next);
-    sync_unlock(&proxy->sync);
-    return seen - late;
-}
-
-bool proxy_wait_seen(struct proxy *proxy, const char *matcher, size_t count, int64_t limit_ms) {
-    int64_t end_ms = now_ms() + limit_ms;
-    size_t next = 0;
-    begin(proxy);
-    size_t seen = log_count(&proxy->log, matcher, &next);
-    while (seen < count && sync_wait(&proxy->sync, end_ms))
-        seen += log_count(&proxy->log, matcher, &next);
-    sync_unlock(&proxy->sync);
-    return seen >= count;
-}
-
-size_t proxy_fired(struct proxy *proxy) {
-    begin(proxy);
-    size_t fired = proxy->fired;
-    sync_unlock(&proxy->sync);
-    return fired;
-}
-
-bool proxy_wait_fired(struct proxy *proxy, size_t count, int64_t limit_ms) {
-    int64_t end_ms = now_ms() + limit_ms;
-    begin(proxy);
-    while (proxy->fired < count && sync_wait(&proxy->sync, end_ms))
-        continue;
-    bool enough = proxy->fired >= count;
-    sync_unlock(&proxy->sync);
-    return enough;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */

@@ -137,6 +137,10 @@ bool proxy_wait_seen(struct proxy *proxy, const char *matcher, size_t count, int
  * must not be sent twice, whatever the machine does. */
 size_t proxy_seen_in_time(struct proxy *proxy, const char *matcher);
 
+/* Waits until all that clients have sent is answered, and the answers are at the clients' sockets; false
+ * when the limit passed. Of subscriptions it knows nothing. */
+bool proxy_wait_answered(struct proxy *proxy, int64_t limit_ms);
+
 /* How many rules have done their work: the reply dropped, muted or forged, the command held or
  * answered. */
 size_t proxy_fired(struct proxy *proxy);

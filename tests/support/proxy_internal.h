@@ -1,4 +1,5 @@
-/* What proxy.c (controls, loop), proxy_link.c (a connection), proxy_log.c (what passed) share. */
+/* What proxy.c (controls, loop), proxy_link.c (a connection), proxy_log.c and proxy_seen.c (what passed)
+ * share. */
 #ifndef HF_TEST_PROXY_INTERNAL_H
 #define HF_TEST_PROXY_INTERNAL_H
 
@@ -81,6 +82,9 @@ struct proxy {
     size_t accepted, fired;
     struct command_log log;
 };
+
+/* proxy.c: takes the mutex, with everything accounted for that has reached the proxy's sockets. */
+void proxy_begin(struct proxy *proxy);
 
 /* proxy_link.c: called by the loop, mutex held. */
 struct link *link_open(struct proxy *proxy, int client, bool tcp);

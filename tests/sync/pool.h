@@ -32,7 +32,7 @@ struct pool {
 };
 
 /* A short lease of the watchdog's. What is to be renewed is looked at for longer than that. */
-#define WATCHDOG_MS 2400
+#define WATCHDOG_MS ENDURING_MS
 hf_options pool_short_watchdog(void);
 
 /* `number` permits; none: the object is not there. */

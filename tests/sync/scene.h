@@ -29,7 +29,8 @@
 
 #include <cmocka.h>
 
-#define HANG_MS 30000 /* nothing in these tests takes a tenth of it, but for what polls */
+#define HANG_MS 30000   /* nothing in these tests takes a tenth of it, but for what polls */
+#define PASSING_MS 1500 /* for what is to be over soon, and not before the server has answered */
 
 /* Matchers: the scripts as the library calls them. */
 #define SCENE_ACQUIRE hfi_script_semaphore_acquire.sha1
@@ -76,7 +77,7 @@ hf_latch *scene_latch(hf_client *client);
 
 long long scene_number(const char *key); /* fails for a key that is not there */
 bool scene_wait_number(const char *key, long long number, int64_t limit_ms);
-bool scene_wait_no_channels(int64_t limit_ms);
+bool scene_wait_no_channels(int64_t limit_ms); /* nobody waits any more */
 hf_stats scene_stats(hf_client *client);
 
 /* ---- Calls ---------------------------------------------------------------------------------- */

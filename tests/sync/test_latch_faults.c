@@ -4,7 +4,7 @@
  */
 #include "sync/scene.h"
 
-#define BRIEF_MS 600 /* an exchange, where one is to run out */
+#define BRIEF_MS PASSING_MS /* an exchange, where one is to run out */
 
 static void begin_with(struct scene *s, int64_t count) {
     scene_begin(s, NULL);

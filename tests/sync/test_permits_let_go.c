@@ -27,7 +27,7 @@ static void permits_that_ran_out_are_given_back(void **state) {
     hf_permit_id ids[MANY];
     struct pool p;
     pool_begin(&p, NULL, MANY + 1);
-    pool_take(p.permits, MANY, 1500, ids);
+    pool_take(p.permits, MANY, ENDURING_MS, ids); /* they are lengthened before that */
     lengthen_all(&p);
     assert_true(pool_wait_there(MANY + 1, 0, HANG_MS));
     assert_int_equal(scene_stats(p.client).losses, MANY);
@@ -41,9 +41,9 @@ static void an_extension_that_comes_too_late_gives_it_back(void **state) {
     hf_permit_id id;
     struct pool p;
     pool_begin(&p, NULL, 1);
-    pool_take(p.permits, 1, 300, &id);
+    pool_take(p.permits, 1, PASSING_MS, &id);
     lengthen_all(&p);
-    sleep_ms(310);
+    sleep_ms(PASSING_MS + 10);
     assert_int_equal(hf_permits_extend(p.permits, &id, 60000), HF_ENOTOWNER);
     assert_true(pool_wait_there(1, 0, HANG_MS));
     pool_end(&p);

@@ -101,7 +101,7 @@ static void an_extension_that_is_answered_after_the_loss(void **state) {
         hf_op *op = NULL;
         pool_begin(&p, NULL, 1);
         assert_int_equal(hf_permits_on_lost(p.permits, pool_on_event, &events), HF_OK);
-        pool_take(p.permits, 1, 1000, &id);
+        pool_take(p.permits, 1, 2 * PASSING_MS, &id); /* it is extended before that */
         proxy_blackhole(p.proxy, false, true);
         int err = hf_permits_extend_start(p.permits, &id, leases[i], NULL, NULL, &op);
         assert_true(pool_wait_atomic(&events.losses, 1, HANG_MS));

@@ -28,6 +28,7 @@
 #define DEFAULT_IDLE_MS 30000
 #define WAIT_MAX_MS 30000 /* nobody waits longer than this; a forgotten lookup must end */
 #define PAUSE_MAX_MS 20   /* between two looks at the socket */
+#define LOOKS_MAX 40      /* for a socket that has one of two names */
 #define START_AGAIN_MS                                                                             \
     100 /* between the first two attempts to start, then doubling: each clones us */
 #define START_AGAIN_MAX_MS 1000
@@ -245,15 +246,15 @@ int hfi_local_ensure(const struct hfi_local_options *options, int64_t deadline_m
 
 void hfi_local_identity(const char *target, struct hfi_identity *ret) {
     char directory[HFI_URL_LOCAL_DIR_MAX + 1], path[HFI_URL_SOCKET_MAX + 1];
-    /* while the server looks whether it can leave, its socket has another name, and may get the
-     * first one back between two looks */
-    static const char *const names[] = {LOCAL_SOCKET, LOCAL_SOCKET_IDLE, LOCAL_SOCKET};
+    /* while the server looks whether it can leave, its socket has another name; it may be renamed
+     * between two looks, but not again and again */
+    static const char *const names[] = {LOCAL_SOCKET, LOCAL_SOCKET_IDLE};
     hf_error error;
     *ret = (struct hfi_identity){0};
     if (directory_path(target, directory, sizeof directory, &error) != HF_OK)
         return;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", directory, names[i]);
+    for (size_t i = 0; i < LOOKS_MAX; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, names[i % 2]);
         if (hfi_identity_at(path, ret))
             return;
     }

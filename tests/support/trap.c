@@ -1,7 +1,7 @@
 /*
  * A signal handler that blocks, see trap.h. What it uses is async-signal-safe.
  */
-#include "net/trap.h"
+#include "support/trap.h"
 
 #include "support/wait.h"
 

@@ -1,9 +1,9 @@
 /* A signal handler that does not return until it is told to.
  *
- * Include as "net/trap.h". It stands for any thread of the application that stops where it is: in a
+ * Include as "support/trap.h". It stands for any thread of the application that stops where it is: in a
  * handler of its own, under a debugger, without a processor. */
-#ifndef HF_TEST_NET_TRAP_H
-#define HF_TEST_NET_TRAP_H
+#ifndef HF_TEST_TRAP_H
+#define HF_TEST_TRAP_H
 
 #include <pthread.h>
 

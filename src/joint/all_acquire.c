@@ -1,0 +1,295 @@
+/*
+ * Acquiring a lock of several.
+ *
+ *     ask all at once, one attempt each ◀──────────┐
+ *       │ all granted          │ one is busy       │ it is ours: ask the others
+ *       ▼                      ▼                   │
+ *     extend those that      give all back; wait at the first that is busy, in order
+ *     came first; done
+ *
+ * So nothing is held while it waits, and it is in no deadlock with anybody. That a server cannot be
+ * reached, or refuses, is waited out as for that lock alone: by waiting at it. Any other error is the
+ * answer; then everything is given back, and for that it waits, but no longer than for the answer itself.
+ *
+ * Runs on the executor of the call.
+ */
+#include "joint/all.h"
+
+static void end_if_returned(struct hfi_call *call);
+
+/* ---- Time ---- */
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    struct hfi_all_state *state = HFI_CONTAINER(alarm, struct hfi_all_state, alarm);
+    state->alarm_set = false;
+    hfi_task_post(state->call->task, HFI_ALL_TIME);
+}
+
+static void set_alarm(struct hfi_call *call, int64_t at_ms) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    if (at_ms == HFI_NEVER)
+        return;
+    state->alarm.fire = alarm_fired;
+    state->alarm_set = true;
+    hfi_alarm_set(call->task->exec, &state->alarm, at_ms);
+}
+
+static bool is_one_attempt(struct hfi_call *call) {
+    return hfi_all_op_of(call)->wait_ms == 0;
+}
+
+/* When it has to end, whatever is still unanswered. */
+static int64_t end_ms(struct hfi_call *call) {
+    const struct hf_op *op = hfi_all_op_of(call);
+    return is_one_attempt(call) ? op->deadline_ms : call->deadline_ms;
+}
+
+/* ---- Failing ---- */
+
+/* The call's error has the words. */
+static void fail(struct hfi_call *call, int err) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    state->err = err;
+    if (state->bundle == NULL) {
+        hfi_all_end(call, err);
+        return;
+    }
+    state->phase = HFI_ALL_RETURNING;
+    hfi_bundle_give_back(state->bundle);
+    if (err == HF_ECANCELED) { /* whoever cancels does not want to wait */
+        hfi_all_end(call, err);
+        return;
+    }
+    int64_t patience_ms = hfi_now_ms() + hfi_all_op_of(call)->core->cmd_timeout_ms;
+    set_alarm(call, hfi_min_ms(end_ms(call), patience_ms));
+    end_if_returned(call);
+}
+
+static void end_if_returned(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    if (hfi_bundle_is_idle(state->bundle))
+        hfi_all_end(call, state->err);
+}
+
+static void fail_for_memory(struct hfi_call *call) {
+    fail(call, hfi_fail(&call->error, HF_ENOMEM, "%s", hf_strerror(HF_ENOMEM)));
+}
+
+/* ---- Asking ---- */
+
+static int begin_at(struct hfi_call *call, size_t i, int64_t wait_ms) {
+    const struct hf_op *op = hfi_all_op_of(call);
+    struct hfi_op_args args = {.verb = &hfi_verb_acquire,
+                               .owner = op->owner,
+                               .wait_ms = wait_ms,
+                               .lease_ms = op->lease_ms,
+                               .self = op->self};
+    return hfi_bundle_begin(hfi_all_state_of(call)->bundle, i, &args);
+}
+
+static void look(struct hfi_call *call);
+
+static void ask(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    int err = HF_OK;
+    state->phase = HFI_ALL_ASKING;
+    set_alarm(call, is_one_attempt(call) ? HFI_NEVER : call->deadline_ms);
+    for (size_t i = 0; i < call->parts->len && err == HF_OK; i++)
+        if (state->bundle->slots[i].state == HFI_SLOT_EMPTY)
+            err = begin_at(call, i, 0);
+    if (err != HF_OK)
+        fail_for_memory(call);
+    else
+        look(call);
+}
+
+static bool renew_bundle(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    if (state->bundle != NULL) {
+        hfi_bundle_give_back(state->bundle);
+        hfi_bundle_leave_alone(state->bundle);
+    }
+    state->bundle = hfi_bundle_new(call, true);
+    return state->bundle != NULL;
+}
+
+static void wait_at(struct hfi_call *call, size_t i) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    int64_t left_ms = HF_FOREVER;
+    if (call->deadline_ms != HFI_NEVER)
+        left_ms = hfi_max_ms(call->deadline_ms - hfi_now_ms(), 1);
+    state->phase = HFI_ALL_WAITING;
+    state->waits_at = i;
+    state->contended = true;
+    if (!renew_bundle(call) || begin_at(call, i, left_ms) != HF_OK)
+        fail_for_memory(call);
+    else
+        look(call);
+}
+
+/* ---- All are held ---- */
+
+static void succeed(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    struct hfi_bundle *bundle = state->bundle;
+    int64_t deadline_ms = HFI_NEVER;
+    for (size_t i = 0; i < call->parts->len; i++) {
+        state->contended |= bundle->slots[i].contended;
+        deadline_ms = hfi_min_ms(deadline_ms, atomic_load(&bundle->stakes[i]->deadline_ms));
+    }
+    if (deadline_ms <= hfi_now_ms()) {
+        fail(call, hfi_fail(&call->error, HF_ETIMEDOUT,
+                            "the lease was over before all of them were acquired"));
+        return;
+    }
+    call->value = call->count + 1;
+    call->contended = state->contended;
+    call->proof = (struct hfi_proof){HFI_NEVER, HFI_NEVER, HFI_NEVER};
+    call->share = &bundle->share;
+    hfi_bundle_tell(bundle, NULL);
+    state->bundle = NULL; /* it is the call's now */
+    hfi_all_end(call, HF_OK);
+}
+
+/* It was acquired so long ago that a tenth of its lease is gone. */
+static bool is_stale(struct hfi_call *call, size_t i) {
+    const struct hf_op *op = hfi_all_op_of(call);
+    const struct hfi_stake *stake = hfi_all_state_of(call)->bundle->stakes[i];
+    return op->lease_ms != HF_WATCHDOG &&
+           atomic_load(&stake->deadline_ms) < hfi_now_ms() + op->lease_ms - op->lease_ms / 10;
+}
+
+static void extend_stale(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    const struct hf_op *op = hfi_all_op_of(call);
+    bool any = false;
+    int err = HF_OK;
+    for (size_t i = 0; i < call->parts->len && err == HF_OK; i++) {
+        struct hfi_op_args args = {
+            .verb = &hfi_verb_extend, .owner = op->owner, .lease_ms = op->lease_ms};
+        if (!is_stale(call, i))
+            continue;
+        any = true;
+        err = hfi_bundle_begin(state->bundle, i, &args);
+    }
+    state->phase = HFI_ALL_EXTENDING;
+    if (err != HF_OK)
+        fail_for_memory(call);
+    else if (any)
+        look(call);
+    else
+        succeed(call);
+}
+
+static void extended(struct hfi_call *call) {
+    int err = hfi_bundle_worst(hfi_all_state_of(call)->bundle, &call->error);
+    if (err == HF_OK)
+        succeed(call);
+    else /* one was lost before the whole was held: nobody has lost that */
+        fail(call, err == HF_ELOST || err == HF_ENOTOWNER ? HF_ETIMEDOUT : err);
+}
+
+/* ---- Answers ---- */
+
+static bool can_be_waited_out(int code) {
+    return code == HF_EBUSY || code == HF_EUNREACH || code == HF_EREFUSED;
+}
+
+/* The part whose error counts: one that cannot be waited out, or else the first in order; or their
+ * number. */
+static size_t find_failure(const struct hfi_bundle *bundle) {
+    const struct hfi_parts *parts = bundle->parts;
+    size_t first = parts->len;
+    for (size_t at = 0; at < parts->len; at++) {
+        size_t i = parts->order[at];
+        if (bundle->slots[i].state != HFI_SLOT_FAILED)
+            continue;
+        if (!can_be_waited_out(bundle->slots[i].code))
+            return i;
+        if (first == parts->len)
+            first = i;
+    }
+    return first;
+}
+
+static void asked(struct hfi_call *call) {
+    const struct hfi_bundle *bundle = hfi_all_state_of(call)->bundle;
+    size_t i = find_failure(bundle);
+    if (i == call->parts->len) {
+        extend_stale(call);
+        return;
+    }
+    int err = hfi_bundle_error(bundle, i, &call->error);
+    if (!can_be_waited_out(err) || is_one_attempt(call))
+        fail(call, err);
+    else if (hfi_now_ms() >= call->deadline_ms)
+        fail(call, err == HF_EBUSY ? HF_ETIMEDOUT : err);
+    else
+        wait_at(call, i);
+}
+
+static void waited(struct hfi_call *call) {
+    const struct hfi_all_state *state = hfi_all_state_of(call);
+    if (state->bundle->slots[state->waits_at].state == HFI_SLOT_HELD)
+        ask(call);
+    else
+        fail(call, hfi_bundle_error(state->bundle, state->waits_at, &call->error));
+}
+
+static void look(struct hfi_call *call) {
+    const struct hfi_all_state *state = hfi_all_state_of(call);
+    if (!hfi_bundle_is_idle(state->bundle))
+        return;
+    if (state->phase == HFI_ALL_ASKING)
+        asked(call);
+    else if (state->phase == HFI_ALL_WAITING)
+        waited(call);
+    else if (state->phase == HFI_ALL_EXTENDING)
+        extended(call);
+    else if (state->phase == HFI_ALL_RETURNING)
+        end_if_returned(call);
+}
+
+/* The wait is over, and some have not answered. */
+static void time_is_up(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    if (hfi_now_ms() < end_ms(call) && state->phase != HFI_ALL_RETURNING)
+        return;
+    if (state->phase == HFI_ALL_RETURNING)
+        hfi_all_end(call, state->err);
+    else if (state->phase == HFI_ALL_ASKING || state->phase == HFI_ALL_EXTENDING)
+        fail(call,
+             state->contended
+                 ? hfi_fail(&call->error, HF_ETIMEDOUT, "%s", hf_strerror(HF_ETIMEDOUT))
+                 : hfi_fail(&call->error, HF_EUNREACH, "not all of its servers have answered"));
+}
+
+/* ---- For all.c ---- */
+
+void hfi_all_acquire(struct hfi_call *call) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    state->call = call;
+    if (renew_bundle(call))
+        ask(call);
+    else
+        fail_for_memory(call);
+}
+
+void hfi_all_acquire_step(struct hfi_call *call, unsigned events) {
+    const struct hfi_all_state *state = hfi_all_state_of(call);
+    if (events & HFI_BUNDLE_EVENT)
+        look(call);
+    if ((events & HFI_ALL_TIME) && state->phase != HFI_ALL_OVER && !state->alarm_set)
+        time_is_up(call);
+}
+
+/* What is given back while the client closes is worth waiting for, but not twice. */
+void hfi_all_acquire_cancel(struct hfi_call *call, int err) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    bool again = state->closing;
+    state->closing = err == HF_ECLOSED;
+    if (again || (state->phase == HFI_ALL_RETURNING && err == HF_ECANCELED))
+        hfi_all_end(call, again ? HF_ECLOSED : state->err);
+    else if (state->phase != HFI_ALL_RETURNING)
+        fail(call, hfi_fail(&call->error, err, "%s", hf_strerror(err)));
+}

@@ -1,0 +1,322 @@
+/* One lock out of many: waits that are cancelled, clients that are closed in every phase, threads that
+ * end, forks, asynchronous calls and manual dispatch. */
+#include "joint/pack.h"
+
+#include <string.h>
+
+static void done(hf_op *op, const hf_result *result, void *user) {
+    (void)op;
+    atomic_store((atomic_int *)user, result->code == HF_OK ? 1 : result->code);
+}
+
+static bool has_outcome(void *arg) {
+    return atomic_load((atomic_int *)arg) != 0;
+}
+
+static int outcome_of(atomic_int *outcome) {
+    assert_true(wait_until(has_outcome, outcome, HANG_MS));
+    return atomic_load(outcome);
+}
+
+static void close_client(struct pack *p, int i) {
+    assert_int_equal(hf_close(p->client[i]), HF_OK);
+    p->client[i] = NULL;
+}
+
+/* ---- Cancelled ---- */
+
+static void cancelled_while_it_waits(void **state) {
+    (void)state;
+    struct pack p;
+    struct fleet_caller caller;
+    hf_cancel *cancel;
+    pack_begin(&p, NULL);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    pack_occupy(&p, 1);
+    hf_acquire_options options = fleet_wait_for(HF_FOREVER, HF_WATCHDOG);
+    options.cancel = cancel;
+    fleet_call_acquire(&caller, p.all, options);
+    assert_true(proxy_wait_seen(p.proxy[1], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(fleet_join(&caller), HF_ECANCELED);
+    assert_true(pack_wait_locked(&p, 1, HANG_MS));
+    fleet_call_acquire(&caller, p.all, options); /* the switch has been fired: not even begun */
+    assert_int_equal(fleet_join(&caller), HF_ECANCELED);
+    hf_cancel_free(cancel);
+    pack_vacate(&p, 1);
+    pack_end(&p);
+}
+
+/* Who cancels does not wait for a server that is silent; what was granted is given back. */
+static void cancelled_while_it_asks(void **state) {
+    (void)state;
+    for (int i = 0; i < PACK; i++) {
+        struct pack p;
+        hf_op *op;
+        hf_result result = HF_RESULT_INIT;
+        hf_options options = pack_options();
+        options.cmd_timeout_ms = 600000;
+        pack_begin(&p, &options);
+        proxy_blackhole(p.proxy[i], false, true);
+        assert_int_equal(hf_lock_acquire_start(p.all, NULL, NULL, NULL, &op), HF_OK);
+        assert_true(pack_wait_locked(&p, PACK, HANG_MS));
+        hf_op_cancel(op);
+        assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ECANCELED);
+        hf_op_free(op);
+        assert_true(pack_wait_locked(&p, 1, HANG_MS));
+        proxy_heal(p.proxy[i]);
+        pack_end(&p);
+    }
+}
+
+/* ---- Closed ---- */
+
+/* The client of the whole, or of another member, is closed while it waits at one of them. */
+static void closed_while_it_waits(void **state) {
+    (void)state;
+    for (int waits_at = 0; waits_at < PACK; waits_at++) {
+        for (int closes = 0; closes < PACK; closes++) {
+            struct pack p;
+            struct fleet_caller caller;
+            if (closes != 0 && closes != waits_at)
+                continue;
+            pack_begin(&p, NULL);
+            pack_occupy(&p, waits_at);
+            fleet_call_acquire(&caller, p.all, fleet_wait_for(HF_FOREVER, HF_WATCHDOG));
+            assert_true(proxy_wait_seen(p.proxy[waits_at], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+            close_client(&p, closes);
+            assert_int_equal(fleet_join(&caller), HF_ECLOSED);
+            pack_vacate(&p, waits_at);
+            pack_end(&p);
+        }
+    }
+}
+
+/* While one is silent. The client of the whole gives back what it got of its own server, too. */
+static void closed_while_it_asks(void **state) {
+    (void)state;
+    for (int async = 0; async < 2; async++) {
+        struct pack p;
+        struct fleet_caller caller;
+        atomic_int outcome = 0;
+        hf_options options = pack_options();
+        pack_begin(&p, &options);
+        proxy_blackhole(p.proxy[2], false, true);
+        if (async)
+            assert_int_equal(hf_lock_acquire_start(p.all, NULL, done, &outcome, NULL), HF_OK);
+        else
+            fleet_call_acquire(&caller, p.all, fleet_wait_for(HF_FOREVER, HF_WATCHDOG));
+        assert_true(pack_wait_locked(&p, PACK, HANG_MS));
+        close_client(&p, 0);
+        assert_int_equal(async ? outcome_of(&outcome) : fleet_join(&caller), HF_ECLOSED);
+        assert_true(pack_wait_locked(&p, 1, HANG_MS));
+        proxy_heal(p.proxy[2]);
+        pack_end(&p);
+    }
+}
+
+/* A member's client is closed: the hold ends with that member's lease, and the rest is released. */
+static void a_members_client_is_closed(void **state) {
+    (void)state;
+    struct pack p;
+    struct fleet_events events = {0};
+    hf_options options = pack_options();
+    options.watchdog_ms = ENDURING_MS;
+    pack_begin(&p, &options);
+    assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    close_client(&p, 1);
+    assert_true(fleet_wait_atomic(&events.losses, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(p.all), HF_ELOST);
+    assert_int_equal(hf_lock_acquire_for(p.all, HANG_MS), HF_ECLOSED);
+    assert_int_equal(hf_last_error()->text[1], 'b');
+    pack_end(&p);
+}
+
+/* And if it is closed while it is held, and released then: what can be released is. */
+static void released_after_a_members_client_was_closed(void **state) {
+    (void)state;
+    struct pack p;
+    pack_begin(&p, NULL);
+    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    close_client(&p, 1);
+    assert_int_equal(hf_lock_release(p.all), HF_ECLOSED);
+    assert_int_equal(pack_locked(&p), 1);
+    pack_end_anyhow(&p);
+}
+
+/* The client of the whole is closed: as always, nothing is released, but nothing is renewed, either. */
+static void its_client_is_closed(void **state) {
+    (void)state;
+    struct pack p;
+    hf_options options = pack_options();
+    options.watchdog_ms = ENDURING_MS;
+    pack_begin(&p, &options);
+    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    assert_int_equal(hf_lock_acquire(p.lock[2]), HF_OK); /* this one is somebody's still */
+    close_client(&p, 0);
+    assert_int_equal(hf_lock_release(p.all), HF_ECLOSED);
+    assert_int_equal(hf_lock_acquire(p.all), HF_ECLOSED);
+    assert_true(pack_wait_locked(&p, 1, HANG_MS));
+    assert_true(hf_lock_remaining_ms(p.lock[2]) > 0);
+    assert_int_equal(hf_lock_release(p.lock[2]), HF_OK);
+    cmd_ok(p.server[2], "DEL c"); /* it had been acquired twice */
+    pack_end(&p);
+}
+
+static void all_are_closed_in_any_order(void **state) {
+    (void)state;
+    for (int first = 0; first < PACK; first++) {
+        struct pack p;
+        hf_lock *again;
+        pack_begin(&p, NULL);
+        assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+        for (int i = 0; i < PACK; i++)
+            close_client(&p, (first + i) % PACK);
+        assert_int_equal(hf_lock_new_all(p.lock, PACK, &again), HF_ECLOSED);
+        pack_end_anyhow(&p);
+    }
+}
+
+/* ---- Threads and processes ---- */
+
+static void *acquire_and_end(void *arg) {
+    return hf_lock_acquire(arg) == HF_OK ? NULL : arg;
+}
+
+static void on_orphaned(hf_lock *lock, const hf_event *event, void *arg) {
+    (void)lock;
+    if (event->kind == HF_EVENT_ORPHANED)
+        atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void a_thread_ends(void **state) {
+    (void)state;
+    struct pack p;
+    pthread_t thread;
+    void *failed;
+    atomic_int orphaned = 0;
+    hf_options options = pack_options();
+    options.watchdog_ms = ENDURING_MS;
+    pack_begin(&p, &options);
+    assert_int_equal(hf_lock_on_lost(p.all, on_orphaned, &orphaned), HF_OK);
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, p.all), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_true(fleet_wait_atomic(&orphaned, 1, HANG_MS));
+    pack_end(&p); /* nobody renews it */
+}
+
+static int child_calls(void *arg) {
+    struct pack *p = arg;
+    hf_lock *lock;
+    if (hf_lock_try(p->all) != HF_EFORKED || hf_lock_release(p->all) != HF_EFORKED)
+        return 1;
+    if (hf_lock_new_all(p->lock, PACK, &lock) != HF_EFORKED)
+        return 2;
+    hf_lock_free(p->all);
+    return hf_close(p->client[0]) == HF_OK ? 0 : 3;
+}
+
+static void forked(void **state) {
+    (void)state;
+    struct pack p;
+    pack_begin(&p, NULL);
+    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    assert_true(expect_exit(run_child(child_calls, &p), 0, HANG_MS));
+    assert_int_equal(pack_held(&p), PACK);
+    assert_int_equal(hf_lock_release(p.all), HF_OK);
+    pack_end(&p);
+}
+
+/* ---- Asynchronous ---- */
+
+static void asynchronous(void **state) {
+    (void)state;
+    struct pack p;
+    hf_op *op;
+    hf_result result = HF_RESULT_INIT;
+    bool mine;
+    pack_begin(&p, NULL);
+    assert_int_equal(hf_lock_acquire_start(p.all, NULL, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
+    hf_op_free(op);
+    assert_int_equal(hf_lock_is_mine_as(p.all, result.owner, &mine), HF_OK);
+    assert_true(mine);
+    assert_int_equal(hf_lock_try(p.all), HF_EBUSY);
+    atomic_int extended = 0, released = 0;
+    assert_int_equal(hf_lock_extend_start(p.all, result.owner, 600000, done, &extended, NULL),
+                     HF_OK);
+    assert_int_equal(outcome_of(&extended), 1);
+    assert_int_equal(hf_lock_release_start(p.all, result.owner, done, &released, NULL), HF_OK);
+    assert_int_equal(outcome_of(&released), 1);
+    assert_int_equal(pack_locked(&p), 0);
+    pack_end(&p);
+}
+
+static int dispatched(hf_client *client, atomic_int *outcome) {
+    int64_t end_ms = now_ms() + HANG_MS;
+    while (atomic_load(outcome) == 0 && now_ms() < end_ms)
+        assert_true(hf_dispatch(client, 1000) >= 0);
+    return atomic_load(outcome);
+}
+
+/* Only the client of the whole has to be dispatched. */
+static void manual_dispatch(void **state) {
+    (void)state;
+    struct pack p;
+    hf_options options = pack_options();
+    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    atomic_int acquired = 0, refused = 0, released = 0, closed = 0;
+    options.flags = HF_MANUAL_DISPATCH;
+    pack_begin(&p, &options);
+    acquire.owner = 7;
+    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, done, &acquired, NULL), HF_OK);
+    assert_int_equal(dispatched(p.client[0], &acquired), 1);
+    acquire.owner = 8;
+    acquire.wait_ms = 0;
+    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, done, &refused, NULL), HF_OK);
+    assert_int_equal(dispatched(p.client[0], &refused), HF_EBUSY);
+    assert_int_equal(hf_lock_release_start(p.all, 7, done, &released, NULL), HF_OK);
+    assert_int_equal(dispatched(p.client[0], &released), 1);
+    pack_occupy(&p, 1);
+    acquire.wait_ms = HF_FOREVER;
+    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, done, &closed, NULL), HF_OK);
+    assert_int_equal(hf_dispatch(p.client[0], 0) >= 0, true);
+    close_client(&p, 0);
+    assert_int_equal(outcome_of(&closed), HF_ECLOSED);
+    pack_vacate(&p, 1);
+    pack_end(&p);
+}
+
+/* A handle is not a hold. */
+static void released_by_another_handle(void **state) {
+    (void)state;
+    struct pack p;
+    pack_begin(&p, NULL);
+    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    hf_lock_free(p.all);
+    assert_int_equal(hf_lock_new_all(p.lock, PACK, &p.all), HF_OK);
+    assert_true(hf_lock_remaining_ms(p.all) > 0);
+    assert_int_equal(hf_lock_release(p.all), HF_OK);
+    pack_end(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cancelled_while_it_waits),
+        cmocka_unit_test(cancelled_while_it_asks),
+        cmocka_unit_test(closed_while_it_waits),
+        cmocka_unit_test(closed_while_it_asks),
+        cmocka_unit_test(a_members_client_is_closed),
+        cmocka_unit_test(released_after_a_members_client_was_closed),
+        cmocka_unit_test(its_client_is_closed),
+        cmocka_unit_test(all_are_closed_in_any_order),
+        cmocka_unit_test(a_thread_ends),
+        cmocka_unit_test(forked),
+        cmocka_unit_test(asynchronous),
+        cmocka_unit_test(manual_dispatch),
+        cmocka_unit_test(released_by_another_handle),
+    };
+    return cmocka_run_group_tests(tests, pack_start_servers, pack_stop_servers);
+}
