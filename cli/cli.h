@@ -151,7 +151,7 @@ struct connection {
     bool from_flags; /* while options are read: are these flags? */
 
     /* Set by connection_resolve(). */
-    char *target; /* the url, without a password that came from elsewhere */
+    char *target;            /* the url, without a password that came from elsewhere */
     char *sentinel_password; /* NULL: none */
     bool by_default;
 };
