@@ -268,11 +268,30 @@ static bool is_whole(void *arg) {
     return true;
 }
 
-static void follow(struct watched *w, struct server *server, const struct server *primary) {
-    char port[16];
-    (void)w;
-    snprintf(port, sizeof port, "%d", server_port(primary));
-    cmd_ok(server, "REPLICAOF 127.0.0.1 %s", port);
+struct order {
+    struct server *server;
+    char line[64];
+};
+
+static bool is_obeyed(void *arg) {
+    struct order *order = arg;
+    redisReply *reply = cmd(order->server, order->line);
+    bool obeyed = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return obeyed;
+}
+
+/* A sentinel that gives a server another role ends the connections of its clients, and so perhaps ours. */
+static void insist(struct order order) {
+    if (!wait_until(is_obeyed, &order, LIMIT_MS))
+        support_die("a server does not obey '%s'", order.line);
+}
+
+static void follow(struct server *server, const struct server *primary) {
+    struct order order = {.server = server};
+    snprintf(order.line, sizeof order.line, "REPLICAOF 127.0.0.1 %d", server_port(primary));
+    insist(order);
 }
 
 void watched_heal(struct watched *w) {
@@ -284,9 +303,9 @@ void watched_heal(struct watched *w) {
     for (int i = 0; i < WATCHED_SERVERS; i++) {
         if (server_pid(w->servers[i]) == 0) {
             server_restart(w->servers[i]);
-            follow(w, w->servers[i], primary);
+            follow(w->servers[i], primary);
         }
-        cmd_ok(w->servers[i], "CONFIG SET replica-read-only yes");
+        insist((struct order){.server = w->servers[i], .line = "CONFIG SET replica-read-only yes"});
     }
     if (!wait_until(is_whole, w, LIMIT_MS))
         support_die("the sentinels do not find everybody well again");
