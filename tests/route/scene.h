@@ -40,7 +40,7 @@ int scene_stop(void **state);
 
 /* 20 s for an exchange, since a failover is inside of it; a lease of LONG_MS. */
 hf_options scene_options(void);
-void scene_begin(struct scene *scene, const hf_options *options);
+void scene_begin(struct scene *scene, const hf_options *given); /* NULL: scene_options() */
 void scene_end(struct scene *scene);
 
 hf_lock *scene_lock(hf_client *client, any_kind kind, const char *name);

@@ -36,7 +36,7 @@ struct hfi_node {
     struct hfi_conn *command[2], *control, *listener;
     atomic_bool second_wanted;
     atomic_bool stopped, retired;
-    void (*trouble)(void *arg, struct hfi_node *node, int err, const hf_error *error);
+    void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
     void *trouble_arg;
     pthread_mutex_t mtx; /* guards the making of `dispatch`, and that it is retired */
     struct hfi_conn *_Atomic dispatch;

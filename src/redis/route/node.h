@@ -69,7 +69,7 @@ struct hfi_node_config {
     void *arg; /* of all of these */
     /* For the route: a connection could not be made, and why, or was lost (HF_OK). On the keeper's
      * thread. NULL: nobody cares. */
-    void (*trouble)(void *arg, struct hfi_node *node, int err, const hf_error *error);
+    void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
     void *trouble_arg;
 };
 

@@ -24,7 +24,7 @@ static struct hfi_peer *peer_of(struct hfi_link *link) {
 
 /* ---- Which node ---- */
 
-static struct hfi_node *aim(struct hfi_route *base, const char *key, size_t len) {
+static struct hfi_node *sentinel_aim(struct hfi_route *base, const char *key, size_t len) {
     struct hfi_sentinel *route = route_of(base);
     (void)key;
     (void)len;
@@ -36,18 +36,18 @@ static struct hfi_node *aim(struct hfi_route *base, const char *key, size_t len)
     return node;
 }
 
-static const struct hfi_node *node(struct hfi_route *base, const char *key, size_t len) {
+static const struct hfi_node *sentinel_node(struct hfi_route *base, const char *key, size_t len) {
     (void)key;
     (void)len;
     return atomic_load(&route_of(base)->primary);
 }
 
-static void each(struct hfi_route *base, void (*visit)(struct hfi_node *node, void *arg),
-                 void *arg) {
+static void sentinel_each(struct hfi_route *base, void (*visit)(struct hfi_node *node, void *arg),
+                          void *arg) {
     hfi_nodes_each(&route_of(base)->nodes, visit, arg);
 }
 
-static int64_t heard_ms(struct hfi_route *base) {
+static int64_t sentinel_heard_ms(struct hfi_route *base) {
     return atomic_load_explicit(&route_of(base)->heard_ms, memory_order_relaxed);
 }
 
@@ -66,8 +66,8 @@ static void tell_wants_locked(struct hfi_sentinel *route, int err, const hf_erro
     }
 }
 
-static void want(struct hfi_route *base, const char *key, size_t len, struct hfi_want *want,
-                 struct hfi_task *task, unsigned event) {
+static void sentinel_want(struct hfi_route *base, const char *key, size_t len,
+                          struct hfi_want *want, struct hfi_task *task, unsigned event) {
     struct hfi_sentinel *route = route_of(base);
     (void)key;
     (void)len;
@@ -87,7 +87,7 @@ static void want(struct hfi_route *base, const char *key, size_t len, struct hfi
         hfi_task_post(&route->task, HFI_SENTINEL_LOOK);
 }
 
-static void unwant(struct hfi_route *base, struct hfi_want *want) {
+static void sentinel_unwant(struct hfi_route *base, struct hfi_want *want) {
     struct hfi_sentinel *route = route_of(base);
     pthread_mutex_lock(&route->mtx);
     bool linked = hfi_linked(&want->link);
@@ -139,7 +139,7 @@ void hfi_sentinel_publish(struct hfi_sentinel *route, struct hfi_node *node, int
 
 /* ---- Reasons to look ---- */
 
-static void on_trouble(void *arg, struct hfi_node *node, int err, const hf_error *error) {
+static void on_trouble(void *arg, const struct hfi_node *node, int err, const hf_error *error) {
     struct hfi_sentinel *route = arg;
     (void)err;
     (void)error;
@@ -147,7 +147,7 @@ static void on_trouble(void *arg, struct hfi_node *node, int err, const hf_error
         hfi_task_post(&route->task, HFI_SENTINEL_LOOK);
 }
 
-static void refused(struct hfi_route *base, struct hfi_node *node) {
+static void sentinel_refused(struct hfi_route *base, struct hfi_node *node) {
     struct hfi_sentinel *route = route_of(base);
     if (node != atomic_load(&route->primary))
         return;
@@ -155,7 +155,7 @@ static void refused(struct hfi_route *base, struct hfi_node *node) {
     hfi_task_post(&route->task, HFI_SENTINEL_LOOK);
 }
 
-static void watch(struct hfi_route *base, bool on) {
+static void sentinel_watch(struct hfi_route *base, bool on) {
     hfi_sentinel_watch(route_of(base), on);
 }
 
@@ -176,7 +176,7 @@ static void destroy(struct hfi_task *task) {
     hfi_free(route->mem, route);
 }
 
-static void stop(struct hfi_route *base) {
+static void sentinel_stop(struct hfi_route *base) {
     struct hfi_sentinel *route = route_of(base);
     if (route->stopped)
         return;
@@ -192,10 +192,10 @@ static void stop(struct hfi_route *base) {
     pthread_mutex_unlock(&route->mtx);
 }
 
-static void free_route(struct hfi_route *base) {
+static void sentinel_free(struct hfi_route *base) {
     struct hfi_sentinel *route = route_of(base);
     struct hfi_link *link;
-    stop(base);
+    sentinel_stop(base);
     while ((link = hfi_list_pop_front(&route->peers)) != NULL)
         hfi_task_unref(&peer_of(link)->task);
     hfi_node_unref(atomic_exchange(&route->primary, NULL));
@@ -204,7 +204,7 @@ static void free_route(struct hfi_route *base) {
     hfi_task_unref(&route->task);
 }
 
-static void close_fds(struct hfi_route *base) {
+static void sentinel_close_fds(struct hfi_route *base) {
     struct hfi_sentinel *route = route_of(base);
     hfi_nodes_close_fds(&route->nodes);
     for (struct hfi_link *link = route->peers.next; link != &route->peers; link = link->next)
@@ -212,17 +212,17 @@ static void close_fds(struct hfi_route *base) {
 }
 
 static const struct hfi_route_ops sentinel_ops = {
-    .aim = aim,
-    .node = node,
-    .each = each,
-    .stop = stop,
-    .free = free_route,
-    .close_fds = close_fds,
-    .want = want,
-    .unwant = unwant,
-    .refused = refused,
-    .watch = watch,
-    .heard_ms = heard_ms,
+    .aim = sentinel_aim,
+    .node = sentinel_node,
+    .each = sentinel_each,
+    .stop = sentinel_stop,
+    .free = sentinel_free,
+    .close_fds = sentinel_close_fds,
+    .want = sentinel_want,
+    .unwant = sentinel_unwant,
+    .refused = sentinel_refused,
+    .watch = sentinel_watch,
+    .heard_ms = sentinel_heard_ms,
 };
 
 /* The sentinels have TLS if the url says so of them, or else of the servers. */
@@ -271,7 +271,7 @@ int hfi_sentinel_new(const struct hfi_node_config *config, hfi_changed_fn change
     hfi_sentinel_watch_init(route);
     int err = fill(route, config, error);
     if (err != HF_OK) {
-        free_route(&route->base);
+        sentinel_free(&route->base);
         return err;
     }
     *ret = &route->base;

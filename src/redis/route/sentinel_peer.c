@@ -108,15 +108,19 @@ static bool say(struct hfi_peer *peer, const char *what, const char *name, struc
     return err == HF_OK;
 }
 
+static void drop_one(const struct hfi_peer *peer, struct hfi_req **req) {
+    if (*req != NULL && !peer->route->stopped && !atomic_load(&(*req)->complete))
+        hfi_req_abandon(*req);
+    else
+        hfi_req_unref(*req);
+    *req = NULL;
+}
+
 static void drop(struct hfi_peer *peer) {
-    struct hfi_req **reqs[] = {&peer->address, &peer->details, &peer->others, &peer->names};
-    for (size_t i = 0; i < sizeof reqs / sizeof reqs[0]; i++) {
-        if (*reqs[i] != NULL && !peer->route->stopped && !atomic_load(&(*reqs[i])->complete))
-            hfi_req_abandon(*reqs[i]);
-        else
-            hfi_req_unref(*reqs[i]);
-        *reqs[i] = NULL;
-    }
+    drop_one(peer, &peer->address);
+    drop_one(peer, &peer->details);
+    drop_one(peer, &peer->others);
+    drop_one(peer, &peer->names);
 }
 
 static void done(struct hfi_peer *peer, enum hfi_peer_state state) {

@@ -48,10 +48,10 @@ static bool read_promotion(char *const *words, size_t len, const char *name, siz
 
 static void hear(struct hfi_sentinel *route, const char *channel, const char *text) {
     char copy[512], *words[WORDS_MAX];
-    size_t host;
-    if (strlen(text) >= sizeof copy)
+    size_t host, size = strlen(text) + 1;
+    if (size > sizeof copy)
         return;
-    strcpy(copy, text);
+    memcpy(copy, text, size);
     size_t len = split(copy, words);
     const char *name = hfi_sentinel_master(route);
     bool ours = strcmp(channel, "+switch-master") == 0 ? read_switch(words, len, name, &host)
