@@ -8,6 +8,7 @@
 #include "held.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 int held_acquire(struct held *held) {
@@ -42,10 +43,13 @@ void held_free(struct held *held) {
 }
 
 void held_tell_acquired(const struct held *held) {
-    char buffer[SHOWN_NAME_SIZE];
+    char buffer[SHOWN_NAME_SIZE], votes[64] = "";
     int64_t waited_ms = now_ms() - held->began_ms;
-    say(LEVEL_INFO, "'%s': acquired after %" PRId64 ".%03d s", shown_name(held->name, buffer),
-        waited_ms / 1000, (int)(waited_ms % 1000));
+    if (held->servers > 0)
+        snprintf(votes, sizeof votes, ": %" PRId64 " of %" PRId64 " servers granted it",
+                 held->votes, held->servers);
+    say(LEVEL_INFO, "'%s': acquired after %" PRId64 ".%03d s%s", shown_name(held->name, buffer),
+        waited_ms / 1000, (int)(waited_ms % 1000), votes);
 }
 
 void held_tell_released(const struct held *held) {

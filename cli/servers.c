@@ -20,7 +20,8 @@ int connection_refuse_several(const struct connection *connection, const char *s
                               const char *what) {
     if (!connection_has_several(connection))
         return 0;
-    return usage_error(subcommand, "%s needs one server: a quorum has plain locks only", what);
+    return usage_error(subcommand, "%s needs one server: a quorum has plain and fenced locks only",
+                       what);
 }
 
 bool connection_next_server(const char **list, struct connection *one) {

@@ -10,3 +10,10 @@ hf_compile_target(hf_bench)
 add_executable(hf_bench_peers bench/peers/holdfast.c)
 target_link_libraries(hf_bench_peers PRIVATE holdfast_static Threads::Threads)
 hf_compile_target(hf_bench_peers)
+
+# One process of the quorum's benchmark, started by bench/quorum/run.
+file(GLOB quorum_sources CONFIGURE_DEPENDS bench/quorum/*.c)
+add_executable(hf_bench_quorum ${quorum_sources} bench/raw.c bench/measure.c)
+target_include_directories(hf_bench_quorum PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(hf_bench_quorum PRIVATE holdfast_static hiredis Threads::Threads)
+hf_compile_target(hf_bench_quorum)

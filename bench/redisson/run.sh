@@ -10,31 +10,7 @@ if [ $# -lt 2 ]; then
     echo "usage: run.sh OUTDIR URL [SECONDS [RUNS [WARMUP_SECONDS]]]" >&2
     exit 1
 fi
-mkdir -p "$1"
+"$here/build.sh" "$1"
 out=$(cd "$1" && pwd)
-url=$2
-
-skip() {
-    echo "SKIP redisson: $1" >&2
-    exit 77
-}
-
-command -v java >/dev/null || skip "java is not installed"
-changed() {
-    find "$here/pom.xml" "$here/src" -newer "$out/built" -print -quit
-}
-if [ ! -e "$out/built" ] || [ -n "$(changed)" ]; then
-    command -v mvn >/dev/null || skip "mvn is not installed"
-    rm -f "$out/built"
-    if ! mvn -B -f "$here/pom.xml" -Dout="$out" package >"$out/build.log" 2>&1; then
-        unreachable='Could not (resolve|transfer)|could not be resolved|Unresolve?able|UnknownHost'
-        if grep -qE "$unreachable" "$out/build.log"; then
-            skip "Maven cannot fetch the packages (see $out/build.log)"
-        fi
-        cat "$out/build.log" >&2
-        exit 1
-    fi
-    touch "$out/built"
-fi
 exec java -Dorg.slf4j.simpleLogger.defaultLogLevel=off -cp "$out/bench.jar:$out/lib/*" \
-    holdfast.bench.Main "$url" "${3:-3}" "${4:-5}" "${5:-5}"
+    holdfast.bench.Main "$2" "${3:-3}" "${4:-5}" "${5:-5}"

@@ -242,8 +242,8 @@ typedef struct hf_options {
  *            blanks, are a quorum of three to nine independent servers: a lock of such a client is
  *            held when more than half of them have granted it, and for as long as that is certain.
  *            The others may be down. Give every process the same servers, in any order. Only plain
- *            locks, reentrant or not, are offered then, else HF_ENOTSUP. HF_ENOQUORUM: fewer than a
- *            majority answered. docs/quorum.md says when that helps.
+ *            locks, reentrant or not, and fenced ones are offered then, else HF_ENOTSUP.
+ *            HF_ENOQUORUM: fewer than a majority answered. docs/quorum.md says when that helps.
  *   options  NULL: the defaults above. Options in the url override them.
  * Blocks:  no, but with TLS it reads the files.
  * Errors:  HF_EINVAL (hf_last_error() names the bad part, or the file), HF_ENOTSUP, HF_ENOMEM,

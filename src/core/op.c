@@ -103,6 +103,7 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
     call->owner = op->owner_text;
     call->owner_len = hfi_owner_text(op->core, args->owner, op->owner_text);
     call->question = args->question;
+    call->token_wish = args->token_wish;
     call->act = args->act;
     call->amount = args->amount;
     call->ttl_ms = args->ttl_ms;

@@ -128,6 +128,7 @@ struct hfi_op_args {
     int64_t wait_ms, lease_ms;
     enum hfi_lane lane;
     enum hfi_question question;
+    int64_t token_wish; /* extend */
     enum hfi_act act;
     bool yes_or_no;
     int64_t amount, ttl_ms;

@@ -32,8 +32,10 @@ static enum hfi_entanglement state_of_locked(const struct hfi_hold *hold) {
         return HFI_HELD;
     if (active != NULL && active->claims && !hfi_hold_is_settling(hold))
         return HFI_HELD;
-    /* one that has not claimed yet will find ours */
-    bool acquires = active != NULL && active->verb->waits && !active->claims;
+    /* one that has not claimed yet will find ours; but one that gave up before it could gives back what
+     * it wanted, all the same */
+    bool acquires =
+        active != NULL && active->verb->waits && !active->claims && !hfi_hold_is_settling(hold);
     bool ends = hold->count > 0 || hfi_hold_has_leftover(hold) || hold->letting_go ||
                 hold->quiet_until_ms > hfi_now_ms() || (active != NULL && !acquires);
     return ends ? HFI_ENDING : HFI_APART;

@@ -37,6 +37,8 @@ enum hfi_lane {
     HFI_LANE_DISPATCH /* whoever calls hf_dispatch() */
 };
 
+#define HFI_TOKEN_DRAW (-1)
+
 /* A kind of lock, or a thing, as an engine offers it: a const table. */
 struct hfi_kind {
     const char *name;
@@ -144,8 +146,11 @@ struct hfi_call {
     size_t name_len;
     const char *owner; /* "uuid:number" */
     size_t owner_len;
-    int64_t count;              /* how many times this owner holds the lock, as far as we know */
-    int64_t lease_ms;           /* acquire, release (for what remains), extend */
+    int64_t count;    /* how many times this owner holds the lock, as far as we know */
+    int64_t lease_ms; /* acquire, release (for what remains), extend */
+    /* extend, of kinds with tokens: what the server is to store at least; HFI_TOKEN_DRAW: it is to draw
+     * another. 0: neither. */
+    int64_t token_wish;
     enum hfi_question question; /* ask */
     enum hfi_act act;           /* act, and its settlement */
     int64_t amount;             /* things: how many */
@@ -181,7 +186,7 @@ struct hfi_call {
     int err;
     hf_error error;
     int64_t value;          /* new count; the answer to a question; 1 if something was broken */
-    int64_t token;          /* of a grant */
+    int64_t token;          /* of a grant; of an extension with a wish: what the server stores */
     struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
     int64_t votes, servers; /* of a grant or extension by a quorum: so many of so many */

@@ -5,7 +5,8 @@
  *        │ ▲
  *        │ ├── KEEPING   the first server is ours: the others are asked again, for some round trips
  *        ├─┼── WAITING   it is another's: everything is given back, and we wait there as anybody does
- *        │ ├── PAUSING   too few have answered, or keeping was in vain: given back, then all is asked again
+ *        │ ├── PAUSING   too few have answered, or keeping was in vain, or it is not another's that keeps us
+ *        │ │             out but answers that are late: given back, then all is asked again
  *        │ └── AGEING    a majority has granted it, but some of them have restarted a moment ago
  *        ▼
  *     too late, cancelled, closed, or one attempt only: everything is given back
@@ -24,11 +25,12 @@
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
 #define PAUSE_MAX_US 500000
-#define STAY_MS 10000  /* how long to wait at one server before another is looked at */
-#define UNSURE_MS 1000 /* the same if too few were another's to know that it is held */
+#define PROBE_MS 10000 /* how long to wait at one server before another is asked, too */
+#define UNSURE_MS 1000 /* and before all are, if too few were another's to know that it is held */
 #define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
 #define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
+#define TOKEN_PAUSE_MS 50
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
 static void ask_all(struct hfi_request *request);
@@ -37,13 +39,22 @@ static int64_t random_between(const struct hfi_request *request, int64_t from, i
     return from + (int64_t)(hfi_throw_dice(request) % (uint64_t)(to - from + 1));
 }
 
+/* When the wait is over. However short it is, there is time for one exchange, to find out whether a
+ * majority answers. */
+static int64_t ends_ms(const struct hfi_request *request) {
+    bool heard = request->acquire.phase != HFI_PHASE_ASKING || request->acquire.majority_us != 0 ||
+                 request->acquire.answered_ms > request->start_ms;
+    int64_t exchange_ms = hfi_after_ms(request->start_ms, request->quorum->config.cmd_timeout_ms);
+    return heard || request->deadline_ms > exchange_ms ? request->deadline_ms : exchange_ms;
+}
+
 /* Looks again after so long, or when the wait is over. */
 static void look_after_us(struct hfi_request *request, int64_t pause_us) {
     int64_t now_us = hfi_now_us(), at_ms = (now_us + pause_us + 999) / 1000;
     if (at_ms > now_us / 1000 + SIGN_MS)
         at_ms = now_us / 1000 + SIGN_MS;
-    if (!request->acquire.one_attempt && request->deadline_ms < at_ms)
-        at_ms = request->deadline_ms;
+    if (!request->acquire.one_attempt && ends_ms(request) < at_ms)
+        at_ms = ends_ms(request);
     atomic_store(&request->signs->due_ms, at_ms + GRACE_MS);
     hfi_alarm_set(request->quorum->keeper, &request->ballot->alarm, at_ms);
 }
@@ -79,6 +90,12 @@ static bool won(struct hfi_request *request) {
     int64_t now_ms = hfi_now_ms(), deadline_ms = hfi_votes_deadline_ms(&ballot->votes, now_ms);
     if (deadline_ms <= now_ms)
         return false;
+    if (ballot->fenced) {
+        ballot->token = hfi_token_agreed(ballot, request->lease_ms);
+        if (ballot->token == 0)
+            return false;
+    }
+    request->token = ballot->token;
     hfi_votes_won(&ballot->votes, now_ms);
     ballot->count = request->value = 1;
     ballot->lease_ms = request->lease_ms;
@@ -125,22 +142,37 @@ static struct tally tally_of(const struct hfi_ballot *ballot) {
     return tally;
 }
 
+/* Would it be won if whoever has not answered yet grants it? Then it is not another owner who keeps us
+ * out, and who waits for one may wait for nothing: it may have a few servers only, and for ever. */
+static bool is_open(const struct hfi_request *request, const struct tally *tally) {
+    return hfi_votes_holders(&request->ballot->votes) + tally->pending >= request->quorum->majority;
+}
+
+/* For how long those are waited for that have not answered with the majority. The more rounds were lost
+ * by answers that came too late, the longer. */
+static int64_t patience_us(const struct hfi_request *request, bool open) {
+    int64_t patience = request->acquire.majority_us - request->acquire.began_us;
+    unsigned late = request->acquire.late_rounds;
+    int64_t longer = (int64_t)PATIENCE_US << (late < 8 ? late : 8);
+    if (patience < PATIENCE_US)
+        patience = PATIENCE_US;
+    return open && patience < longer ? longer : patience;
+}
+
 /* Has everybody answered whom it is worth waiting for? */
 static bool is_round_over(struct hfi_request *request, const struct tally *tally) {
     const struct hfi_quorum *quorum = request->quorum;
+    bool open = is_open(request, tally);
     int64_t now_us = hfi_now_us(), *majority_us = &request->acquire.majority_us;
     if (tally->pending == 0)
         return true;
     if (tally->answered < quorum->majority)
         return false;
-    if (tally->pending_fast == 0)
+    if (tally->pending_fast == 0 && !(open && request->acquire.late_rounds > 0))
         return true;
     if (*majority_us == 0)
         *majority_us = now_us;
-    int64_t patience_us = *majority_us - request->acquire.began_us;
-    if (patience_us < PATIENCE_US)
-        patience_us = PATIENCE_US;
-    return now_us >= *majority_us + patience_us;
+    return now_us >= *majority_us + patience_us(request, open);
 }
 
 static void mark_slow(struct hfi_ballot *ballot) {
@@ -159,7 +191,8 @@ static void ask_others(struct hfi_request *request) {
     request->acquire.majority_us = 0;
     ballot->wanted = true;
     ballot->round++;
-    for (size_t i = 0; i < request->quorum->len; i++) {
+    for (size_t k = 0; k < request->quorum->len; k++) {
+        size_t i = ballot->order[k];
         struct hfi_seat *seat = &ballot->seats[i];
         if (ballot->votes.of[i].held)
             continue;
@@ -206,19 +239,21 @@ static bool is_known_held(const struct hfi_ballot *ballot) {
     return busy >= ballot->quorum->majority;
 }
 
-/* We wait there, and after a while at the next that is another's: what is released at one server only
- * is found, too. */
+static int64_t next_probe_us(const struct hfi_request *request) {
+    return hfi_now_us() + random_between(request, PROBE_MS, PROBE_MS * 5 / 4) * 1000;
+}
+
 static void wait_at(struct hfi_request *request, size_t i) {
     struct hfi_ballot *ballot = request->ballot;
-    int64_t stay_ms = is_known_held(ballot) ? STAY_MS : UNSURE_MS;
-    int64_t wait_ms = random_between(request, stay_ms, stay_ms * 5 / 4);
-    int64_t left_ms = request->deadline_ms - hfi_now_ms();
-    if (left_ms < wait_ms)
-        wait_ms = left_ms > 0 ? left_ms : 1;
+    int64_t wait_ms = request->deadline_ms - hfi_now_ms();
+    request->acquire.unsure = !is_known_held(ballot);
+    if (request->acquire.unsure && wait_ms > UNSURE_MS)
+        wait_ms = random_between(request, UNSURE_MS, UNSURE_MS * 5 / 4);
     request->acquire.phase = HFI_PHASE_WAITING;
-    request->acquire.waits_at = i;
+    request->acquire.waits_at = request->acquire.probes_at = i;
+    request->acquire.probe_us = next_probe_us(request);
     ballot->wanted = true;
-    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms, request->lease_ms))
+    if (hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, wait_ms > 0 ? wait_ms : 1, request->lease_ms))
         look_after_us(request, LOOK_MS * 1000);
     else
         fail(request, HF_ENOMEM);
@@ -249,7 +284,8 @@ static size_t next_busy(const struct hfi_ballot *ballot, size_t i) {
     return i;
 }
 
-/* The first server is ours. */
+/* The first server is ours. Who then has the others for longer than it takes to give way holds the lock,
+ * without the first one, and is waited for. */
 static void keep(struct hfi_request *request) {
     struct hfi_quorum *quorum = request->quorum;
     int64_t now_us = hfi_now_us(), rtt_us = hfi_members_rtt_us(quorum);
@@ -268,6 +304,8 @@ static void keep(struct hfi_request *request) {
         request->acquire.keep_pause_us *= 2;
     } else if (request->acquire.one_attempt) {
         fail(request, HF_EBUSY);
+    } else if (is_known_held(request->ballot)) {
+        wait_for_first(request);
     } else {
         unsigned lost = request->acquire.rounds_lost++;
         int64_t most_us = rtt_us << (lost < 12 ? lost + 1 : 12);
@@ -284,7 +322,9 @@ static void wait_for_age(struct hfi_request *request) {
         return;
     }
     request->acquire.phase = HFI_PHASE_AGEING;
-    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : 1;
+    int64_t none_ms =
+        request->ballot->fenced ? TOKEN_PAUSE_MS : 1; /* it is the token that is missing */
+    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : none_ms;
     int64_t renew_ms = request->lease_ms / 3;
     look_after_us(request, (pause_ms < renew_ms ? pause_ms : renew_ms) * 1000);
 }
@@ -296,6 +336,13 @@ static void renew_young(struct hfi_request *request) {
     for (size_t i = 0; i < request->quorum->len; i++)
         if (ballot->votes.of[i].held && ballot->seats[i].errand == NULL)
             hfi_seat_send(ballot, i, HFI_ERRAND_EXTEND, 0, request->lease_ms);
+}
+
+/* Nobody keeps us out: they are asked again, with more patience. */
+static void ask_late_ones_again(struct hfi_request *request) {
+    unsigned late = request->acquire.late_rounds++;
+    int64_t most_us = (int64_t)PATIENCE_US << (late < 8 ? late : 8);
+    pause_us(request, random_between(request, 0, most_us < PAUSE_MAX_US ? most_us : PAUSE_MAX_US));
 }
 
 /* No majority answers: they are asked until the wait is over, or nobody has been of help for too long. */
@@ -317,6 +364,7 @@ static void retry(struct hfi_request *request) {
 static void decide(struct hfi_request *request, const struct tally *tally) {
     const struct hfi_ballot *ballot = request->ballot;
     size_t majority = request->quorum->majority;
+    hfi_log_votes(ballot);
     if (hfi_votes_holders(&ballot->votes) >= majority) {
         wait_for_age(request);
         return;
@@ -336,6 +384,8 @@ static void decide(struct hfi_request *request, const struct tally *tally) {
         keep(request);
     else if (request->acquire.one_attempt)
         fail(request, HF_EBUSY);
+    else if (is_open(request, tally))
+        ask_late_ones_again(request);
     else
         wait_for_first(request);
 }
@@ -349,32 +399,56 @@ static void look_at_answers(struct hfi_request *request) {
     }
     if (won(request))
         return;
-    if (is_round_over(request, &tally)) {
+    if (hfi_token_is_pending(request->ballot))
+        look_after_us(request, LOOK_MS * 1000);
+    else if (is_round_over(request, &tally)) {
         mark_slow(request->ballot);
         decide(request, &tally);
     } else if (request->acquire.majority_us != 0) {
-        int64_t took_us = request->acquire.majority_us - request->acquire.began_us;
         int64_t end_us =
-            request->acquire.majority_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
+            request->acquire.majority_us + patience_us(request, is_open(request, &tally));
         look_after_us(request, end_us - hfi_now_us());
     }
+}
+
+/* Asks the next of the others that were another's, once. What was released there only, or has run out
+ * there, is found in this way, as nobody tells us about it. */
+static void probe(struct hfi_request *request) {
+    struct hfi_ballot *ballot = request->ballot;
+    size_t i = next_busy(ballot, request->acquire.probes_at);
+    if (i == request->acquire.waits_at)
+        i = next_busy(ballot, i);
+    request->acquire.probe_us = next_probe_us(request);
+    if (i == request->acquire.waits_at)
+        return;
+    request->acquire.probes_at = i;
+    hfi_seat_send(ballot, i, HFI_ERRAND_ACQUIRE, 0, request->lease_ms); /* else the next time */
+}
+
+static bool is_free_elsewhere(const struct hfi_request *request) {
+    return request->acquire.probes_at != request->acquire.waits_at &&
+           request->ballot->votes.of[request->acquire.probes_at].held;
 }
 
 /* We wait at one server. */
 static void look_at_wait(struct hfi_request *request) {
     struct hfi_ballot *ballot = request->ballot;
     const struct hfi_seat *seat = &ballot->seats[request->acquire.waits_at];
-    if (seat->errand == NULL && seat->answer == HFI_BUSY && is_known_held(ballot)) {
-        wait_at(request, next_busy(ballot, request->acquire.waits_at));
-        return;
-    }
     if (seat->errand == NULL) {
         /* it is ours, or it went down, or a majority has to be found without it */
         ask_all(request);
         return;
     }
-    if (hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
+    if (is_free_elsewhere(request)) {
         hfi_errand_stop(seat->errand);
+        ask_all(request);
+        return;
+    }
+    bool doubtful = !request->acquire.unsure && !is_known_held(ballot); /* by the last probe */
+    if (doubtful || hfi_errand_held_up_ms(seat->errand) > HELD_UP_MS)
+        hfi_errand_stop(seat->errand);
+    if (hfi_now_us() >= request->acquire.probe_us)
+        probe(request);
     look_after_us(request, LOOK_MS * 1000);
 }
 
@@ -397,7 +471,7 @@ static bool is_due(const struct hfi_request *request) {
 }
 
 static bool is_late(const struct hfi_request *request) {
-    return !request->acquire.one_attempt && hfi_now_ms() >= request->deadline_ms;
+    return !request->acquire.one_attempt && hfi_now_ms() >= ends_ms(request);
 }
 
 static void look(struct hfi_request *request) {
@@ -422,10 +496,22 @@ static void look(struct hfi_request *request) {
 
 /* ---- Beginning ---- */
 
+/* Nesting is local: it is enough that the hold is still there. It has one token, or none. */
+static void nest(struct hfi_request *request) {
+    const struct hfi_ballot *ballot =
+        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    if (request->kind->token && ballot != NULL && ballot->votes.won && ballot->token == 0) {
+        hfi_fail(&request->error, HF_ENOTSUP, "this owner holds the lock without a token");
+        hfi_request_finish(request, HF_ENOTSUP);
+        return;
+    }
+    hfi_extend_begin(request);
+}
+
 void hfi_acquire_begin(struct hfi_request *request) {
     struct hfi_quorum *quorum = request->quorum;
-    if (request->count > 0) { /* nesting is local: it is enough that the hold is still there */
-        hfi_extend_begin(request);
+    if (request->count > 0) {
+        nest(request);
         return;
     }
     request->stop = stop;
@@ -440,6 +526,8 @@ void hfi_acquire_begin(struct hfi_request *request) {
     request->ballot = ballot;
     ballot->request = request;
     ballot->held_as = request->kind;
+    ballot->fenced = request->kind->token;
+    ballot->token = 0;
     hfi_votes_begin(&ballot->votes);
     hfi_members_order(quorum, ballot->name, ballot->name_len, ballot->order);
     for (size_t i = 0; i < quorum->len; i++)

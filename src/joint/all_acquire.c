@@ -38,10 +38,15 @@ static bool is_one_attempt(struct hfi_call *call) {
     return hfi_all_op_of(call)->wait_ms == 0;
 }
 
-/* When it has to end, whatever is still unanswered. */
+/* When it has to end, whatever is still unanswered. However short the wait is, there is time for one
+ * exchange, to find out whether somebody else has them or a server does not answer. */
 static int64_t end_ms(struct hfi_call *call) {
     const struct hf_op *op = hfi_all_op_of(call);
-    return is_one_attempt(call) ? op->deadline_ms : call->deadline_ms;
+    int64_t exchange_ms = hfi_after_ms(call->start_ms, op->core->cmd_timeout_ms);
+    if (is_one_attempt(call))
+        return op->deadline_ms;
+    return hfi_all_state_of(call)->contended ? call->deadline_ms
+                                             : hfi_max_ms(call->deadline_ms, exchange_ms);
 }
 
 /* ---- Failing ---- */
@@ -93,7 +98,7 @@ static void ask(struct hfi_call *call) {
     struct hfi_all_state *state = hfi_all_state_of(call);
     int err = HF_OK;
     state->phase = HFI_ALL_ASKING;
-    set_alarm(call, is_one_attempt(call) ? HFI_NEVER : call->deadline_ms);
+    set_alarm(call, is_one_attempt(call) ? HFI_NEVER : end_ms(call));
     for (size_t i = 0; i < call->parts->len && err == HF_OK; i++)
         if (state->bundle->slots[i].state == HFI_SLOT_EMPTY)
             err = begin_at(call, i, 0);

@@ -132,13 +132,13 @@ void hfi_ballot_tidy(struct hfi_ballot *ballot) {
 
 /* ---- Errands of seats ---- */
 
-/* A grant that nobody wants: it is not waited at this server any more. */
+/* A grant that nobody wants: it is not waited at this server any more, nor was it probed. */
 static bool keeps(const struct hfi_ballot *ballot, size_t i) {
     const struct hfi_request *request = ballot->request;
     if (!ballot->wanted)
         return false;
     return request == NULL || request->acquire.phase != HFI_PHASE_WAITING ||
-           request->acquire.waits_at == i;
+           request->acquire.waits_at == i || request->acquire.probes_at == i;
 }
 
 static void note_held(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
@@ -166,6 +166,7 @@ static void asked(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
     } else if (errand->code == HF_OK) {
         seat->answer = HFI_GRANTED;
         note_held(ballot, errand);
+        hfi_token_heard(ballot, errand);
     } else if (errand->code == HF_EBUSY || errand->code == HF_ETIMEDOUT) {
         seat->answer = HFI_BUSY;
     } else {
@@ -184,6 +185,7 @@ static void renewed(struct hfi_ballot *ballot, const struct hfi_errand *errand) 
         seat->answer = HFI_UNASKED;
         hfi_votes_gone(&ballot->votes, errand->index, hfi_now_ms());
     }
+    hfi_token_heard(ballot, errand);
 }
 
 static void released(struct hfi_ballot *ballot, const struct hfi_errand *errand) {
@@ -215,15 +217,13 @@ static bool pay_back(struct hfi_ballot *ballot, size_t i) {
     return !ballot->seats[i].owed;
 }
 
-bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kind, int64_t wait_ms,
-                   int64_t lease_ms) {
-    const struct hfi_errand_args args = {.kind = kind,
-                                         .name = ballot->name,
-                                         .name_len = ballot->name_len,
-                                         .owner = ballot->owner,
-                                         .wait_ms = wait_ms,
-                                         .lease_ms = lease_ms};
-    if (ballot->quorum->stopped || (kind != HFI_ERRAND_RELEASE && !pay_back(ballot, i)))
+static bool send(struct hfi_ballot *ballot, size_t i, const struct hfi_errand_args *what) {
+    struct hfi_errand_args args = *what;
+    args.name = ballot->name;
+    args.name_len = ballot->name_len;
+    args.owner = ballot->owner;
+    args.fenced = ballot->fenced;
+    if (ballot->quorum->stopped || (args.kind != HFI_ERRAND_RELEASE && !pay_back(ballot, i)))
         return false;
     struct hfi_errand *errand = hfi_errand_begin(ballot->quorum, i, &args, seat_done);
     if (errand == NULL)
@@ -235,12 +235,25 @@ bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kin
     return true;
 }
 
+bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kind, int64_t wait_ms,
+                   int64_t lease_ms) {
+    const struct hfi_errand_args args = {.kind = kind, .wait_ms = wait_ms, .lease_ms = lease_ms};
+    return send(ballot, i, &args);
+}
+
+bool hfi_seat_wish(struct hfi_ballot *ballot, size_t i, int64_t token_wish, int64_t lease_ms) {
+    const struct hfi_errand_args args = {
+        .kind = HFI_ERRAND_EXTEND, .lease_ms = lease_ms, .token_wish = token_wish};
+    return send(ballot, i, &args);
+}
+
 /* ---- The ballot as a whole ---- */
 
 void hfi_ballot_give_back(struct hfi_ballot *ballot) {
     ballot->wanted = false;
     ballot->votes.won = false;
-    for (size_t i = 0; i < ballot->quorum->len; i++) {
+    for (size_t k = 0; k < ballot->quorum->len; k++) { /* the others wait at the first */
+        size_t i = ballot->order[k];
         struct hfi_seat *seat = &ballot->seats[i];
         seat->answer = HFI_UNASKED;
         seat->gone = false;

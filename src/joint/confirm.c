@@ -12,16 +12,23 @@
 
 #include <stdlib.h>
 
+/* One that has not answered an earlier question yet is asked when it has. */
+static void ask(const struct hfi_round *round) {
+    struct hfi_ballot *ballot = round->ballot;
+    for (size_t i = 0; i < ballot->quorum->len; i++) {
+        struct hfi_seat *seat = &ballot->seats[i];
+        if (seat->errand != NULL || seat->asked_round == round->number)
+            continue;
+        bool held = ballot->votes.of[i].held;
+        seat->asked_round = round->number;
+        hfi_seat_send(ballot, i, held ? HFI_ERRAND_EXTEND : HFI_ERRAND_ACQUIRE, 0, round->lease_ms);
+    }
+}
+
 static void begin(struct hfi_round *round) {
     struct hfi_ballot *ballot = round->ballot;
     round->begun = true;
     round->number = ++ballot->round;
-    for (size_t i = 0; i < ballot->quorum->len; i++) {
-        if (ballot->seats[i].errand != NULL)
-            continue; /* it has not answered yet */
-        bool held = ballot->votes.of[i].held;
-        hfi_seat_send(ballot, i, held ? HFI_ERRAND_EXTEND : HFI_ERRAND_ACQUIRE, 0, round->lease_ms);
-    }
     hfi_alarm_set(ballot->quorum->keeper, &ballot->round_alarm, round->deadline_ms);
 }
 
@@ -38,8 +45,9 @@ static size_t fresh_votes(const struct hfi_round *round, int64_t now_ms) {
 static bool is_pending(const struct hfi_round *round) {
     const struct hfi_ballot *ballot = round->ballot;
     for (size_t i = 0; i < ballot->quorum->len; i++) {
-        const struct hfi_errand *errand = ballot->seats[i].errand;
-        if (errand != NULL && errand->round == round->number)
+        const struct hfi_seat *seat = &ballot->seats[i];
+        if (seat->errand != NULL &&
+            (seat->errand->round == round->number || seat->asked_round != round->number))
             return true;
     }
     return false;
@@ -78,6 +86,7 @@ void hfi_rounds_look(struct hfi_ballot *ballot) {
     while ((round = first_round(ballot)) != NULL) {
         if (!round->begun)
             begin(round);
+        ask(round);
         if (!is_over(round, &err))
             return;
         end(round, err);
@@ -189,6 +198,7 @@ static void verb_done(struct hfi_round *round, int err) {
         int64_t now_ms = hfi_now_ms();
         request->proof = hfi_ballot_proof(ballot, request->lease_ms);
         request->votes = (int64_t)hfi_votes_count(&ballot->votes, now_ms);
+        request->token = request->kind->token ? ballot->token : 0; /* one for the whole hold */
         request->value = request->begin == hfi_acquire_begin ? request->count + 1 : request->count;
         ballot->count = request->value;
     } else if (err == HF_ELOST) {

@@ -16,8 +16,10 @@ static void completed(struct hf_op *op, const hf_result *result, void *user) {
     errand->code = result->code;
     errand->error = result->error;
     errand->value = result->value;
-    if (result->code == HF_OK)
+    if (result->code == HF_OK) {
+        errand->token = call->token;
         errand->sent_ms = call->proof.valid_until_ms - errand->lease_ms;
+    }
     hfi_list_push_back(&errand->quorum->finished, &errand->link);
     hfi_task_post(errand->quorum->task, EVENT_FINISHED);
 }
@@ -32,20 +34,23 @@ static const struct hfi_verb *verb_of(const struct hfi_errand_args *args) {
 static bool start(struct hfi_errand *errand, const struct hfi_errand_args *args) {
     struct hfi_core *core = &errand->member->core;
     const struct hfi_engine_ops *ops = core->engine->ops;
-    struct hfi_op_args op_args = {.verb = verb_of(args),
-                                  .kind = args->about_server ? ops->server(core->engine)
-                                                             : ops->kind(core->engine, HF_PLAIN, 0),
-                                  .name = args->name,
-                                  .name_len = args->name_len,
-                                  .owner = args->owner,
-                                  .wait_ms = args->wait_ms,
-                                  .lease_ms = args->lease_ms,
-                                  .lane = HFI_LANE_KEEPER,
-                                  .question = args->question,
-                                  .ret_info = &errand->info,
-                                  .exec = errand->quorum->keeper,
-                                  .callback = completed,
-                                  .user = errand};
+    struct hfi_op_args op_args = {
+        .verb = verb_of(args),
+        .kind = args->about_server
+                    ? ops->server(core->engine)
+                    : ops->kind(core->engine, HF_PLAIN, args->fenced ? HF_FENCED : 0),
+        .name = args->name,
+        .name_len = args->name_len,
+        .owner = args->owner,
+        .wait_ms = args->wait_ms,
+        .lease_ms = args->lease_ms,
+        .lane = HFI_LANE_KEEPER,
+        .question = args->question,
+        .token_wish = args->token_wish,
+        .ret_info = &errand->info,
+        .exec = errand->quorum->keeper,
+        .callback = completed,
+        .user = errand};
     errand->op = hfi_op_new(core, &op_args);
     if (errand->op == NULL)
         return false;
@@ -66,6 +71,7 @@ struct hfi_errand *hfi_errand_begin(struct hfi_quorum *quorum, size_t member,
     errand->kind = args->kind;
     errand->waits = args->wait_ms != 0;
     errand->lease_ms = args->lease_ms;
+    errand->token_wish = args->token_wish;
     errand->began_us = hfi_now_us();
     errand->done = done;
     if (!start(errand, args)) {
@@ -95,6 +101,7 @@ static bool sent_again(struct hfi_errand *errand) {
                                          .name = ballot->name,
                                          .name_len = ballot->name_len,
                                          .owner = ballot->owner,
+                                         .fenced = ballot->fenced,
                                          .wait_ms = op->wait_ms,
                                          .lease_ms = errand->lease_ms};
     errand->again = true;

@@ -10,6 +10,7 @@
  *   release.c   giving it back
  *   survey.c    questions to all servers
  *   votes.c     the arithmetic
+ *   token.c     the token of a hold
  *   words.c     what errors say of each server
  *
  * Everything here belongs to the keeper's thread, so nothing is locked, but for the two lists by which
@@ -92,13 +93,13 @@ struct hfi_errand {
     size_t index; /* of the member */
     enum hfi_errand_kind kind;
     struct hf_op *op; /* referenced */
-    int64_t began_us, lease_ms;
+    int64_t began_us, lease_ms, token_wish;
     uint64_t round; /* of its ballot, when it began */
     bool waits;
     bool again; /* it was sent a second time, because the first reported an old loss */
     int code;
     hf_error error;
-    int64_t value, sent_ms;
+    int64_t value, token, sent_ms;
     hf_lock_info *info;
     struct hfi_ballot *ballot; /* referenced; NULL: of a survey */
     struct hfi_survey *survey;
@@ -109,10 +110,11 @@ struct hfi_errand_args {
     enum hfi_errand_kind kind;
     const struct hfi_verb *verb; /* of HFI_ERRAND_ASK */
     bool about_server;           /* ping: there is no lock */
+    bool fenced;
     const char *name;
     size_t name_len;
     hf_owner owner;
-    int64_t wait_ms, lease_ms;
+    int64_t wait_ms, lease_ms, token_wish;
     enum hfi_question question;
 };
 
@@ -136,6 +138,7 @@ struct hfi_seat {
     int code;                  /* HFI_FAILED: why */
     uint64_t asked_round;      /* the round of its last question */
     uint64_t proved_round;     /* the round of its last proof */
+    uint64_t unwilling_round;  /* in that round it did not do what was wished of its token */
     bool gone;                 /* release: it said that it was not there */
     bool owed;                 /* it is to be given back, and there was no memory for that */
     bool known;                /* release: it is known not to have it */
@@ -161,6 +164,8 @@ struct hfi_ballot {
     int refs; /* the table's, its request's, one for each errand */
     struct hfi_quorum *quorum;
     hf_owner owner;
+    bool fenced;
+    int64_t token; /* of the hold; 0: it has none */
     bool thin;     /* no more than a majority has it, which was logged */
     bool wanted;   /* what servers grant is kept; else it is given back */
     int64_t count; /* of the hold, as far as the core has told */
@@ -189,6 +194,8 @@ void hfi_ballot_unref(struct hfi_ballot *ballot);
 /* Removes it from the table if nothing needs it any more. */
 void hfi_ballot_tidy(struct hfi_ballot *ballot);
 /* Begins an errand of a seat that has none. False: out of memory. */
+/* Extends it there, with a wish for its token. */
+bool hfi_seat_wish(struct hfi_ballot *ballot, size_t i, int64_t token_wish, int64_t lease_ms);
 bool hfi_seat_send(struct hfi_ballot *ballot, size_t i, enum hfi_errand_kind kind, int64_t wait_ms,
                    int64_t lease_ms);
 /* Gives back whatever was granted, in the background. What is still being asked for is given back when
@@ -236,23 +243,27 @@ struct hfi_request {
     struct {
         enum hfi_acquire_phase phase;
         bool one_attempt;
+        unsigned late_rounds;  /* lost by answers that came late, and not by another owner */
         int64_t began_us;      /* the round of questions */
         int64_t majority_us;   /* a majority had answered it; 0: not yet */
         int64_t keep_until_us; /* 0: nothing is being kept */
         int64_t keep_pause_us;
         unsigned rounds_lost;
         size_t waits_at;     /* a member */
+        size_t probes_at;    /* another, that was asked last, too; else the same */
+        int64_t probe_us;    /* when the next is to be asked */
+        bool unsure;         /* while it waits: a majority may be nobody's */
         int64_t answered_ms; /* a majority was last heard of */
     } acquire;
     struct {
-        size_t held; /* servers that counted when it was sent */
+        bool counted[HFI_SERVERS_MAX]; /* the server did when it was sent */
         bool valid;
     } release;
 
     /* Out. */
     int err;
     hf_error error;
-    int64_t value, votes;
+    int64_t value, votes, token;
     struct hfi_proof proof;
     bool contended, gone, no_server;
     hf_lock_info *info;
@@ -283,7 +294,16 @@ void hfi_rounds_look(struct hfi_ballot *ballot);
 void hfi_rounds_end(struct hfi_ballot *ballot, int err); /* all of them */
 void hfi_round_begin(struct hfi_ballot *ballot, struct hfi_round *round);
 
+/* token.c: the token of a hold, 0 while a majority does not store it yet. Then servers are asked for what
+ * is missing, and that is pending. */
+int64_t hfi_token_agreed(struct hfi_ballot *ballot, int64_t lease_ms);
+bool hfi_token_is_pending(const struct hfi_ballot *ballot);
+/* Server `i` has granted or extended it; or did not. */
+void hfi_token_heard(struct hfi_ballot *ballot, const struct hfi_errand *errand);
+
 /* words.c: writes "2 of 5 granted, 3 needed; busy: ..." into the request's error. */
 void hfi_words_of_servers(struct hfi_request *request, int err);
+/* The same of an attempt that won no majority, for whoever reads along. */
+void hfi_log_votes(const struct hfi_ballot *ballot);
 
 #endif

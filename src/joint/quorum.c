@@ -112,6 +112,7 @@ static void step(struct hfi_call *call, unsigned events) {
     call->error = request->error;
     call->value = request->value;
     call->proof = request->proof;
+    call->token = request->token;
     call->votes = request->votes;
     call->servers = (int64_t)request->quorum->len;
     call->contended = request->contended;
@@ -148,8 +149,6 @@ static struct hfi_link *next_of(struct hfi_quorum *quorum, struct hfi_link *list
 }
 
 /* Begins what has come, and ends what is to end. On the keeper's thread. */
-static void run(struct hfi_task *task, unsigned events);
-
 static void look_into_inbox(struct hfi_quorum *quorum) {
     struct hfi_link *link;
     while ((link = next_of(quorum, &quorum->inbox)) != NULL) {
@@ -260,11 +259,21 @@ static const struct hfi_kind nonreentrant = {.name = "non-reentrant",
                                              .keeps_fresh = true,
                                              .leaves_traces = true};
 
+static const struct hfi_kind fenced = {.name = "fenced",
+                                       .ops = &call_ops,
+                                       .reentrant = true,
+                                       .exclusive = true,
+                                       .token = true,
+                                       .keeps_fresh = true,
+                                       .leaves_traces = true};
+
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    if (kind != HF_PLAIN)
+    bool offered =
+        kind == HF_PLAIN && (flags == 0 || flags == HF_NONREENTRANT || flags == HF_FENCED);
+    if (!offered)
         return NULL;
-    return flags == 0 ? &plain : flags == HF_NONREENTRANT ? &nonreentrant : NULL;
+    return flags == 0 ? &plain : flags == HF_FENCED ? &fenced : &nonreentrant;
 }
 
 static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {

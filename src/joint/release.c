@@ -19,16 +19,14 @@ static void leave(struct hfi_request *request, int err) {
 
 static void look(struct hfi_request *request) {
     const struct hfi_ballot *ballot = request->ballot;
-    size_t known = 0, gone = 0;
+    size_t known = 0, held = 0;
     for (size_t i = 0; i < request->quorum->len; i++) {
         known += ballot->seats[i].known;
-        gone += ballot->seats[i].gone;
+        held += request->release.counted[i] && !ballot->seats[i].gone;
     }
     size_t majority = request->quorum->majority;
     if (known >= majority)
-        leave(request, request->release.valid && request->release.held - gone >= majority
-                           ? HF_OK
-                           : HF_ELOST);
+        leave(request, request->release.valid && held >= majority ? HF_OK : HF_ELOST);
     else if (hfi_now_ms() >= request->deadline_ms)
         leave(request, HF_EUNKNOWN);
 }
@@ -52,7 +50,9 @@ void hfi_release_begin(struct hfi_request *request) {
     request->ballot = ballot;
     request->look = look;
     request->stop = leave;
-    request->release.held = hfi_votes_count(&ballot->votes, now_ms);
+    /* that a server whose lease had run out has nothing any more says nothing of the others */
+    for (size_t i = 0; i < request->quorum->len; i++)
+        request->release.counted[i] = hfi_votes_counts(&ballot->votes, i, now_ms);
     request->release.valid = hfi_votes_deadline_ms(&ballot->votes, now_ms) > now_ms;
     ballot->request = request;
     ballot->count = 0;

@@ -1,6 +1,7 @@
 /*
  * Questions to all servers, and breaking a lock at all of them. Answered when a majority has, and those
- * that are not known to be slow had as much time again. On the keeper's thread.
+ * that are not known to be slow had as much time again; but not before it is known whether it is locked,
+ * if the others can still say so. On the keeper's thread.
  */
 #include "joint/internal.h"
 
@@ -119,6 +120,28 @@ static void conclude_inspect(struct hfi_survey *survey) {
     survey->request->info = take_info(survey);
 }
 
+static bool says_locked(const struct hfi_survey *survey, size_t i) {
+    const int64_t free_ms = -2;
+    if (survey->conclude == conclude_inspect)
+        return survey->of[i].info->holders_len > 0;
+    return survey->request->question == HFI_ASK_TTL ? survey->of[i].value != free_ms
+                                                    : survey->of[i].value > 0;
+}
+
+/* Of the first three that answer two may say that it is locked, while it is free at the other two, too. */
+static bool is_decided(const struct hfi_survey *survey) {
+    const struct hfi_quorum *quorum = survey->quorum;
+    enum hfi_question question = survey->request->question;
+    size_t locked = 0, free = 0;
+    if (survey->conclude == conclude_break || question == HFI_ASK_PING || question == HFI_ASK_COUNT)
+        return true;
+    for (size_t i = 0; i < quorum->len; i++) {
+        locked += survey->of[i].answered && says_locked(survey, i);
+        free += survey->of[i].answered && !says_locked(survey, i);
+    }
+    return free >= quorum->majority || locked > quorum->len - quorum->majority;
+}
+
 /* ---- Gathering them ---- */
 
 static void fail(struct hfi_survey *survey) {
@@ -158,12 +181,13 @@ static void look(struct hfi_survey *survey) {
         int64_t took_us = now_us - survey->began_us;
         survey->majority_us = now_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
     }
-    if (answered >= quorum->majority && (fast == 0 || now_us >= survey->majority_us)) {
+    bool in_time = fast == 0 || now_us >= survey->majority_us;
+    if (answered >= quorum->majority && in_time && (pending == 0 || is_decided(survey))) {
         survey->conclude(survey);
         finish(survey, HF_OK);
     } else if (pending == 0) {
         fail(survey);
-    } else if (answered >= quorum->majority) {
+    } else if (answered >= quorum->majority && !in_time) {
         hfi_alarm_set(quorum->keeper, &survey->alarm, survey->majority_us / 1000 + 1);
     }
 }

@@ -3,10 +3,18 @@
  * tests.
  *
  * A hold lasts as long as, at every moment, a majority of the configured servers have held it without
- * a break. A server that says that it is gone may have lost it at any time since its last proof. So
+ * a break. A server that says that it is gone may have lost it at any time since its last proof; but if
+ * its lease has run out, it says no more than that. So
  * what counts then are the others that have held it since before that time: one that was filled up
  * again later does not make up for a break that is older than it, since another owner may have been
  * inside in between.
+ *
+ * The token of a fenced hold is the smallest that a majority of those that count has not gone beyond, and is
+ * held when a majority stores it or more. So whoever comes later has one server at least that draws
+ * beyond it, or has forgotten it since.
+ * One that has forgotten draws by its clock, and has no vote before the guard is over: what it draws then
+ * is ahead of everything from before, if the clocks of the servers are closer to each other than the
+ * guard is long. What it drew earlier need not be. tests/scripts/quorum_model.c plays all this.
  */
 #include "joint/votes.h"
 
@@ -70,8 +78,10 @@ void hfi_votes_held(struct hfi_votes *votes, size_t i, int64_t sent_ms, int64_t 
 }
 
 void hfi_votes_gone(struct hfi_votes *votes, size_t i, int64_t now_ms) {
-    if (votes->of[i].held)
-        lose(votes, i, votes->of[i].proved_ms, now_ms);
+    const struct hfi_vote *vote = &votes->of[i];
+    bool ran_out = vote->valid_until_ms <= now_ms;
+    if (vote->held)
+        lose(votes, i, ran_out ? vote->valid_until_ms : vote->proved_ms, now_ms);
 }
 
 void hfi_votes_won(struct hfi_votes *votes, int64_t now_ms) {
@@ -129,4 +139,43 @@ int64_t hfi_votes_of_age_ms(const struct hfi_votes *votes) {
                               ? INT64_MAX
                               : -(votes->of[i].up_since_ms + votes->guard_ms);
     return len < q ? INT64_MAX : -qth_largest(ages, len, q);
+}
+
+/* ---- Tokens ---- */
+
+void hfi_votes_drew(struct hfi_votes *votes, size_t i, int64_t token, int64_t sent_ms) {
+    votes->of[i].token = token;
+    votes->of[i].ripe = is_of_age(votes, &votes->of[i], sent_ms);
+}
+
+void hfi_votes_stored(struct hfi_votes *votes, size_t i, int64_t token) {
+    votes->of[i].token = token;
+}
+
+/* Those that have a vote and a token that counts. */
+static bool is_ripe(const struct hfi_votes *votes, size_t i, int64_t now_ms) {
+    return votes->of[i].ripe && hfi_votes_counts(votes, i, now_ms);
+}
+
+int64_t hfi_votes_token(const struct hfi_votes *votes, int64_t now_ms, int64_t *ret_wishes) {
+    int64_t tokens[HFI_SERVERS_MAX];
+    size_t ripe = 0, stored = 0, q = hfi_quorum_of(votes->len);
+    for (size_t i = 0; i < votes->len; i++) {
+        bool draws = !votes->of[i].ripe && hfi_votes_counts(votes, i, now_ms);
+        ret_wishes[i] = draws ? HFI_TOKEN_DRAW : 0;
+        if (is_ripe(votes, i, now_ms))
+            tokens[ripe++] = votes->of[i].token;
+    }
+    if (ripe < q)
+        return 0;
+    int64_t token = qth_largest(tokens, ripe, ripe - q + 1);
+    for (size_t i = 0; i < votes->len; i++) {
+        if (!is_ripe(votes, i, now_ms))
+            continue;
+        if (votes->of[i].token >= token)
+            stored++;
+        else
+            ret_wishes[i] = token;
+    }
+    return stored >= q ? token : 0;
 }

@@ -5,6 +5,8 @@
 #ifndef HFI_JOINT_VOTES_H
 #define HFI_JOINT_VOTES_H
 
+#include "engine/engine.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +21,8 @@ struct hfi_vote {
         proved_ms; /* and at least until then: when the last command that was answered was sent */
     int64_t valid_until_ms; /* it counts until then */
     int64_t up_since_ms; /* the server has been up since then, at the latest; INT64_MIN: for ever */
+    int64_t token;       /* of fenced locks: it stores this, or more */
+    bool ripe;           /* it drew one when it was of age */
 };
 
 struct hfi_votes {
@@ -55,5 +59,15 @@ int64_t hfi_votes_deadline_ms(const struct hfi_votes *votes, int64_t now_ms);
 /* When enough servers have come of age for those that hold it to be a majority; INT64_MAX: there are
  * too few of them. */
 int64_t hfi_votes_of_age_ms(const struct hfi_votes *votes);
+
+/* ---- Tokens ---- */
+
+/* Server `i`, which has just granted or renewed it, was asked then to draw a token, which is this; or it
+ * stores this one now. */
+void hfi_votes_drew(struct hfi_votes *votes, size_t i, int64_t token, int64_t sent_ms);
+void hfi_votes_stored(struct hfi_votes *votes, size_t i, int64_t token);
+/* The token of the hold, as soon as a majority that counts stores it. 0: not yet. Then `ret_wishes` says
+ * what to ask of each server: to store that token, HFI_TOKEN_DRAW, or 0, nothing. */
+int64_t hfi_votes_token(const struct hfi_votes *votes, int64_t now_ms, int64_t *ret_wishes);
 
 #endif

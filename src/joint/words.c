@@ -53,18 +53,28 @@ static void add_young(hf_error *error, const struct hfi_ballot *ballot, int64_t 
                 ballot->quorum->members[i]->node);
 }
 
-void hfi_words_of_servers(struct hfi_request *request, int err) {
-    const struct hfi_ballot *ballot = request->ballot;
-    hf_error *error = &request->error;
+static void write_words(const struct hfi_ballot *ballot, int err, hf_error *error) {
     int64_t now_ms = hfi_now_ms();
-    if (ballot == NULL || error->code == err)
-        return; /* it says why already */
     hfi_fail(error, err, "%zu of %zu granted, %zu needed", hfi_votes_count(&ballot->votes, now_ms),
-             ballot->votes.len, request->quorum->majority);
+             ballot->votes.len, ballot->quorum->majority);
     for (size_t i = 0; i < ballot->votes.len; i++) {
         const char *list = list_of(ballot, i);
         if (list != NULL && !was_listed(ballot, list, i))
             add_list(error, ballot, list, i);
     }
     add_young(error, ballot, now_ms);
+}
+
+void hfi_words_of_servers(struct hfi_request *request, int err) {
+    if (request->ballot != NULL && request->error.code != err) /* else it says why already */
+        write_words(request->ballot, err, &request->error);
+}
+
+void hfi_log_votes(const struct hfi_ballot *ballot) {
+    const struct hfi_log *log = ballot->quorum->log;
+    hf_error words;
+    if (log == NULL || log->write == NULL)
+        return; /* in most programs nobody reads them */
+    write_words(ballot, HF_EBUSY, &words);
+    hfi_log(log, HF_LOG_INFO, "'%.*s': %s", (int)ballot->name_len, ballot->name, words.text);
 }

@@ -168,19 +168,28 @@ static int check_version(const redisReply *reply, hf_error *error) {
     return HF_OK;
 }
 
-/* A connection does not outlive its server, so what is told here is true of all that is sent on it.
- * The time it has been up is told in whole seconds, and one of them may have just begun. */
+/* The time a server has been up is told in whole seconds, and one of them may have just begun. So each
+ * connection tells something else, and the longest is true: a server must not grow younger. */
+static int64_t up_since_ms(const struct hfi_server *known, const char *run_id, int64_t up_s) {
+    int64_t now_ms = hfi_now_ms(), since_ms = now_ms - (up_s - 1) * 1000;
+    if (strcmp(known->run_id, run_id) == 0 && known->since_ms < since_ms)
+        since_ms = known->since_ms;
+    return since_ms < now_ms ? since_ms : now_ms;
+}
+
+/* A connection does not outlive its server, so what is told here is true of all that is sent on it. */
 static void note_server(struct greeting *greeting, const redisReply *reply) {
     struct hfi_server *server = &greeting->login->server;
+    struct hfi_server told;
     char up_s[24];
-    server->run_id[0] = '\0';
     if (reply->type != REDIS_REPLY_STRING ||
         !info_value(reply->str, "\nuptime_in_seconds:", up_s, sizeof up_s) ||
-        !info_value(reply->str, "\nrun_id:", server->run_id, sizeof server->run_id)) {
+        !info_value(reply->str, "\nrun_id:", told.run_id, sizeof told.run_id)) {
         server->run_id[0] = '\0';
         return;
     }
-    server->since_ms = hfi_now_ms() - (strtoll(up_s, NULL, 10) - 1) * 1000;
+    told.since_ms = up_since_ms(server, told.run_id, strtoll(up_s, NULL, 10));
+    *server = told;
 }
 
 /* Locks have a lease, so every policy but one may evict them. Said once, by whichever connection

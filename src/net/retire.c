@@ -32,7 +32,8 @@ void hfi_conn_retire(struct hfi_conn *conn) {
     pthread_mutex_lock(&conn->mtx);
     bool ours = end_locked(conn);
     enum conn_state state = conn->state;
-    if (state == CONN_DOWN)
+    /* One that is about to be lost is wanted, too, and nobody will connect it again. */
+    if (state == CONN_DOWN || state == CONN_READY)
         hfi_conn_tell_wants_locked(conn, err, &error);
     pthread_mutex_unlock(&conn->mtx);
     if (ours)

@@ -11,8 +11,8 @@
 #define COUNTER "redisson_lock_token"
 #define TOKEN_MAX ((int64_t)1 << 53) /* beyond it the script could not count exactly */
 
-static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
-                          int64_t not_after_ms, struct hfi_command *command) {
+static void add_keys(const struct hfi_redis *redis, const struct hfi_call *call,
+                     struct hfi_command *command) {
     const struct hfi_names *names = &redis->names;
     hfi_command_bytes(command, "2", 1);
     hfi_name_key(names, call->name, call->name_len, command);
@@ -20,7 +20,21 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     char *room = hfi_command_room(command, len);
     if (room != NULL)
         hfi_name_prefixed(names, COUNTER, call->name, call->name_len, room);
+}
+
+static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
+                          int64_t not_after_ms, struct hfi_command *command) {
+    add_keys(redis, call, command);
     hfi_plain_acquire_args(call, not_after_ms, command);
+}
+
+static void write_extend(const struct hfi_redis *redis, const struct hfi_call *call,
+                         int64_t not_after_ms, struct hfi_command *command) {
+    add_keys(redis, call, command);
+    hfi_command_number(command, not_after_ms);
+    hfi_command_bytes(command, call->owner, call->owner_len);
+    hfi_command_number(command, call->lease_ms > 0 ? call->lease_ms : 1);
+    hfi_command_number(command, call->token_wish);
 }
 
 /* If acquired: one, the count, the token and the time. All other answers are the plain lock's. */
@@ -53,6 +67,8 @@ static const struct hfi_redis_kind fenced = {
     .channel = hfi_plain_channel,
     .waiting = &hfi_waiting_listen,
     .renewer = &hfi_renewer_hash,
+    .extend = &hfi_script_fenced_extend,
+    .write_extend = write_extend,
 };
 
 const struct hfi_kind hfi_kind_fenced = {

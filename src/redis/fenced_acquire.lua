@@ -39,20 +39,18 @@ else
   if count > 0 and there ~= count and there ~= wanted then return {-2, there, now} end
 end
 
--- The token comes before the lock, so that no counter can leave a lock without one. A counter that
--- is not there was lost, or never was: it starts from the time in microseconds, which is ahead of
--- whatever it was, as no lock is acquired a million times a second. It ends where Lua's numbers
--- (and JavaScript's) stop being exact.
-local last = redis.call('get', counter)
-local step = 1
-if not last then
-  step = seconds * 1000000 + micros
-elseif not string.find(last, '^%d+$') then
+-- The token comes before the lock, so that no counter can leave a lock without one. It is the time
+-- in microseconds, or one more than the last if that is ahead: so a counter that was lost, or has
+-- lost its last writes to a failover, goes on ahead of whatever it was, as no lock is acquired a
+-- million times a second. It ends where Lua's numbers (and JavaScript's) stop being exact.
+local last = redis.call('get', counter) or '0'
+if not string.find(last, '^%d+$') then
   return redis.error_reply('WRONGTYPE the token counter is not a number')
 elseif tonumber(last) >= 9007199254740991 then
   return redis.error_reply('ERR the token counter has reached its end')
 end
-local token = redis.call('incrby', counter, string.format('%.0f', step))
+local drawn = math.max(tonumber(last) + 1, seconds * 1000000 + micros)
+local token = redis.call('incrby', counter, string.format('%.0f', drawn - tonumber(last)))
 
 -- As in plain_acquire: a re-entry or a resend raises the lease, a leftover is taken over as if it
 -- were new, and a lock without a lease would outlive everybody.

@@ -99,6 +99,11 @@ struct hfi_redis_kind {
 
     const struct hfi_renewer *renewer;
 
+    /* If it has tokens: extends one hold, with a wish. */
+    const struct hfi_script *extend;
+    void (*write_extend)(const struct hfi_redis *redis, const struct hfi_call *call,
+                         int64_t not_after_ms, struct hfi_command *command);
+
     /* So much earlier than a lease after it was taken a hold may be over: the server reads its
      * clock in whole milliseconds, and a key outlives its last one, but a time in a set does
      * not. */

@@ -75,16 +75,24 @@ static void write_extend(struct hfi_exchange *x, int64_t not_after_ms,
     state->kind->renewer->write(x->redis, items, 1, not_after_ms, command);
 }
 
+static void write_wish(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    struct hfi_call_state *state = hfi_state_around(x);
+    state->kind->write_extend(x->redis, state->call, not_after_ms, command);
+}
+
+/* With a wish, the second number is the token that is stored. */
 static void extended(struct hfi_call *call) {
     struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    size_t numbers = call->token_wish != 0 ? 3 : 2;
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return;
     }
     const redisReply *reply = hfi_answer_of(call);
-    long long answer = reply->elements == 2 ? reply->element[0]->integer : INT64_MIN;
+    long long answer = reply->elements == numbers ? reply->element[0]->integer : INT64_MIN;
     if (answer == 1) {
         call->value = 1;
+        call->token = call->token_wish != 0 ? reply->element[1]->integer : 0;
         call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
     } else if (answer == 0) {
@@ -99,5 +107,8 @@ static void extended(struct hfi_call *call) {
 
 void hfi_extend(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    hfi_call_send(call, state->kind->renewer->script, write_extend, extended);
+    if (call->token_wish != 0)
+        hfi_call_send(call, state->kind->extend, write_wish, extended);
+    else
+        hfi_call_send(call, state->kind->renewer->script, write_extend, extended);
 }

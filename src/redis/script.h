@@ -17,6 +17,7 @@ extern const struct hfi_script hfi_script_plain_acquire;
 extern const struct hfi_script hfi_script_plain_release;
 extern const struct hfi_script hfi_script_plain_force;
 extern const struct hfi_script hfi_script_fenced_acquire;
+extern const struct hfi_script hfi_script_fenced_extend;
 extern const struct hfi_script hfi_script_fair_acquire;
 extern const struct hfi_script hfi_script_fair_release;
 extern const struct hfi_script hfi_script_fair_give_up;

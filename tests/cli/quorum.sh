@@ -60,11 +60,35 @@ test_hold_tells_votes_and_show_each_server() {
     expect 1 "$HOLDFAST" show --held h
 }
 
+test_verbose_tells_votes() {
+    expect 0 "$HOLDFAST" -v run q true
+    says "'q': acquired after"
+    grep -qE ': [23] of 3 servers granted it$' <<<"$err" || fail "$err"
+    start "$HOLDFAST" hold --no-stdin v >"$dir/verbose"
+    wait_until file_filled "$dir/verbose"
+    wait_until held_everywhere v
+    expect 75 "$HOLDFAST" -v run -n v true
+    says "'v': 0 of 3 granted, 2 needed"
+    grep -q "; busy: .*/server[012].sock" <<<"$err" || fail "$err"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 0
+}
+
+test_fenced() {
+    local last=0 i
+    for i in 1 2 3; do
+        # shellcheck disable=SC2016 # the command's own
+        expect 0 "$HOLDFAST" run --fenced ledger -- sh -c 'echo "$HOLDFAST_TOKEN"'
+        [ "$out" -gt "$last" ] || fail "run $i: $out after $last"
+        last=$out
+    done
+}
+
 test_usage() {
     expect 64 env -u HOLDFAST_URL "$HOLDFAST" -u redis://a -u redis://b run x true
     says "two urls"
     expect 64 "$HOLDFAST" run --fair x true
-    expect 64 "$HOLDFAST" run --fenced x true
     expect 64 "$HOLDFAST" run -s x true
     expect 64 "$HOLDFAST" run -N 3 x true
     expect 64 "$HOLDFAST" sem x count

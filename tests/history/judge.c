@@ -1,7 +1,7 @@
 /*
  * Running the checker in a child whose memory is bounded by the system, too.
  *
- * Used by test_history.c, in its one thread.
+ * Used by the test programs, in their one thread.
  */
 #include "judge.h"
 
@@ -35,10 +35,15 @@ int judge_build(const char *script, const char *dir) {
     return wait_exit(run_child(run_command, &command), CHECK_LIMIT_MS);
 }
 
-int judge(const char *program, const char *first, const char *second) {
+int judge(const char *program, const char *option, const char *const *dirs, size_t dirs_len) {
     char path[512];
+    const char *argv[JUDGE_DIRS_MAX + 3] = {path};
+    size_t len = 1;
     snprintf(path, sizeof path, "%s/%s", HF_HISTORY_DIR, program);
-    const char *const argv[] = {path, first, second, NULL};
+    if (option != NULL)
+        argv[len++] = option;
+    for (size_t i = 0; i < dirs_len && i < JUDGE_DIRS_MAX; i++)
+        argv[len++] = dirs[i];
     struct command command = {.argv = argv, .bounded = true};
     fflush(NULL);
     return wait_exit(run_child(run_command, &command), CHECK_LIMIT_MS);

@@ -12,24 +12,39 @@
 /* Ends a hold that goes on for a while yet, so that its owner is wronged for certain. */
 #define BREAK_IN                                                                                   \
     "if redis.call('pttl', KEYS[1]) < 100 then return 0 end return redis.call('del', KEYS[1])"
+#define BREAK_IN_ON_ANY                                                                            \
+    "for _, member in ipairs({'.a', '.b', '.c', '.d'}) do local key = KEYS[1] .. member "          \
+    "if redis.call('pttl', key) >= 100 then redis.call('del', key) end end return 0"
 /* Adds something to a number that exists. */
 #define ADD_SOME                                                                                   \
     "if redis.call('exists', KEYS[1]) == 0 then return 0 end "                                     \
     "return redis.call('incrby', KEYS[1], 5)"
 
-const struct kind history_kinds[] = {
-    {"plain", HF_PLAIN, 0, visit_lock, BREAK_IN},
-    {"nonreentrant", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN},
-    {"spin", HF_PLAIN, HF_SPIN, visit_lock, BREAK_IN},
-    {"fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN},
-    {"fair", HF_FAIR, 0, visit_lock, BREAK_IN},
-    {"readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN},
-    {"semaphore", HF_PLAIN, 0, visit_semaphore, ADD_SOME},
-    {"permits", HF_PLAIN, 0, visit_permits, ADD_SOME},
-    {"latch", HF_PLAIN, 0, visit_latch, ADD_SOME},
+static const struct kind one_server[] = {
+    {"plain", HF_PLAIN, 0, visit_lock, BREAK_IN, false},
+    {"nonreentrant", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, false},
+    {"spin", HF_PLAIN, HF_SPIN, visit_lock, BREAK_IN, false},
+    {"fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, false},
+    {"fair", HF_FAIR, 0, visit_lock, BREAK_IN, false},
+    {"group", HF_PLAIN, 0, visit_group, BREAK_IN, false},
+    {"multi", HF_PLAIN, 0, visit_multi, BREAK_IN_ON_ANY, false},
+    {"readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN, false},
+    {"semaphore", HF_PLAIN, 0, visit_semaphore, ADD_SOME, false},
+    {"permits", HF_PLAIN, 0, visit_permits, ADD_SOME, false},
+    {"latch", HF_PLAIN, 0, visit_latch, ADD_SOME, false},
 };
 
-const size_t history_kinds_len = sizeof history_kinds / sizeof *history_kinds;
+static const struct kind quorum[] = {
+    {"quorum", HF_PLAIN, 0, visit_lock, BREAK_IN, true},
+    {"quorum_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, true},
+};
+
+#define ALL(kinds) .all = (kinds), .len = sizeof(kinds) / sizeof *(kinds)
+
+const struct kinds kinds_of_one_server = {ALL(one_server), .players = 1, .visits = 25,
+                                          .watchdog_ms = PLAY_WATCHDOG_MS};
+const struct kinds kinds_of_a_quorum = {ALL(quorum), .players = 2, .visits = 8, .quorum = true,
+                                        .watchdog_ms = QUORUM_WATCHDOG_MS};
 
 unsigned play_pick(struct player *player, unsigned below) {
     return (unsigned)rand_r(&player->random) % below;

@@ -10,9 +10,11 @@
 #include <holdfast/holdfast.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define PLAY_WATCHDOG_MS 1500
-#define PLAY_LEASE_MS 250 /* the shortest; the longest is twice that */
+#define QUORUM_WATCHDOG_MS 600 /* and so long a server that comes back has no vote */
+#define PLAY_LEASE_MS 250      /* the shortest; the longest is twice that */
 #define PLAY_WAIT_MS 120
 #define PLAY_PERMITS 3
 
@@ -34,10 +36,20 @@ struct kind {
     void (*visit)(struct player *player, const char *name);
     /* A command that ends or adds something behind everybody's back; the checker must notice. */
     const char *sabotage;
+    bool watches; /* how long a hold can be trusted is an operation, see stay.c */
 };
 
-extern const struct kind history_kinds[];
-extern const size_t history_kinds_len;
+/* Kinds that are played together. */
+struct kinds {
+    const struct kind *all;
+    size_t len;
+    unsigned players; /* of a kind, in each process */
+    int visits;       /* of each at one name: a checker's work must have an end */
+    bool quorum;      /* on several servers */
+    int64_t watchdog_ms;
+};
+
+extern const struct kinds kinds_of_one_server, kinds_of_a_quorum;
 
 unsigned play_pick(struct player *player, unsigned below);
 bool play_chance(struct player *player, unsigned percent);
@@ -45,6 +57,8 @@ void play_pause(struct player *player, unsigned below_ms); /* so many ms at most
 
 void visit_lock(struct player *player, const char *name);
 void visit_readwrite(struct player *player, const char *name);
+void visit_multi(struct player *player, const char *name);
+void visit_group(struct player *player, const char *name);
 void visit_semaphore(struct player *player, const char *name);
 void visit_permits(struct player *player, const char *name);
 void visit_latch(struct player *player, const char *name);

@@ -1,8 +1,8 @@
 /*
- * The driver of a run: it starts the server and the players, makes trouble until the time is over,
+ * The driver of a run: it starts the servers and the players, makes trouble until the time is over,
  * and waits for everybody to end.
  *
- * Used by test_history.c, in its one thread.
+ * Used by the test programs, in their one thread.
  */
 #include "play.h"
 
@@ -10,66 +10,100 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define END_LIMIT_MS 60000
+#define END_LIMIT_MS 180000 /* of waits that have no end but that of the others, too */
+
+/* When connections are lost, that may be anybody's. When servers of a quorum forget, one process is so
+ * far away that it may not hear of it; without a guard two, so that this shows sooner. */
+static bool is_far(const struct run *run, size_t i) {
+    return run->proxies[0] != NULL && ((run->plan->troubles & TROUBLE_LOSE) != 0 || i == 0 ||
+                                       (run->plan->unguarded && i == 1));
+}
 
 void run_spawn(struct run *run, size_t i) {
     struct part *part = &run->parts[i];
-    *part =
-        (struct part){.url = run->proxy != NULL ? proxy_url(run->proxy) : server_url(run->server),
-                      .dir = run->dir,
-                      .seed = run->seed * 100 + (unsigned)run->generation,
-                      .begin_ms = run->begin_ms,
-                      .end_ms = run->end_ms,
-                      .breaks = (run->plan->troubles & TROUBLE_BREAK) != 0};
+    *part = (struct part){.kinds = run->plan->kinds,
+                          .url = is_far(run, i) ? run->far_urls : run->urls,
+                          .dir = run->dir,
+                          .seed = run->seed * 100 + (unsigned)run->generation,
+                          .begin_ms = run->begin_ms,
+                          .end_ms = run->end_ms,
+                          .breaks = (run->plan->troubles & TROUBLE_BREAK) != 0,
+                          .unguarded = run->plan->unguarded};
     snprintf(part->process, sizeof part->process, "c%d", run->generation++);
     run->pids[i] = run_child(play_part, part);
 }
 
-static void start(struct run *run) {
+static void add_url(char urls[1024], const char *url) {
+    size_t len = strlen(urls);
+    snprintf(urls + len, 1024 - len, "%s%s", len > 0 ? " " : "", url);
+}
+
+static void start_server(struct run *run, size_t i) {
     struct server_options options = {.tcp = true,
                                      .aof = (run->plan->troubles & TROUBLE_RESTART) != 0};
+    bool forgets = run->plan->kinds->quorum && (run->plan->troubles & TROUBLE_WIPE) != 0;
+    run->servers[i] = server_start(&options);
+    add_url(run->urls, server_url(run->servers[i]));
+    if (!forgets && (run->plan->troubles & TROUBLE_LOSE) == 0)
+        return;
+    run->proxies[i] = proxy_start(server_socket(run->servers[i]));
+    add_url(run->far_urls, proxy_url(run->proxies[i]));
+}
+
+static void start(struct run *run) {
     run->dir = temp_dir();
-    run->server = server_start(&options);
-    if ((run->plan->troubles & TROUBLE_LOSE) != 0)
-        run->proxy = proxy_start(server_socket(run->server));
+    run->servers_len = run->plan->kinds->quorum ? PLAY_SERVERS : 1;
+    for (size_t i = 0; i < run->servers_len; i++)
+        start_server(run, i);
     record_open(&run->record, run->dir, "driver");
+    for (size_t i = 0; i < run->plan->kinds->len; i++)
+        record_line(&run->record, "kind %s", run->plan->kinds->all[i].name);
+    for (size_t i = 0; i < PLAY_JVMS; i++)
+        if (run->plan->jvms[i] != NULL)
+            run->java[i] = java_players_new(run, run->plan->jvms[i]);
 }
 
 static void begin(struct run *run) {
     run->begin_ms = now_ms();
     run->end_ms = run->begin_ms + run->plan->duration_ms;
+    trouble_begin(run);
     for (size_t i = 0; i < PLAY_PROCESSES; i++)
         run_spawn(run, i);
 }
 
+static void play(struct run *run) {
+    while (now_ms() < run->end_ms) {
+        trouble_step(run);
+        for (size_t i = 0; i < PLAY_JVMS; i++)
+            if (run->java[i] != NULL)
+                java_players_step(run->java[i]);
+        sleep_ms(1);
+    }
+}
+
 static void end(struct run *run) {
+    for (size_t i = 0; i < PLAY_JVMS; i++)
+        if (run->java[i] != NULL)
+            java_players_end(run->java[i]);
     trouble_end(run);
     for (size_t i = 0; i < PLAY_PROCESSES; i++) {
         if (!expect_exit(run->pids[i], 0, END_LIMIT_MS))
             support_die("%s, seed %u: a process did not end well", run->plan->title, run->seed);
     }
     record_close(&run->record);
-    proxy_free(run->proxy);
-    server_free(run->server);
+    for (size_t i = 0; i < run->servers_len; i++) {
+        proxy_free(run->proxies[i]);
+        server_free(run->servers[i]);
+    }
 }
 
-char *play_run(const struct plan *plan, unsigned seed, struct remote *jvm) {
-    struct run run = {.plan = plan,
-                      .seed = seed,
-                      .random = seed,
-                      .jvm = plan->java ? jvm : NULL,
-                      .paused = PLAY_PROCESSES};
+char *play_run(const struct plan *plan, unsigned seed) {
+    struct run run = {.plan = plan, .seed = seed, .random = seed, .paused = PLAY_PROCESSES};
     start(&run);
-    struct java_players *java = run.jvm != NULL ? java_players_new(&run) : NULL;
     begin(&run);
-    while (now_ms() < run.end_ms) {
-        trouble_step(&run);
-        if (java != NULL)
-            java_players_step(java);
-        sleep_ms(1);
-    }
-    java_players_end(java);
+    play(&run);
     end(&run);
     return run.dir;
 }

@@ -1,8 +1,9 @@
-/* A run: several processes and a JVM play all kinds on one server, while the driver makes trouble;
- * what is left of it is a directory of logs for the checker. */
+/* A run: several processes and JVMs play some kinds on one server, or on a quorum of them, while the
+ * driver makes trouble; what is left of it is a directory of logs for the checker. */
 #ifndef HF_TEST_HISTORY_PLAY_H
 #define HF_TEST_HISTORY_PLAY_H
 
+#include "kinds.h"
 #include "record.h"
 
 #include "support/proxy.h"
@@ -15,32 +16,39 @@
 
 #define PLAY_PROCESSES 3
 #define PLAY_NAME_MS 500 /* so long everybody meets at one name of a kind; then at the next */
+#define PLAY_SERVERS 5   /* of a quorum */
+#define PLAY_JVMS 2
 
 enum trouble {
-    TROUBLE_BREAK = 1,    /* players break locks */
-    TROUBLE_KILL = 2,     /* processes are killed, and others take their part */
-    TROUBLE_PAUSE = 4,    /* and stopped for longer than any lease */
-    TROUBLE_LOSE = 8,     /* replies and connections are lost */
-    TROUBLE_RESTART = 16, /* the server is killed, and comes back with its data */
-    TROUBLE_WIPE = 32,    /* and comes back without */
-    TROUBLE_SABOTAGE = 64 /* somebody writes to the server behind everybody's back */
+    TROUBLE_BREAK = 1,     /* players break locks */
+    TROUBLE_KILL = 2,      /* processes are killed, and others take their part */
+    TROUBLE_PAUSE = 4,     /* and stopped for longer than any lease */
+    TROUBLE_LOSE = 8,      /* replies and connections are lost */
+    TROUBLE_RESTART = 16,  /* a server is killed, and comes back with its data */
+    TROUBLE_WIPE = 32,     /* and comes back without */
+    TROUBLE_SABOTAGE = 64, /* somebody writes to the servers behind everybody's back */
+    TROUBLE_KILL_JVM = 128 /* each JVM is killed */
 };
 
 struct plan {
     const char *title;
+    const struct kinds *kinds;
     unsigned troubles;
+    bool unguarded; /* servers that restart have a vote at once, which is wrong */
     int64_t duration_ms;
-    bool java; /* Redisson plays, too, if it is there */
+    bool java;                      /* Redisson plays, too, if it is there, */
+    struct remote *jvms[PLAY_JVMS]; /* in these JVMs */
 };
 
 /* One process' part; a body for run_child(). */
 struct part {
+    const struct kinds *kinds;
     const char *url;
     const char *dir; /* where its log goes */
     char process[24];
     unsigned seed;
     int64_t begin_ms, end_ms; /* on now_ms()'s clock */
-    bool breaks;
+    bool breaks, unguarded;
 };
 int play_part(void *arg);
 
@@ -54,9 +62,13 @@ struct run {
     unsigned seed;
     unsigned random;
     char *dir;
-    struct server *server;
-    struct proxy *proxy;
-    struct remote *jvm; /* NULL: without Java */
+    size_t servers_len;
+    struct server *servers[PLAY_SERVERS];
+    struct proxy *proxies[PLAY_SERVERS];  /* NULL: none are needed */
+    char urls[1024];                      /* of the servers */
+    char far_urls[1024];                  /* through the proxies, if there are any */
+    struct java_players *java[PLAY_JVMS]; /* NULL: without */
+    int64_t kill_jvm_ms[PLAY_JVMS];
     struct record record;
     int64_t begin_ms, end_ms;
     struct part parts[PLAY_PROCESSES];
@@ -64,24 +76,27 @@ struct run {
     int generation; /* how many processes there have been */
     size_t paused;  /* which is stopped; PLAY_PROCESSES: none */
     int64_t paused_ns, resume_ms;
-    int64_t late_ms; /* when the commands that are held back are let go; 0: there are none */
+    int64_t late_ms
+        [PLAY_SERVERS]; /* when the commands that a proxy holds back are let go; 0: there are none */
+    int64_t apart_ms[PLAY_SERVERS]; /* until when a server is cut off; 0: it is not */
 };
 
 /* Plays; the caller frees the directory's name and removes it. */
-char *play_run(const struct plan *plan, unsigned seed, struct remote *jvm);
+char *play_run(const struct plan *plan, unsigned seed);
 
 unsigned run_pick(struct run *run, unsigned below);
 void run_spawn(struct run *run, size_t i);
 
 /* What happens to them (trouble.c): called about every millisecond. */
+void trouble_begin(struct run *run);
 void trouble_step(struct run *run);
 void trouble_end(struct run *run); /* nobody is stopped any more, nothing held back */
 
 /* Redisson's players (java.c). They are the driver's: it sends, and notes when the answers come. */
 struct java_players;
-struct java_players *java_players_new(struct run *run);
+struct java_players *java_players_new(struct run *run, struct remote *jvm);
 void java_players_step(struct java_players *players);
-void java_players_end(
-    struct java_players *players); /* waits for their last answers. NULL is fine */
+void java_players_kill(struct java_players *players);
+void java_players_end(struct java_players *players); /* waits for their last answers */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * A process of a run: one client, and a thread for each kind that makes one visit after the other.
+ * A process of a run: one client, and threads for each kind of which each makes one visit after the other.
  *
  * Runs in a forked child, so nothing here may use cmocka. It may be killed or stopped at any time.
  */
@@ -12,9 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* So many visits at one name: a checker's work must have an end. */
-#define VISITS_PER_NAME 25
 
 struct thread {
     const struct part *part;
@@ -38,40 +35,50 @@ static void *play(void *arg) {
             snprintf(last, sizeof last, "%s", name);
             visits = 0;
         }
-        if (visits++ < VISITS_PER_NAME)
+        if (visits++ < part->kinds->visits)
             thread->player.kind->visit(&thread->player, name);
         play_pause(&thread->player, 5);
     }
     return NULL;
 }
 
-int play_part(void *arg) {
-    const struct part *part = arg;
-    struct record record = {.fd = -1};
+static hf_client *open_client(const struct part *part) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client;
-    record_open(&record, part->dir, part->process);
-    options.watchdog_ms = PLAY_WATCHDOG_MS;
+    options.watchdog_ms = part->kinds->watchdog_ms;
     options.cmd_timeout_ms = 1000;
     options.connect_timeout_ms = 2000;
     options.fair_wait_ms = 5000;
-    if (hf_open(part->url, &options, &client) != HF_OK)
-        return 1;
+    options.restart_guard_ms = part->unguarded ? 0 : -1;
+    return hf_open(part->url, &options, &client) == HF_OK ? client : NULL;
+}
 
-    struct thread *threads = calloc(history_kinds_len, sizeof *threads);
+static bool start(struct thread *thread, const struct part *part, size_t i) {
+    thread->part = part;
+    thread->player.kind = &part->kinds->all[i / part->kinds->players];
+    thread->player.random = part->seed * 31 + (unsigned)i;
+    thread->player.breaks = part->breaks;
+    return pthread_create(&thread->id, NULL, play, thread) == 0;
+}
+
+int play_part(void *arg) {
+    const struct part *part = arg;
+    size_t len = part->kinds->len * part->kinds->players;
+    struct record record = {.fd = -1};
+    record_open(&record, part->dir, part->process);
+    hf_client *client = open_client(part);
+    if (client == NULL)
+        return 1;
+    struct thread *threads = calloc(len, sizeof *threads);
     if (threads == NULL)
         return 1;
-    for (size_t i = 0; i < history_kinds_len; i++) {
-        threads[i].part = part;
-        threads[i].player = (struct player){.kind = &history_kinds[i],
-                                            .client = client,
-                                            .record = &record,
-                                            .random = part->seed * 31 + (unsigned)i,
-                                            .breaks = part->breaks};
-        if (pthread_create(&threads[i].id, NULL, play, &threads[i]) != 0)
+    for (size_t i = 0; i < len; i++) {
+        threads[i].player.client = client;
+        threads[i].player.record = &record;
+        if (!start(&threads[i], part, i))
             return 1;
     }
-    for (size_t i = 0; i < history_kinds_len; i++)
+    for (size_t i = 0; i < len; i++)
         pthread_join(threads[i].id, NULL);
     hf_close(client);
     record_close(&record);

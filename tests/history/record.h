@@ -1,6 +1,7 @@
 /* What a history is made of: one file per process, one line per event, written at once so that it
  * is there however the process ends.
  *
+ *     kind KIND                                          is played in this run
  *     call OP TIME NAME KIND OWNER VERB key=value...     an operation was begun
  *     ret OP TIME CODE key=value...                      and has returned; a line that is missing: it never did
  *     sure HOLD TIME                                     until when a hold was promised to be trusted

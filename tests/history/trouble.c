@@ -5,7 +5,6 @@
  * Called by the driver's one thread. Whatever ends or empties something is written down, with the
  * times between which it happened.
  */
-#include "kinds.h"
 #include "play.h"
 
 #include "support/wait.h"
@@ -17,6 +16,7 @@
 
 #define PAUSE_MS (PLAY_WATCHDOG_MS + 300) /* longer than any lease */
 #define LATE_MS 1200
+#define MAJORITY 3 /* of PLAY_SERVERS */
 #define A_SCRIPT "\r\nEVALSHA\r\n"
 
 unsigned run_pick(struct run *run, unsigned below) {
@@ -56,48 +56,105 @@ static void resume(struct run *run) {
     run->paused = PLAY_PROCESSES;
 }
 
-/* ---- Network and server ---------------------------------------------------------------------- */
+/* Each at a moment of its own, not right at the beginning or the end. */
+static void choose_kills_of_jvms(struct run *run) {
+    unsigned duration_ms = (unsigned)run->plan->duration_ms;
+    for (size_t i = 0; i < PLAY_JVMS; i++)
+        run->kill_jvm_ms[i] = run->begin_ms + duration_ms / 6 + run_pick(run, duration_ms * 2 / 3);
+}
+
+static void kill_jvms(struct run *run) {
+    for (size_t i = 0; i < PLAY_JVMS; i++)
+        if (run->java[i] != NULL && now_ms() >= run->kill_jvm_ms[i])
+            java_players_kill(run->java[i]);
+}
+
+/* ---- Network and servers --------------------------------------------------------------------- */
 
 static void lose_something(struct run *run) {
+    size_t i = run_pick(run, (unsigned)run->servers_len);
+    struct proxy *proxy = run->proxies[i];
     record_line(&run->record, "cut %lld", (long long)record_now_ns());
     switch (run_pick(run, 6)) {
     case 0:
-        proxy_cut_all(run->proxy);
+        proxy_cut_all(proxy);
         break;
     case 1:
-        proxy_cut_connections(run->proxy, "\r\nSUBSCRIBE\r\n");
+        proxy_cut_connections(proxy, "\r\nSUBSCRIBE\r\n");
         break;
     case 2:
-        if (run->late_ms == 0) {
-            proxy_hold_request(run->proxy, A_SCRIPT);
-            run->late_ms = now_ms() + run_pick(run, LATE_MS);
+        if (run->late_ms[i] == 0) {
+            proxy_hold_request(proxy, A_SCRIPT);
+            run->late_ms[i] = now_ms() + run_pick(run, LATE_MS);
         }
         break;
     default:
-        proxy_drop_replies_after(run->proxy, A_SCRIPT);
+        proxy_drop_replies_after(proxy, A_SCRIPT);
         break;
     }
 }
 
-static void deliver_late(struct run *run) {
-    proxy_release_held(run->proxy);
-    run->late_ms = 0;
+static void deliver_late(struct run *run, size_t i) {
+    proxy_release_held(run->proxies[i]);
+    run->late_ms[i] = 0;
 }
 
-static void restart(struct run *run) {
+/* Whoever reaches a server through its proxy does not for a while; what was sent arrives after that. */
+static void cut_off(struct run *run, size_t i) {
+    if (run->apart_ms[i] != 0)
+        return;
+    proxy_blackhole(run->proxies[i], true, true);
+    run->apart_ms[i] = now_ms() + run_pick(run, LATE_MS);
+}
+
+static void join_again(struct run *run, size_t i) {
+    proxy_blackhole(run->proxies[i], false, false);
+    run->apart_ms[i] = 0;
+}
+
+static void mend(struct run *run, bool all) {
+    for (size_t i = 0; i < run->servers_len; i++) {
+        if (run->late_ms[i] != 0 && (all || now_ms() >= run->late_ms[i]))
+            deliver_late(run, i);
+        if (run->apart_ms[i] != 0 && (all || now_ms() >= run->apart_ms[i]))
+            join_again(run, i);
+    }
+}
+
+static void restart(struct run *run, size_t first, size_t len) {
     bool wiped = (run->plan->troubles & TROUBLE_WIPE) != 0;
     int64_t from_ns = record_now_ns();
-    server_restart(run->server);
     record_line(&run->record, "cut %lld", (long long)from_ns);
+    for (size_t i = 0; i < len; i++)
+        server_relaunch(run->servers[(first + i) % run->servers_len]);
+    for (size_t i = 0; i < len; i++)
+        server_wait_ready(run->servers[(first + i) % run->servers_len]);
     if (wiped)
         record_line(&run->record, "wipe %lld %lld", (long long)from_ns, (long long)record_now_ns());
 }
 
+/* A majority of a quorum forgets, and those who are far away hear nothing of it for a while. */
+static void forget(struct run *run, size_t first) {
+    for (size_t i = 0; i < MAJORITY; i++)
+        cut_off(run, (first + i) % run->servers_len);
+    restart(run, first, MAJORITY);
+}
+
+static void restart_some(struct run *run) {
+    size_t first = run_pick(run, (unsigned)run->servers_len);
+    if (run->far_urls[0] != '\0' && (run->plan->unguarded || run_pick(run, 3) == 0))
+        forget(run, first);
+    else
+        restart(run, first, run->servers_len > 1 && run_pick(run, 2) == 0 ? MAJORITY : 1);
+}
+
 static void sabotage(struct run *run) {
-    const struct kind *kind = &history_kinds[run_pick(run, (unsigned)history_kinds_len)];
+    const struct kinds *kinds = run->plan->kinds;
+    const struct kind *kind = &kinds->all[run_pick(run, (unsigned)kinds->len)];
     char name[48];
     play_name(kind->name, run->begin_ms, name);
-    cmd_ok(run->server, "EVAL %s 1 %s", kind->sabotage, name);
+    for (size_t i = 0; i < run->servers_len; i++)
+        cmd_ok(run->servers[i], "EVAL %s 1 %s", kind->sabotage, name);
 }
 
 /* ---- Looks at the line ------------------------------------------------------------------------ */
@@ -118,7 +175,8 @@ static void look_at_line(struct run *run) {
     play_name("fair", run->begin_ms, name);
     struct subject subject = {.name = name, .kind = "fair", .owner = "driver"};
     struct operation operation = record_call(&run->record, &subject, "look", " ");
-    redisReply *reply = cmd(run->server, "EVAL %s 2 %s redisson_lock_queue:{%s}", both, name, name);
+    redisReply *reply =
+        cmd(run->servers[0], "EVAL %s 2 %s redisson_lock_queue:{%s}", both, name, name);
     bool known = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2;
     if (known) {
         add_words(holder, sizeof holder, reply->element[0]);
@@ -131,8 +189,13 @@ static void look_at_line(struct run *run) {
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
+void trouble_begin(struct run *run) {
+    choose_kills_of_jvms(run);
+}
+
 void trouble_step(struct run *run) {
-    if (run_pick(run, 8) == 0)
+    bool quorum = run->plan->kinds->quorum;
+    if (!quorum && run_pick(run, 8) == 0)
         look_at_line(run);
     if (now_and_then(run, TROUBLE_KILL, 700))
         kill_one(run);
@@ -140,20 +203,23 @@ void trouble_step(struct run *run) {
         pause_one(run);
     if (run->paused != PLAY_PROCESSES && now_ms() >= run->resume_ms)
         resume(run);
+    if ((run->plan->troubles & TROUBLE_KILL_JVM) != 0)
+        kill_jvms(run);
     if (now_and_then(run, TROUBLE_LOSE, 40))
         lose_something(run);
-    if (run->late_ms != 0 && now_ms() >= run->late_ms)
-        deliver_late(run);
-    if (now_and_then(run, TROUBLE_RESTART | TROUBLE_WIPE, 700))
-        restart(run);
+    if (quorum && now_and_then(run, TROUBLE_LOSE, 300))
+        cut_off(run, run_pick(run, (unsigned)run->servers_len));
+    mend(run, false);
+    if (now_and_then(run, TROUBLE_RESTART | TROUBLE_WIPE, run->plan->unguarded ? 300 : 700))
+        restart_some(run);
     if (now_and_then(run, TROUBLE_SABOTAGE, 4))
         sabotage(run);
 }
 
 void trouble_end(struct run *run) {
     resume(run);
-    if (run->late_ms != 0)
-        deliver_late(run);
-    if (run->proxy != NULL)
-        proxy_heal(run->proxy);
+    mend(run, true);
+    for (size_t i = 0; i < run->servers_len; i++)
+        if (run->proxies[i] != NULL)
+            proxy_heal(run->proxies[i]);
 }

@@ -22,6 +22,9 @@
  * was told. */
 #define BY_MESSAGE_MS ((int64_t)5000)
 
+/* So many servers are a quorum's, beside the suite's own. */
+#define FIVE 5
+
 struct suite {
     const char *java_dir; /* where the jars are */
     struct server *server;
@@ -64,12 +67,17 @@ struct watched_wait;
 struct watched_wait *java_watch(const char *client, const char *needle);
 struct watched_wait *c_watch(const hf_client *client, const char *needle);
 
+/* The same for an owner's wait at one of several servers, each with the client that would be there. */
+struct watched_wait *c_watch_at(struct server *const *servers, hf_client *const *clients,
+                                size_t len, hf_owner owner);
+
 /* Each waits for what it says, and ends the watch: that it sleeps, having listened and then tried
  * in vain; that it has tried, for one that is heard already when it comes; that it has tried
  * again, for one that never listens. */
 void wait_until_asleep(struct watched_wait *wait);
 void wait_until_java_asleep(struct watched_wait *wait, int thread); /* in a lock that listens */
 bool java_sleeps(int thread);
+void wait_until_java_sleeps(int thread); /* at whichever server */
 void wait_until_tried(struct watched_wait *wait);
 void wait_until_trying(struct watched_wait *wait);
 
@@ -163,6 +171,38 @@ void group_killed_c_holder(void **state);
 void group_killed_java_holder(void **state);
 void group_leaves_the_same_state(void **state);
 
+/* rows_quorum.c */
+void quorum_java_waits_for_c(void **state);
+void quorum_c_waits_for_java(void **state);
+void quorum_waiters_of_both_sides(void **state);
+void quorum_minority_of_the_other_side(void **state);
+void quorum_majority_of_the_other_side(void **state);
+void quorum_each_server_in_turn(void **state);
+void quorum_java_refused_by_a_bare_majority(void **state);
+
+/* rows_quorum_faults.c */
+void quorum_first_server_stopped(void **state);
+void quorum_last_server_stopped(void **state);
+void quorum_java_unlocks_one_after_the_other(void **state);
+void quorum_nested_redlock_loses_the_outer_hold(void **state);
+void quorum_nested_c_keeps_the_outer_hold(void **state);
+void quorum_java_comes_too_late_and_does_not_look(void **state);
+void quorum_java_cannot_be_interrupted(void **state);
+void quorum_forced_servers_are_refilled_or_told(void **state);
+void quorum_killed_c_holder(void **state);
+void quorum_killed_java_holder(void **state);
+
+/* rows_multi.c */
+void multi_java_waits_for_c(void **state);
+void multi_c_waits_for_java(void **state);
+void multi_plain_lock_on_each_member(void **state);
+void multi_opposite_orders(void **state);
+void multi_leaves_the_same_state(void **state);
+void multi_killed_c_holder(void **state);
+void multi_killed_java_holder(void **state);
+void multi_java_unlock_stops_at_a_lost_member(void **state);
+void multi_of_multis_with_a_lease(void **state);
+
 /* rows_others.c */
 void semaphore_wakes_all_of_both_sides(void **state);
 void semaphore_give_ups_take_nothing(void **state);
@@ -199,8 +239,12 @@ void kin_mixed_stress(void **state);
 void kin_mixed_stress_wakes_by_message(void **state);
 void group_mixed_stress(void **state);
 void group_mixed_stress_wakes_by_message(void **state);
+void quorum_mixed_stress(void **state);
+void multi_mixed_stress(void **state);
 void others_mixed_stress(void **state);
 void others_mixed_stress_wakes_by_message(void **state);
+
+/* rows_rounds.c */
 void latch_mixed_rounds(void **state);
 
 #endif

@@ -281,8 +281,10 @@ void fenced_tokens_are_one_row_of_numbers(void **state) {
         assert_java("ok", "unlock kin thread=%d", pair.thread);
         assert_java("ok", "unlock kin thread=%d", pair.thread);
         last = c_token(pair.lock);
-        assert_true(last == by_java + 2);
-        assert_true(c_token(pair.lock) == ++last);
+        assert_true(last > by_java + 1); /* from the time, unless that is behind */
+        int64_t nested = c_token(pair.lock);
+        assert_true(nested > last);
+        last = nested;
         char told[32];
         snprintf(told, sizeof told, "ok %lld", (long long)last);
         assert_java(told, "token kin");
@@ -292,7 +294,7 @@ void fenced_tokens_are_one_row_of_numbers(void **state) {
             /* Lost: ours goes on from the time, and Java from there. */
             cmd_ok(suite.server, "DEL " COUNTER);
             int64_t anew = c_token(pair.lock);
-            assert_true(anew > last + 1000000);
+            assert_true(anew > last);
             assert_hf(HF_OK, hf_lock_release(pair.lock));
             last = anew;
         }

@@ -191,7 +191,8 @@ static const struct play_kind kinds[] = {
     {.name = "plain", .bit = PLAIN},
     {.name = "nonreentrant", .bit = NONREENTRANT},
     {"spin", SPIN, .c_message_when_free = "redisson_lock__channel:{" PLAY_NAME "} 0\n"},
-    {"fenced", FENCED, .seed_key = "redisson_lock_token:{" PLAY_NAME "}", .seed_value = "100"},
+    {"fenced", FENCED, .seed_key = "redisson_lock_token:{" PLAY_NAME "}",
+     .seed_value = "8000000000000100"},
     {"fair", FAIR, .fair = true},
     {"nonreentrantfair", FAIR_NONREENTRANT, .fair = true},
 };

@@ -1,9 +1,9 @@
 /*
  * Mixed stress: four Redisson clients and four C processes on the same places for some time, and on
  * until everybody has been in. A place is a lock, a read/write lock or a semaphore; each game has
- * three.
+ * three. A game of locks that are made of several is played by three and three.
  *
- * Three Java clients live in the suite's JVM, the fourth in a JVM of its own that can be killed.
+ * The Java clients live in the suite's JVM, but for the last one, in a JVM of its own that can be killed.
  * What a lock guards is a counter that each worker reads, and writes one higher some milliseconds
  * later; the scripts stress_enter.lua and stress_leave.lua also note who is inside. In the end: no
  * violation, the counters equal the sections that were done alone, everybody came to an end by
@@ -18,9 +18,10 @@
  *
  * HF_SEED repeats the random choices of a run (not its timing); HF_SOAK makes it last minutes.
  */
+#include "five.h"
 #include "interop.h"
 #include "state.h"
-#include "stress_rounds.h"
+#include "stress_books.h"
 #include "stress_worker.h"
 #include "support/new_lock.h"
 
@@ -32,9 +33,7 @@
 #define SHORT_LEASE_MS 3000  /* runs out soon after a kill */
 #define LONG_LEASE_MS 300000 /* outlives the row */
 #define OWN_POLL_MS 10000    /* what C waits at least if no message comes; Java waits for the TTL */
-#define PLAYERS 8
-#define RESIDENT 3 /* players 0 .. 2: clients in the suite's own JVM, never killed */
-#define OWN_JVM 3  /* player 3: a JVM of its own; the others are C processes */
+#define PLAYERS 8            /* at most */
 
 struct player {
     char process[24];   /* its name in the books, and as a client; a replacement gets a new one */
@@ -48,6 +47,12 @@ struct game {
     int64_t least_end_ms; /* it lasts until then, if not longer */
     struct stress_place places[STRESS_PLACES];
     struct player players[PLAYERS];
+    int players_len;
+    int own_jvm; /* the players before this one are clients in the suite's own JVM, and are never
+                  * killed; this one has a JVM of its own; the others are C processes */
+    struct server *const *homes; /* where the places are */
+    size_t homes_len;
+    const char *url, *second_url; /* C's */
     unsigned random;
     bool spares_jvm;
     int kills[2]; /* of C processes, of JVMs */
@@ -65,40 +70,62 @@ static const struct stress_place told_places[STRESS_PLACES] = {
 static const struct stress_place group_places[STRESS_PLACES] = {
     {"group", "stress-a"}, {"group", "stress-b"}, {"group", "stress-c"}};
 
-static void load_script(const char *path, char ret_sha1[41]) {
-    char text[4096];
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t len = fread(text, 1, sizeof text, file);
-    fclose(file);
-    char *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
-    snprintf(ret_sha1, 41, "%s", sha1);
-    free(sha1);
-}
-
 /* ---- Players --------------------------------------------------------------------------------- */
 
-static void start_java(const struct stress *stress, struct player *player, const char *url) {
+static bool is_joint(const struct game *game) {
+    return game->homes != &suite.server;
+}
+
+/* Java's client for the books, and those of a joint lock's members, "name.0" and so on. */
+static void open_java_clients(const struct game *game, const struct player *player,
+                              const char *url) {
+    const struct stress *stress = &game->stress;
+    const char *answer = java_call(
+        player->jvm, "client %s %s watchdog=%lld fairwait=%lld codec=string", player->process, url,
+        (long long)stress->watchdog_ms, (long long)stress->fair_wait_ms);
+    assert_memory_equal(answer, "ok ", 3);
+    for (size_t i = 0; is_joint(game) && i < game->homes_len; i++) {
+        answer = java_call(player->jvm, "client %s.%zu %s watchdog=%lld", player->process, i,
+                           server_tcp_url(game->homes[i]), (long long)stress->watchdog_ms);
+        assert_memory_equal(answer, "ok ", 3);
+    }
+}
+
+static void shut_java_clients(const struct game *game, const struct player *player) {
+    assert_string_equal(java_call(player->jvm, "shutdown %s", player->process), "ok");
+    for (size_t i = 0; is_joint(game) && i < game->homes_len; i++)
+        assert_string_equal(java_call(player->jvm, "shutdown %s.%zu", player->process, i), "ok");
+}
+
+static void list_members(const struct game *game, const char *name, char ret_text[256]) {
+    size_t len = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; is_joint(game) && i < game->homes_len; i++)
+        len += (size_t)snprintf(ret_text + len, 256 - len, "%s%s.%zu", i == 0 ? " members=" : ",",
+                                name, i);
+}
+
+static void start_java(const struct game *game, const struct stress *stress, struct player *player,
+                       const char *url) {
     const char *name = player->process;
     const struct stress_place *places = stress->places;
-    const char *answer =
-        java_call(player->jvm, "client %s %s watchdog=%lld fairwait=%lld codec=string", name, url,
-                  (long long)stress->watchdog_ms, (long long)stress->fair_wait_ms);
-    assert_memory_equal(answer, "ok ", 3);
+    char members[256];
+    open_java_clients(game, player, url);
+    list_members(game, name, members);
     player->command = java_send(
         player->jvm,
         "stress %s thread=%s places=%s:%s,%s:%s,%s:%s process=%s workers=%d seed=%u ms=%lld "
-        "lease=%lld enter=%s leave=%s",
+        "lease=%lld enter=%s leave=%s%s",
         name, name, places[0].kind, places[0].name, places[1].kind, places[1].name, places[2].kind,
         places[2].name, name, STRESS_WORKERS, stress->seed, (long long)(stress->end_ms - now_ms()),
-        (long long)stress->lease_ms, stress->enter, stress->leave);
+        (long long)stress->lease_ms, stress->enter, stress->leave, members);
 }
 
 static void start_player(struct game *game, int number) {
     static unsigned started = 0; /* over all rows: what one left behind must not meet the next */
     struct player *player = &game->players[number];
     struct stress stress = game->stress;
-    bool java = number <= OWN_JVM;
+    bool java = number <= game->own_jvm;
     snprintf(player->process, sizeof player->process, "%s%u", java ? "java" : "c", ++started);
     stress.process = player->process;
     stress.seed += started;
@@ -108,15 +135,15 @@ static void start_player(struct game *game, int number) {
     }
     /* One of them through the Unix socket, as C goes, the others by TCP; older ones cannot. */
     if (player->jvm == NULL)
-        player->jvm = number < RESIDENT ? suite.java : java_start(suite.java_dir);
-    start_java(&stress, player,
+        player->jvm = number < game->own_jvm ? suite.java : java_start(suite.java_dir);
+    start_java(game, &stress, player,
                number == 0 && getenv("HF_INTEROP_REDISSON") == NULL ? server_url(suite.server)
                                                                     : server_tcp_url(suite.server));
 }
 
 static void kill_player(struct game *game, int number) {
     struct player *player = &game->players[number];
-    if (number == OWN_JVM) {
+    if (number == game->own_jvm) {
         java_kill(player->jvm);
         java_free(player->jvm);
         player->jvm = NULL;
@@ -124,7 +151,7 @@ static void kill_player(struct game *game, int number) {
         kill_child(player->pid);
     }
     cmd_ok(suite.server, "SADD stress:killed %s", player->process);
-    game->kills[number == OWN_JVM]++;
+    game->kills[number == game->own_jvm]++;
 }
 
 /* Kills and replaces players until the time is up: C processes and, unless it is spared, the JVM in
@@ -136,15 +163,17 @@ static void play(struct game *game) {
             return;
         sleep_ms(pause_ms);
         bool jvm = round % 2 == 1 && !game->spares_jvm;
-        int number = jvm ? OWN_JVM : OWN_JVM + 1 + rand_r(&game->random) % (PLAYERS - OWN_JVM - 1);
+        int own = game->own_jvm, c_players = game->players_len - own - 1;
+        int number = jvm ? own : own + 1 + rand_r(&game->random) % c_players;
         kill_player(game, number);
         start_player(game, number);
     }
 }
 
 /* Everybody ends by itself: the longest wait is for the lease of somebody killed. */
-static bool ended_well(struct player *player, int number) {
-    if (number > OWN_JVM)
+static bool ended_well(const struct game *game, int number) {
+    const struct player *player = &game->players[number];
+    if (number > game->own_jvm)
         return expect_exit(player->pid, 0, JAVA_LIMIT_MS);
     const char *answer = java_answer(player->jvm, player->command);
     if (strncmp(answer, "ok sections=", 12) != 0) {
@@ -155,75 +184,16 @@ static bool ended_well(struct player *player, int number) {
 }
 
 static void end_java(struct game *game) {
-    java_free(game->players[OWN_JVM].jvm);
-    for (int i = 0; i < RESIDENT; i++)
-        assert_string_equal(java_call(suite.java, "shutdown %s", game->players[i].process), "ok");
+    java_free(game->players[game->own_jvm].jvm);
+    for (int i = 0; i < game->own_jvm; i++)
+        shut_java_clients(game, &game->players[i]);
 }
 
 /* ---- What is left ---------------------------------------------------------------------------- */
 
-static long long sum_of_sections(void) {
-    long long sum = 0;
-    redisReply *done = cmd(suite.server, "HVALS stress:done");
-    for (size_t i = 0; i < done->elements; i++)
-        sum += atoll(done->element[i]->str);
-    freeReplyObject(done);
-    return sum;
-}
-
-static long long number_at(const char *key, const char *name) {
-    char *text = cmd_str(suite.server, "GET %s%s", key, name);
-    long long number = text == NULL ? 0 : atoll(text);
-    free(text);
-    return number;
-}
-
-static long long sum_of_counters(const struct stress_place *places) {
-    long long sum = 0;
-    for (int i = 0; i < STRESS_PLACES; i++)
-        sum += number_at("stress:counter:", places[i].name);
-    return sum;
-}
-
-static bool has_worked(const char *process) {
-    long long sections = 0;
-    for (int i = 0; i < STRESS_WORKERS; i++) {
-        char *done = cmd_str(suite.server, "HGET stress:done %s/%d", process, i);
-        sections += done == NULL ? 0 : atoll(done);
-        free(done);
-    }
-    return sections > 0;
-}
-
-static void assert_no_violation(void) {
-    redisReply *found = cmd(suite.server, "LRANGE stress:violations 0 -1");
-    for (size_t i = 0; i < found->elements; i++)
-        print_error("%s\n", found->element[i]->str);
-    size_t count = found->elements;
-    freeReplyObject(found);
-    assert_int_equal(count, 0);
-}
-
-/* The longest of all waits; its words, "N ms at place by whom", go to `ret_words` unless that is
- * NULL. */
-static long long longest_wait_ms(char ret_words[128]) {
-    long long longest = -1;
-    redisReply *waits = cmd(suite.server, "HGETALL stress:longest");
-    for (size_t i = 0; i + 1 < waits->elements; i += 2) {
-        const char *words = waits->element[i + 1]->str;
-        if (atoll(words) <= longest)
-            continue;
-        longest = atoll(words);
-        if (ret_words != NULL)
-            snprintf(ret_words, 128, "%s by %s", words, waits->element[i]->str);
-    }
-    freeReplyObject(waits);
-    return longest;
-}
-
 /* Tells what nobody is there to release. */
-static void fail_with_leftovers(void) {
-    char *left = state_dump(suite.server, NULL, 0);
+static void fail_with_leftovers(struct server *server) {
+    char *left = state_dump(server, NULL, 0);
     for (char *line = strtok(left, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         if (strncmp(line, "stress:", 7) != 0)
             print_error("left: %s\n", line);
@@ -250,8 +220,8 @@ static bool all_permits_are_back(void *arg) {
 }
 
 /* Once more, alone: whoever was killed in line or inside does not keep us out, and is gone then. */
-static void visit_lock(hf_client *client, const struct stress_place *place) {
-    struct stress_door door = {.way = stress_way_of(place->kind)};
+static void visit_lock(hf_client *client, hf_client *second, const struct stress_place *place) {
+    struct stress_door door = {.way = stress_way_of(place->kind), .second = second};
     assert_hf(HF_OK, door.way->open(&door, client, place->name));
     assert_hf(HF_OK, hf_lock_acquire_for(door.lock, JAVA_LIMIT_MS));
     assert_hf(HF_OK, hf_lock_release(door.lock));
@@ -260,45 +230,53 @@ static void visit_lock(hf_client *client, const struct stress_place *place) {
 
 /* Locks can be had. All permits are there again, those of the killed when their leases have ended; no more,
  * no fewer. The semaphores go. */
-static void check_places(const struct stress_place *places) {
+static void check_places(const struct game *game) {
+    const struct stress_place *places = game->places;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client, *second = NULL;
     /* what Java left of former owners of a group's values ends with the last lease of all */
-    hf_client *client = c_client(SHORT_LEASE_MS);
+    options.watchdog_ms = SHORT_LEASE_MS;
+    options.restart_guard_ms = 0;
+    assert_hf(HF_OK, hf_open(game->url, &options, &client));
+    if (game->second_url != NULL)
+        assert_hf(HF_OK, hf_open(game->second_url, &options, &second));
     for (int i = 0; i < STRESS_PLACES; i++) {
         const char *name = places[i].name;
         if (!is_semaphore(&places[i])) {
-            visit_lock(client, &places[i]);
+            visit_lock(client, second, &places[i]);
         } else if (strcmp(places[i].kind, "permits") == 0) {
             hf_permits *permits;
             assert_hf(HF_OK, hf_permits_new_bytes(client, name, strlen(name), &permits));
             if (!wait_until(all_permits_are_back, permits, BY_MESSAGE_MS + SHORT_LEASE_MS))
-                fail_with_leftovers();
+                fail_with_leftovers(suite.server);
             hf_permits_free(permits);
         } else {
-            assert_int_equal(number_at("", name), STRESS_PERMITS);
+            assert_int_equal(stress_number("", name), STRESS_PERMITS);
         }
         if (is_semaphore(&places[i]))
             cmd_ok(suite.server, "DEL %s {%s}:timeout", name, name);
     }
     hf_close(client);
+    if (second != NULL)
+        hf_close(second);
 }
 
 /* To the places, that is: what other rows have left is not this one's. */
-static redisReply *channels_of_places(void) {
-    return cmd(suite.server, "PUBSUB CHANNELS *stress-[abc]*");
+static redisReply *channels_of_places(struct server *server) {
+    return cmd(server, "PUBSUB CHANNELS *stress-[abc]*");
 }
 
 static bool nobody_listens(void *arg) {
-    (void)arg;
-    redisReply *channels = channels_of_places();
+    redisReply *channels = channels_of_places(arg);
     bool none = channels->elements == 0;
     freeReplyObject(channels);
     return none;
 }
 
-static void assert_nobody_listens(void) {
-    if (wait_until(nobody_listens, NULL, JAVA_LIMIT_MS))
+static void assert_nobody_listens(struct server *server) {
+    if (wait_until(nobody_listens, server, JAVA_LIMIT_MS))
         return;
-    redisReply *channels = channels_of_places();
+    redisReply *channels = channels_of_places(server);
     for (size_t i = 0; i < channels->elements; i++)
         print_error("somebody listens to %s\n", channels->element[i]->str);
     freeReplyObject(channels);
@@ -310,14 +288,13 @@ static void assert_nobody_listens(void) {
  * has left, and the record of a fair waiter that was killed and removed by Java, which knows no
  * records. The counters of tokens stay. */
 static bool only_books_left(void *arg) {
-    (void)arg;
-    redisReply *keys = cmd(suite.server, "KEYS *");
+    struct server *server = arg;
+    redisReply *keys = cmd(server, "KEYS *");
     bool only = true;
     for (size_t i = 0; i < keys->elements; i++) {
         const char *key = keys->element[i]->str;
-        bool latch =
-            strncmp(key, "redisson_unlock_latch:", 22) == 0 && pttl(suite.server, key) != -1;
-        bool record = strncmp(key, "holdfast_fair:", 14) == 0 && pttl(suite.server, key) != -1;
+        bool latch = strncmp(key, "redisson_unlock_latch:", 22) == 0 && pttl(server, key) != -1;
+        bool record = strncmp(key, "holdfast_fair:", 14) == 0 && pttl(server, key) != -1;
         bool token = strncmp(key, "redisson_lock_token:", 20) == 0;
         only =
             only && (strncmp(key, "stress:", 7) == 0 || latch || record || token || is_proof(key));
@@ -354,27 +331,28 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
     const struct stress_place *places = game->places;
     choose_places(game, wanted);
     game->random = choose_seed();
-    game->players[OWN_JVM].jvm =
+    game->players[game->own_jvm].jvm =
         java_start(suite.java_dir); /* It takes its time: before it counts. */
     if (soaking())
         lasts_ms *= 30;
     game->least_end_ms = now_ms() + lasts_ms;
     game->stress = (struct stress){
-        .url = server_url(suite.server),
+        .url = game->url,
+        .second_url = game->second_url,
         .socket = server_socket(suite.server),
         .places = places,
         .seed = game->random,
-        .end_ms = game->least_end_ms + JAVA_LIMIT_MS,
+        .end_ms = game->least_end_ms + 2 * JAVA_LIMIT_MS, /* a JVM may start slowly */
         .watchdog_ms = lease_ms,
         .lease_ms = lease_ms,
         .fair_wait_ms = lease_ms / 6,
     };
-    load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
-    load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
+    stress_load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
+    stress_load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
     print_message("stress of %s, %s, %s: seed %u, %lld s\n", places[0].kind, places[1].kind,
                   places[2].kind, game->random, (long long)lasts_ms / 1000);
     set_semaphores(places);
-    for (int i = 0; i < PLAYERS; i++)
+    for (int i = 0; i < game->players_len; i++)
         start_player(game, i);
 }
 
@@ -383,8 +361,8 @@ static bool everybody_has_worked(void *arg) {
     const struct game *game = arg;
     if (now_ms() < game->least_end_ms)
         return false;
-    for (int i = 0; i < PLAYERS; i++) {
-        if (!has_worked(game->players[i].process))
+    for (int i = 0; i < game->players_len; i++) {
+        if (!stress_has_worked(game->players[i].process))
             return false;
     }
     return true;
@@ -396,27 +374,34 @@ static void end(struct game *game) {
     int bad = 0;
     bool worked = wait_until(everybody_has_worked, game, game->stress.end_ms - now_ms());
     cmd_ok(suite.server, "SET stress:over 1");
-    for (int i = 0; i < PLAYERS; i++)
-        bad += ended_well(&game->players[i], i) ? 0 : 1;
+    for (int i = 0; i < game->players_len; i++)
+        bad += ended_well(game, i) ? 0 : 1;
     end_java(game);
     char longest[128] = "";
-    longest_wait_ms(longest);
+    stress_longest_wait_ms(longest);
     print_message("stress: %lld sections, longest wait %s; killed %d C processes, %d JVMs\n",
-                  sum_of_sections(), longest, game->kills[0], game->kills[1]);
+                  stress_sections(), longest, game->kills[0], game->kills[1]);
 
-    assert_no_violation();
+    stress_assert_no_violation();
     assert_int_equal(bad, 0);
-    assert_int_equal(sum_of_counters(game->stress.places), number_at("stress:alone", ""));
+    assert_int_equal(stress_counters(game->stress.places), stress_number("stress:alone", ""));
     assert_true(worked);
-    check_places(game->stress.places);
-    if (!wait_until(only_books_left, NULL, BY_MESSAGE_MS + SHORT_LEASE_MS))
-        fail_with_leftovers();
-    assert_nobody_listens();
+    check_places(game);
+    for (size_t i = 0; i < game->homes_len; i++) {
+        if (!wait_until(only_books_left, game->homes[i], BY_MESSAGE_MS + 2 * SHORT_LEASE_MS))
+            fail_with_leftovers(game->homes[i]);
+        assert_nobody_listens(game->homes[i]);
+    }
 }
+
+/* Four of each on the suite's server. */
+#define EIGHT_ON_ONE                                                                               \
+    .players_len = 8, .own_jvm = 3, .homes = &suite.server, .homes_len = 1,                        \
+    .url = server_url(suite.server)
 
 /* With kills: C processes and JVMs in turn. */
 static void stress_with_kills(const struct stress_place *places, int64_t lasts_ms) {
-    struct game game = {0};
+    struct game game = {EIGHT_ON_ONE};
     begin(&game, places, lasts_ms, SHORT_LEASE_MS);
     play(&game);
     end(&game);
@@ -424,7 +409,7 @@ static void stress_with_kills(const struct stress_place *places, int64_t lasts_m
 
 /* With kills of C processes alone. */
 static void stress_with_c_kills(const struct stress_place *places, int64_t lasts_ms) {
-    struct game game = {.spares_jvm = true};
+    struct game game = {EIGHT_ON_ONE, .spares_jvm = true};
     begin(&game, places, lasts_ms, SHORT_LEASE_MS);
     play(&game);
     end(&game);
@@ -432,10 +417,10 @@ static void stress_with_c_kills(const struct stress_place *places, int64_t lasts
 
 /* Without: then every wait ends by a message, or it shows. */
 static void stress_by_message(const struct stress_place *places, int64_t lasts_ms) {
-    struct game game = {0};
+    struct game game = {EIGHT_ON_ONE};
     begin(&game, places, lasts_ms, LONG_LEASE_MS);
     end(&game);
-    assert_true(longest_wait_ms(NULL) < OWN_POLL_MS);
+    assert_true(stress_longest_wait_ms(NULL) < OWN_POLL_MS);
 }
 
 void plain_mixed_stress(void **state) {
@@ -481,42 +466,31 @@ void others_mixed_stress_wakes_by_message(void **state) {
     stress_by_message(told_places, 3 * 1000);
 }
 
-/* ---- The latch: rounds ------------------------------------------------------------------------- */
+/* ---- Locks made of several --------------------------------------------------------------------- */
 
-/* Two Java clients and two C processes, two workers each, in step. Java's clients live in the suite's
- * JVM. */
-void latch_mixed_rounds(void **state) {
+/* Three of each on one lock, with kills. */
+static void stress_joint(const char *kind, const char *url, const char *second_url, size_t homes) {
+    const struct stress_place places[STRESS_PLACES] = {
+        {kind, "stress-a"}, {kind, "stress-a"}, {kind, "stress-a"}};
+    struct game game = {.players_len = 6,
+                        .own_jvm = 2,
+                        .homes = five.servers,
+                        .homes_len = homes,
+                        .url = url,
+                        .second_url = second_url};
+    begin(&game, places, 6 * 1000, ENDURING_MS);
+    play(&game);
+    end(&game);
+}
+
+void quorum_mixed_stress(void **state) {
     (void)state;
-    enum { PROCESSES = 2 };
-    struct rounds rounds = {
-        .url = server_url(suite.server),
-        .socket = server_socket(suite.server),
-        .workers = STRESS_WORKERS,
-        .parties = 2 * PROCESSES * STRESS_WORKERS,
-        .rounds = soaking() ? 10000 : 300,
-    };
-    static const char *const names[PROCESSES] = {"c-walker-0", "c-walker-1"};
-    pid_t pids[PROCESSES];
-    int commands[PROCESSES];
-    for (int i = 0; i < PROCESSES; i++) {
-        rounds.process = names[i];
-        pids[i] = run_child(rounds_worker, &rounds);
-        commands[i] = java_send(
-            suite.java, "rounds j%d process=j-walker-%d workers=%d parties=%d rounds=%d thread=%d",
-            i + 1, i, rounds.workers, rounds.parties, rounds.rounds, java_thread());
-    }
-    bool well = true;
-    for (int i = 0; i < PROCESSES; i++) {
-        well = expect_exit(pids[i], 0, soaking() ? 10 * JAVA_LIMIT_MS : 2 * JAVA_LIMIT_MS) && well;
-        const char *answer = java_answer(suite.java, commands[i]);
-        well = strcmp(answer, "ok early=0") == 0 && well;
-        if (strcmp(answer, "ok early=0") != 0)
-            print_error("Java: %s\n", answer);
-    }
-    print_message("latch: %d rounds of %d, longest wait %lld ms\n", rounds.rounds, rounds.parties,
-                  longest_wait_ms(NULL));
-    assert_true(well);
-    assert_true(longest_wait_ms(NULL) < OWN_POLL_MS);
-    assert_false(key_exists(suite.server, "rounds-0"));
-    assert_false(key_exists(suite.server, "rounds-1"));
+    five_begin();
+    stress_joint("redlock", five.urls, NULL, FIVE);
+}
+
+void multi_mixed_stress(void **state) {
+    (void)state;
+    five_begin();
+    stress_joint("multi", server_url(five.servers[0]), server_url(five.servers[1]), 2);
 }

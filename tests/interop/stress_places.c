@@ -9,6 +9,7 @@
 #include "stress_worker.h"
 #include "support/new_lock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,24 @@ static int open_lock(struct stress_door *door, hf_client *client, const char *na
 static int open_values(struct stress_door *door, hf_client *client, const char *name) {
     static const hf_bytes values[] = {{"jack", 4}, {"mary", 4}};
     return hf_lock_new_group(client, name, strlen(name), values, 2, &door->lock);
+}
+
+/* Three locks, one of them on the second server; Java's JointLocks have the same. */
+static int open_all(struct stress_door *door, hf_client *client, const char *name) {
+    enum { MEMBERS = 3 };
+    hf_lock *members[MEMBERS] = {NULL};
+    int err = HF_OK;
+    for (int i = 0; i < MEMBERS && err == HF_OK; i++) {
+        char member[64];
+        int len = snprintf(member, sizeof member, "%s.%d", name, i);
+        err = new_lock(i % 2 == 0 ? client : door->second, HF_PLAIN, member, (size_t)len,
+                       &members[i]);
+    }
+    if (err == HF_OK)
+        err = hf_lock_new_all(members, MEMBERS, &door->lock);
+    for (int i = 0; i < MEMBERS; i++)
+        hf_lock_free(members[i]);
+    return err;
 }
 
 static void close_lock(struct stress_door *door) {
@@ -235,6 +254,9 @@ static const struct stress_way ways[] = {
     {"fenced", HF_FENCED, 1, true, LOCK_WAY},
     {"fair", HF_FAIR, 1, true, LOCK_WAY},
     {"nonreentrantfair", HF_FAIR | HF_NONREENTRANT, 1, false, LOCK_WAY},
+    {"redlock", HF_PLAIN, 1, true, LOCK_WAY}, /* the client is a quorum's */
+    {"multi", HF_PLAIN, 1, true, .open = open_all, .enter = enter_lock, .leave = leave_lock,
+     .close = close_lock},
     {"group", HF_PLAIN, 1, true, .open = open_values, .enter = enter_lock, .leave = leave_lock,
      .close = close_lock},
     {"readwrite", HF_WRITE, STRESS_READERS, true, .open = open_sides, .enter = enter_side,

@@ -19,7 +19,7 @@
 
 struct worker {
     const struct stress *stress;
-    hf_client *client;
+    hf_client *client, *second;
     struct stress_door doors[STRESS_PLACES];
     redisContext *server;
     char me[64]; /* "process/thread" */
@@ -28,6 +28,7 @@ struct worker {
     const char *longest_at; /* that an acquire took */
     const char *trouble;    /* what went wrong, or NULL */
     int trouble_code;
+    char words[256]; /* the library's own */
 };
 
 static unsigned pick(struct worker *worker, unsigned below) {
@@ -38,6 +39,7 @@ static void note(struct worker *worker, const char *what, int err) {
     if (worker->trouble == NULL) {
         worker->trouble = what;
         worker->trouble_code = err;
+        snprintf(worker->words, sizeof worker->words, "%s", hf_last_error()->text);
     }
 }
 
@@ -114,10 +116,8 @@ static void *run(void *arg) {
     return NULL;
 }
 
-static bool worker_init(struct worker *worker, const struct stress *stress, hf_client *client,
-                        unsigned i) {
+static bool worker_init(struct worker *worker, const struct stress *stress, unsigned i) {
     worker->stress = stress;
-    worker->client = client;
     worker->random = stress->seed + i;
     snprintf(worker->me, sizeof worker->me, "%s/%u", stress->process, i);
     worker->server = redisConnectUnix(stress->socket);
@@ -126,9 +126,11 @@ static bool worker_init(struct worker *worker, const struct stress *stress, hf_c
     for (unsigned n = 0; n < STRESS_PLACES; n++) {
         struct stress_door *door = &worker->doors[n];
         *door = (struct stress_door){.way = stress_way_of(stress->places[n].kind),
+                                     .second = worker->second,
                                      .lease_ms = stress->lease_ms,
                                      .random = &worker->random};
-        if (door->way == NULL || door->way->open(door, client, stress->places[n].name) != HF_OK)
+        if (door->way == NULL ||
+            door->way->open(door, worker->client, stress->places[n].name) != HF_OK)
             return false;
     }
     return true;
@@ -145,13 +147,17 @@ int stress_worker(void *arg) {
     struct worker workers[STRESS_WORKERS] = {0};
     pthread_t threads[STRESS_WORKERS];
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
+    hf_client *client, *second = NULL;
     options.watchdog_ms = stress->watchdog_ms;
     options.fair_wait_ms = stress->fair_wait_ms;
-    if (hf_open(stress->url, &options, &client) != HF_OK)
+    options.restart_guard_ms = 0;
+    if (hf_open(stress->url, &options, &client) != HF_OK ||
+        (stress->second_url != NULL && hf_open(stress->second_url, &options, &second) != HF_OK))
         return 1;
     for (unsigned i = 0; i < STRESS_WORKERS; i++) {
-        if (!worker_init(&workers[i], stress, client, i) ||
+        workers[i].client = client;
+        workers[i].second = second;
+        if (!worker_init(&workers[i], stress, i) ||
             pthread_create(&threads[i], NULL, run, &workers[i]) != 0)
             return 1;
     }
@@ -159,12 +165,14 @@ int stress_worker(void *arg) {
     for (unsigned i = 0; i < STRESS_WORKERS; i++) {
         pthread_join(threads[i], NULL);
         if (workers[i].trouble != NULL) {
-            fprintf(stderr, "%s: %s: %s\n", workers[i].me, workers[i].trouble,
-                    hf_error_name(workers[i].trouble_code));
+            fprintf(stderr, "%s: %s: %s (%s)\n", workers[i].me, workers[i].trouble,
+                    hf_error_name(workers[i].trouble_code), workers[i].words);
             status = 1;
         }
         worker_end(&workers[i]);
     }
     hf_close(client);
+    if (second != NULL)
+        hf_close(second);
     return status;
 }

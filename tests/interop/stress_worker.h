@@ -26,6 +26,7 @@ struct stress_place {
 
 struct stress {
     const char *url;
+    const char *second_url; /* for locks on two servers; NULL: none */
     const char *socket;
     const struct stress_place *places; /* STRESS_PLACES */
     const char *process;               /* its name in the books */
@@ -54,6 +55,7 @@ struct stress_door {
     hf_lock *read; /* read/write locks */
     hf_sem *sem;
     hf_permits *permits;
+    hf_client *second; /* on the second server, or NULL */
     int64_t lease_ms;
     unsigned *random;
 };

@@ -14,6 +14,7 @@
  * match it; HF_INTEROP_REDISSON=version takes another Redisson than the pom's (scripts/matrix runs
  * several): a row about what that version lacks is skipped.
  */
+#include "five.h"
 #include "interop.h"
 
 #include <signal.h>
@@ -167,6 +168,7 @@ static void open_stage(void) {
 
 static void close_stage(void) {
     java_kill_all();
+    five_stop();
     server_free(suite.server);
 }
 
@@ -306,6 +308,32 @@ int main(void) {
         ROW(group_killed_c_holder),
         ROW(group_killed_java_holder),
         ROW(group_leaves_the_same_state),
+        ROW(quorum_java_waits_for_c),
+        ROW(quorum_c_waits_for_java),
+        ROW(quorum_waiters_of_both_sides),
+        ROW(quorum_minority_of_the_other_side),
+        ROW(quorum_majority_of_the_other_side),
+        ROW(quorum_each_server_in_turn),
+        ROW(quorum_java_refused_by_a_bare_majority),
+        ROW(quorum_first_server_stopped),
+        ROW(quorum_last_server_stopped),
+        ROW(quorum_java_unlocks_one_after_the_other),
+        ROW(quorum_nested_redlock_loses_the_outer_hold),
+        ROW(quorum_nested_c_keeps_the_outer_hold),
+        ROW(quorum_java_comes_too_late_and_does_not_look),
+        ROW(quorum_java_cannot_be_interrupted),
+        ROW(quorum_forced_servers_are_refilled_or_told),
+        ROW(quorum_killed_c_holder),
+        ROW(quorum_killed_java_holder),
+        ROW(multi_java_waits_for_c),
+        ROW(multi_c_waits_for_java),
+        ROW(multi_plain_lock_on_each_member),
+        ROW(multi_opposite_orders),
+        ROW(multi_leaves_the_same_state),
+        ROW(multi_killed_c_holder),
+        ROW(multi_killed_java_holder),
+        ROW(multi_java_unlock_stops_at_a_lost_member),
+        ROW(multi_of_multis_with_a_lease),
         ROW(semaphore_wakes_all_of_both_sides),
         ROW(semaphore_give_ups_take_nothing),
         ROW(permits_many_ids_cross),
@@ -320,6 +348,8 @@ int main(void) {
         ROW(others_mixed_stress_wakes_by_message),
         ROW(group_mixed_stress),
         ROW(group_mixed_stress_wakes_by_message),
+        ROW(quorum_mixed_stress),
+        ROW(multi_mixed_stress),
         ROW(others_mixed_stress),
         ROW(latch_mixed_rounds),
     };

@@ -22,10 +22,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct watched_wait {
+/* A server at which it may be. */
+struct watched_server {
     struct monitor *monitor;
-    char needle[128]; /* what its attempts have in them */
     bool listened;    /* its client did, before */
+    char needle[128]; /* what its attempts have in them */
+};
+
+struct watched_wait {
+    struct watched_server servers[FIVE];
+    size_t servers_len;
 };
 
 /* ---- Lines of a monitor ---------------------------------------------------------------------- */
@@ -67,16 +73,16 @@ struct seen {
     int attempts_since; /* that */
 };
 
-static struct seen look(const struct watched_wait *wait) {
+static struct seen look(const struct watched_server *at) {
     struct seen seen = {0};
-    char *text = monitor_text(wait->monitor);
+    char *text = monitor_text(at->monitor);
     for (const char *line = text; *line != '\0'; line = next_line(line)) {
         if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\"") ||
             has(line, "\"holdfast_ask\"")) /* for breaks, whoever holds something */
             continue;
         if (is_command(line, "SUBSCRIBE\""))
             seen.subscribed = true;
-        else if (has(line, wait->needle) && was_run(line))
+        else if (has(line, at->needle) && was_run(line))
             *(seen.subscribed ? &seen.attempts_since : &seen.attempts) += 1;
     }
     free(text);
@@ -87,8 +93,8 @@ static struct seen look(const struct watched_wait *wait) {
 
 /* Whether one of its connections is subscribed to anything. Connections are called after their
  * client. */
-static bool listens(const char *connection_name) {
-    char *list = cmd_str(suite.server, "CLIENT LIST");
+static bool listens(struct server *server, const char *connection_name) {
+    char *list = cmd_str(server, "CLIENT LIST");
     char name[128];
     bool any = false;
     snprintf(name, sizeof name, " name=%s", connection_name);
@@ -98,52 +104,100 @@ static bool listens(const char *connection_name) {
     return any;
 }
 
-static struct watched_wait *watch(const char *connection_name, const char *needle) {
+static struct watched_wait *watch_none(void) {
     struct watched_wait *wait = calloc(1, sizeof *wait);
     if (wait == NULL)
         support_die("out of memory");
-    snprintf(wait->needle, sizeof wait->needle, "%s", needle);
-    wait->monitor = monitor_start(suite.server);
-    wait->listened = listens(connection_name);
     return wait;
 }
 
+static void add_server(struct watched_wait *wait, struct server *server,
+                       const char *connection_name, const char *needle) {
+    struct watched_server *at = &wait->servers[wait->servers_len++];
+    snprintf(at->needle, sizeof at->needle, "%s", needle);
+    at->monitor = monitor_start(server);
+    at->listened = listens(server, connection_name);
+}
+
 struct watched_wait *java_watch(const char *client, const char *needle) {
+    struct watched_wait *wait = watch_none();
     char name[128];
     snprintf(name, sizeof name, "%s ", client);
-    return watch(name, needle);
+    add_server(wait, suite.server, name, needle);
+    return wait;
+}
+
+static void add_c(struct watched_wait *wait, struct server *server, const hf_client *client,
+                  const char *needle) {
+    char name[128];
+    snprintf(name, sizeof name, "holdfast:%s:", hf_client_id(client));
+    add_server(wait, server, name, needle);
 }
 
 struct watched_wait *c_watch(const hf_client *client, const char *needle) {
-    char name[128];
-    snprintf(name, sizeof name, "holdfast:%s:", hf_client_id(client));
-    return watch(name, needle);
+    struct watched_wait *wait = watch_none();
+    add_c(wait, suite.server, client, needle);
+    return wait;
 }
 
-static bool is_asleep(void *arg) {
-    const struct watched_wait *wait = arg;
-    struct seen seen = look(wait);
+struct watched_wait *c_watch_at(struct server *const *servers, hf_client *const *clients,
+                                size_t len, hf_owner owner) {
+    struct watched_wait *wait = watch_none();
+    for (size_t i = 0; i < len; i++)
+        add_c(wait, servers[i], clients[i], c_owner(clients[i], owner));
+    return wait;
+}
+
+typedef bool watched_condition(const struct watched_server *at, struct seen seen);
+
+static bool is_asleep(const struct watched_server *at, struct seen seen) {
     if (seen.subscribed)
         return seen.attempts >= 1 && seen.attempts_since >= 1;
-    return wait->listened && seen.attempts >= 2;
+    return at->listened && seen.attempts >= 2;
 }
 
-static bool has_tried(void *arg) {
-    return look(arg).attempts >= 1;
+static bool has_tried(const struct watched_server *at, struct seen seen) {
+    (void)at;
+    return seen.attempts >= 1;
 }
 
-static bool has_tried_twice(void *arg) {
-    return look(arg).attempts >= 2;
+static bool has_tried_twice(const struct watched_server *at, struct seen seen) {
+    (void)at;
+    return seen.attempts >= 2;
 }
 
-static void wait_for(wait_condition *condition, struct watched_wait *wait, const char *complaint) {
-    bool met = wait_until(condition, wait, JAVA_LIMIT_MS);
-    char *text = met ? NULL : monitor_text(wait->monitor);
+struct expected {
+    const struct watched_wait *wait;
+    watched_condition *condition;
+};
+
+/* At one of the servers: a lock that is made of several waits at one. */
+static bool is_met(void *arg) {
+    const struct expected *expected = arg;
+    const struct watched_wait *wait = expected->wait;
+    for (size_t i = 0; i < wait->servers_len; i++)
+        if (expected->condition(&wait->servers[i], look(&wait->servers[i])))
+            return true;
+    return false;
+}
+
+static void tell(const struct watched_wait *wait, const char *complaint) {
+    for (size_t i = 0; i < wait->servers_len; i++) {
+        char *text = monitor_text(wait->servers[i].monitor);
+        print_error("%s: %s (its client %s)\n%s\n", wait->servers[i].needle, complaint,
+                    wait->servers[i].listened ? "listened before" : "listened to nothing", text);
+        free(text);
+    }
+}
+
+static void wait_for(watched_condition *condition, struct watched_wait *wait,
+                     const char *complaint) {
+    struct expected expected = {wait, condition};
+    bool met = wait_until(is_met, &expected, JAVA_LIMIT_MS);
     if (!met)
-        print_error("%s: %s (its client %s)\n%s\n", wait->needle, complaint,
-                    wait->listened ? "listened before" : "listened to nothing", text);
-    free(text);
-    monitor_stop(wait->monitor);
+        tell(wait, complaint);
+    for (size_t i = 0; i < wait->servers_len; i++)
+        monitor_stop(wait->servers[i].monitor);
     free(wait);
     assert_true(met);
 }
@@ -168,9 +222,13 @@ static bool java_thread_sleeps(void *arg) {
     return java_sleeps(*(int *)arg);
 }
 
+void wait_until_java_sleeps(int thread) {
+    assert_true(wait_until(java_thread_sleeps, &thread, JAVA_LIMIT_MS));
+}
+
 void wait_until_java_asleep(struct watched_wait *wait, int thread) {
     wait_until_asleep(wait);
-    assert_true(wait_until(java_thread_sleeps, &thread, JAVA_LIMIT_MS));
+    wait_until_java_sleeps(thread);
 }
 
 /* ---- Waits for ever -------------------------------------------------------------------------- */

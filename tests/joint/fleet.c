@@ -172,6 +172,27 @@ bool fleet_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms) {
     return wait_until(has_come, &number, limit_ms);
 }
 
+static uint64_t renewals_of(struct fleet *fleet) {
+    hf_stats stats = HF_STATS_INIT;
+    assert_int_equal(hf_client_stats(fleet->client, &stats), HF_OK);
+    return stats.renewals;
+}
+
+struct renewals {
+    struct fleet *fleet;
+    uint64_t at_least;
+};
+
+static bool has_renewed(void *arg) {
+    const struct renewals *wanted = arg;
+    return renewals_of(wanted->fleet) >= wanted->at_least;
+}
+
+bool fleet_wait_renewed(struct fleet *fleet, uint64_t more, int64_t limit_ms) {
+    struct renewals wanted = {fleet, renewals_of(fleet) + more};
+    return wait_until(has_renewed, &wanted, limit_ms);
+}
+
 static void *call(void *arg) {
     struct fleet_caller *caller = arg;
     int64_t start_ms = now_ms();

@@ -77,6 +77,10 @@ struct fleet_events {
 void fleet_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool fleet_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms);
 
+/* Waits until holds of the client have been renewed that many times more. After two of them what every
+ * server had said before the first has been proved again. */
+bool fleet_wait_renewed(struct fleet *fleet, uint64_t more, int64_t limit_ms);
+
 /* An acquire on a thread of its own. */
 struct fleet_caller {
     pthread_t thread;

@@ -51,6 +51,22 @@ static void one_is_slow(void **state) {
     pack_end(&p);
 }
 
+/* A wait that is shorter than an answer takes: it is busy or not, and no fault of the servers. */
+static void short_wait_has_one_exchange(void **state) {
+    (void)state;
+    struct pack p;
+    pack_begin(&p, NULL);
+    for (int i = 0; i < PACK; i++)
+        proxy_delay(p.proxy[i], "", 200);
+    assert_int_equal(hf_lock_acquire_for(p.all, 20), HF_OK);
+    assert_int_equal(hf_lock_release(p.all), HF_OK);
+    pack_occupy(&p, 1);
+    assert_int_equal(hf_lock_acquire_for(p.all, 20), HF_ETIMEDOUT);
+    pack_vacate(&p, 1);
+    assert_true(pack_wait_free(&p, HANG_MS));
+    pack_end(&p);
+}
+
 /* An answer that no waiting helps against: everything is given back, whatever else was granted. */
 static void one_refuses(void **state) {
     (void)state;
@@ -380,6 +396,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_is_down),
         cmocka_unit_test(one_is_slow),
+        cmocka_unit_test(short_wait_has_one_exchange),
         cmocka_unit_test(one_refuses),
         cmocka_unit_test(one_is_loading),
         cmocka_unit_test(one_is_something_else),

@@ -128,6 +128,25 @@ static void all_slow(void **state) {
     fleet_end(&f);
 }
 
+/* A wait that is shorter than an answer takes: it is busy or not, and no fault of the servers. */
+static void short_wait_has_one_exchange(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (int i = 0; i < FLEET; i++)
+        proxy_delay(f.proxy[i], "", 200);
+    assert_int_equal(hf_lock_acquire_for(f.lock, 20), HF_OK);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    assert_int_equal(hf_lock_acquire(f.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(f.lock, 20), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+    for (int i = 0; i < FLEET; i++)
+        proxy_heal(f.proxy[i]);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
 static void one_refuses(void **state) {
     (void)state;
     static const char *const refusals[] = {
@@ -168,6 +187,31 @@ static void minority_taken(void **state) {
     fleet_end(&f);
 }
 
+/* The same when some of the free ones answer late: those that are another's are not waited for, since
+ * they may stay what they are. Which server is the first depends on the name. */
+static void minority_taken_and_the_rest_is_slow(void **state) {
+    (void)state;
+    enum { NAMES = 6 };
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    proxy_delay(f.proxy[0], "", 100);
+    proxy_delay(f.proxy[3], "", 100);
+    for (int k = 0; k < NAMES; k++) {
+        char name[32];
+        hf_lock *lock;
+        snprintf(name, sizeof name, "taken%d", k);
+        for (int i = 1; i <= 2; i++)
+            cmd_ok(f.server[i], "HSET %s another:1 1", name); /* for ever */
+        assert_int_equal(hf_lock_new(f.client, name, &lock), HF_OK);
+        assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        hf_lock_free(lock);
+    }
+    proxy_heal(f.proxy[0]);
+    proxy_heal(f.proxy[3]);
+    fleet_end(&f);
+}
+
 /* C321 */
 static void majority_taken(void **state) {
     (void)state;
@@ -183,6 +227,62 @@ static void majority_taken(void **state) {
     /* long enough that they have answered, or it could not be told from too few servers */
     assert_int_equal(hf_lock_acquire_for(f.lock, 3000), HF_ETIMEDOUT);
     assert_true(fleet_wait_held(&f, f.owner, 0, HANG_MS));
+    fleet_end(&f);
+}
+
+static bool somebody_listens(void *arg) {
+    struct fleet *f = arg;
+    bool any = false;
+    for (int i = 0; i < FLEET; i++) {
+        redisReply *channels = cmd(f->server[i], "PUBSUB CHANNELS *taken*");
+        any = any || channels->elements > 0;
+        freeReplyObject(channels);
+    }
+    return any;
+}
+
+static long long scripts_run(struct fleet *f) {
+    long long sum = 0;
+    for (int i = 0; i < FLEET; i++)
+        sum += server_calls(f->server[i], "evalsha") + server_calls(f->server[i], "eval");
+    return sum;
+}
+
+static bool nobody_listens(void *arg) {
+    return !somebody_listens(arg);
+}
+
+/* All but one are taken, each of them once: whoever waits waits for a message, also if the free one is
+ * the first, and does not ask for it again and again. */
+static void waits_by_message_though_one_is_free(void **state) {
+    (void)state;
+    enum { MANY = 150 }; /* it is 8, and 50 if the first is kept for a while */
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    for (int spared = 0; spared < FLEET; spared++) {
+        struct fleet_caller caller;
+        hf_acquire_options patient = fleet_wait_for(HANG_MS, HF_WATCHDOG);
+        hf_lock *lock;
+        patient.owner = 77;
+        assert_true(wait_until(nobody_listens, &f, HANG_MS));
+        for (int i = 0; i < FLEET; i++)
+            if (i != spared)
+                cmd_ok(f.server[i], "HSET taken another:1 1");
+        long long before = scripts_run(&f);
+        assert_int_equal(hf_lock_new(f.client, "taken", &lock), HF_OK);
+        fleet_call_acquire(&caller, lock, patient);
+        assert_true(wait_until(somebody_listens, &f, HANG_MS / 2));
+        assert_true(scripts_run(&f) - before < MANY);
+        for (int i = 0; i < FLEET; i++) {
+            if (i == spared)
+                continue;
+            cmd_ok(f.server[i], "DEL taken");
+            cmd_ok(f.server[i], "PUBLISH redisson_lock__channel:{taken} 0");
+        }
+        assert_int_equal(fleet_join(&caller), HF_OK);
+        assert_int_equal(hf_lock_release_as(lock, patient.owner), HF_OK);
+        hf_lock_free(lock);
+    }
     fleet_end(&f);
 }
 
@@ -314,10 +414,13 @@ int main(void) {
         cmocka_unit_test(one_slow),
         cmocka_unit_test(one_hangs),
         cmocka_unit_test(all_slow),
+        cmocka_unit_test(short_wait_has_one_exchange),
         cmocka_unit_test(one_refuses),
         cmocka_unit_test(minority_taken),
+        cmocka_unit_test(minority_taken_and_the_rest_is_slow),
         cmocka_unit_test(majority_taken),
         cmocka_unit_test(woken_when_a_majority_is_free),
+        cmocka_unit_test(waits_by_message_though_one_is_free),
         cmocka_unit_test(asks_again_after_a_round_that_was_lost),
         cmocka_unit_test(waits_by_message),
         cmocka_unit_test(urls_are_checked),

@@ -224,6 +224,12 @@ static void cold_start(void **state) {
     fleet_end(&f);
 }
 
+/* As long as nobody knows that two of them are one: what is given back as one's is gone as the other's. */
+static bool gives_back(hf_lock *lock) {
+    int err = hf_lock_release(lock);
+    return err == HF_OK || err == HF_ELOST;
+}
+
 static void same_server_twice(void **state) {
     (void)state;
     struct fleet f;
@@ -240,7 +246,7 @@ static void same_server_twice(void **state) {
     /* two are a majority: they may be granted it before the third has said who it is */
     for (int64_t end_ms = now_ms() + HANG_MS; err != HF_EINVAL && now_ms() < end_ms;) {
         if (err == HF_OK)
-            assert_int_equal(hf_lock_release(lock), HF_OK);
+            assert_true(gives_back(lock));
         err = hf_lock_try(lock);
     }
     assert_int_equal(err, HF_EINVAL);

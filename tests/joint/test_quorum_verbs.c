@@ -58,8 +58,9 @@ static void kinds(void **state) {
     static const struct {
         hf_kind kind;
         unsigned flags;
-    } refused[] = {{HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED}, {HF_FAIR, 0},
-                   {HF_READ, 0},        {HF_WRITE, 0},         {HF_FAIR, HF_NONREENTRANT}};
+    } refused[] = {{HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED | HF_NONREENTRANT},
+                   {HF_FAIR, 0},        {HF_READ, 0},
+                   {HF_WRITE, 0},       {HF_FAIR, HF_NONREENTRANT}};
     fleet_begin(&f, NULL);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         options.kind = refused[i].kind;
@@ -91,8 +92,12 @@ static void questions(void **state) {
     assert_false(yes);
     fleet_occupy(&f, 0);
     fleet_occupy(&f, 1);
+    proxy_delay(f.proxy[3], "EXISTS", 300); /* the first to answer do not agree */
+    proxy_delay(f.proxy[4], "EXISTS", 300);
     assert_int_equal(hf_lock_is_locked(f.lock, &yes), HF_OK);
     assert_false(yes); /* a minority is nobody's lock */
+    proxy_heal(f.proxy[3]);
+    proxy_heal(f.proxy[4]);
     fleet_vacate(&f, 0);
     fleet_vacate(&f, 1);
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 40000);

@@ -116,6 +116,19 @@ static void one_that_ran_out_begins_anew(void **state) {
     assert_true(votes.broken);
 }
 
+/* Nobody has deleted anything: it was cut off, and the others that joined meanwhile are enough. */
+static void one_that_ran_out_is_not_gone_before(void **state) {
+    (void)state;
+    struct hfi_votes votes = won_by(5, 3);
+    int64_t end_ms = hfi_valid_until_ms(1000, LEASE_MS);
+    hfi_votes_held(&votes, 3, 2000, 2001, LEASE_MS, OLD);
+    for (size_t i = 1; i < 4; i++)
+        hfi_votes_held(&votes, i, 20000, 20001, LEASE_MS, OLD);
+    hfi_votes_gone(&votes, 0, end_ms);
+    assert_false(votes.broken);
+    assert_int_equal(hfi_votes_deadline_ms(&votes, end_ms), hfi_valid_until_ms(20000, LEASE_MS));
+}
+
 static void the_young_have_no_vote(void **state) {
     (void)state;
     struct hfi_votes votes = votes_of(5, 30000);
@@ -135,6 +148,67 @@ static void the_young_have_no_vote(void **state) {
     assert_true(hfi_votes_of_age_ms(&votes) < 0);
 }
 
+/* ---- Tokens ---- */
+
+static void draw(struct hfi_votes *votes, size_t i, int64_t token) {
+    hfi_votes_held(votes, i, 1000, 1001, LEASE_MS, OLD);
+    hfi_votes_drew(votes, i, token, 1000);
+}
+
+/* With all answers there is one that a majority stores, and that a majority has not gone beyond. */
+static void tokens_agree_by_themselves(void **state) {
+    (void)state;
+    struct hfi_votes votes = votes_of(5, 0);
+    int64_t wishes[HFI_SERVERS_MAX];
+    static const int64_t drawn[] = {40, 10, 50, 20, 30};
+    for (size_t i = 0; i < 5; i++)
+        draw(&votes, i, drawn[i]);
+    assert_int_equal(hfi_votes_token(&votes, 1002, wishes), 30);
+}
+
+static void tokens_are_written_back(void **state) {
+    (void)state;
+    struct hfi_votes votes = votes_of(5, 0);
+    int64_t wishes[HFI_SERVERS_MAX];
+    draw(&votes, 0, 40);
+    draw(&votes, 1, 10);
+    assert_int_equal(hfi_votes_token(&votes, 1002, wishes), 0); /* no majority yet */
+    draw(&votes, 3, 20);
+    assert_int_equal(hfi_votes_token(&votes, 1002, wishes), 0);
+    assert_int_equal(wishes[0], 0);
+    assert_int_equal(wishes[1], 40);
+    assert_int_equal(wishes[2], 0);
+    assert_int_equal(wishes[3], 40);
+    hfi_votes_stored(&votes, 1, 40);
+    assert_int_equal(hfi_votes_token(&votes, 1002, wishes), 0);
+    hfi_votes_stored(&votes, 3, 41); /* more is as good, and becomes the token */
+    assert_int_equal(hfi_votes_token(&votes, 1002, wishes), 0);
+    assert_int_equal(wishes[0], 41);
+    hfi_votes_stored(&votes, 0, 41);
+    hfi_votes_stored(&votes, 1, 41);
+    assert_int_equal(hfi_votes_token(&votes, 1002, wishes), 41);
+    assert_int_equal(hfi_votes_token(&votes, 1000 + LEASE_MS, wishes), 0); /* nobody counts */
+}
+
+/* What was drawn before the server was of age is drawn again. */
+static void tokens_of_young_servers(void **state) {
+    (void)state;
+    struct hfi_votes votes = votes_of(3, 5000);
+    int64_t wishes[HFI_SERVERS_MAX];
+    draw(&votes, 0, 10);
+    hfi_votes_held(&votes, 1, 1000, 1001, LEASE_MS, 500);
+    hfi_votes_drew(&votes, 1, 10, 1000);
+    assert_int_equal(hfi_votes_token(&votes, 5499, wishes), 0);
+    assert_int_equal(wishes[1], 0); /* it has no vote */
+    assert_int_equal(hfi_votes_token(&votes, 5500, wishes), 0);
+    assert_int_equal(wishes[1], HFI_TOKEN_DRAW);
+    hfi_votes_drew(&votes, 1, 20, 5500);
+    assert_int_equal(hfi_votes_token(&votes, 5501, wishes), 0);
+    assert_int_equal(wishes[0], 20);
+    hfi_votes_stored(&votes, 0, 20);
+    assert_int_equal(hfi_votes_token(&votes, 5502, wishes), 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(majorities),
@@ -145,7 +219,11 @@ int main(void) {
         cmocka_unit_test(a_refill_is_too_late),
         cmocka_unit_test(refills_in_time),
         cmocka_unit_test(one_that_ran_out_begins_anew),
+        cmocka_unit_test(one_that_ran_out_is_not_gone_before),
         cmocka_unit_test(the_young_have_no_vote),
+        cmocka_unit_test(tokens_agree_by_themselves),
+        cmocka_unit_test(tokens_are_written_back),
+        cmocka_unit_test(tokens_of_young_servers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,38 @@ static void what_is_being_undone_is_waited_for(void **state) {
     world_end(&w);
 }
 
+/* Something of its owner was in its way until its wait was over. It has asked for nothing, and gives back
+ * what it wanted, all the same: that must not hit what the owner acquires next. */
+static void who_gave_up_before_it_asked_is_waited_for(void **state) {
+    (void)state;
+    struct world w;
+    hf_acquire_options own = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    hf_op *op;
+    group_begin(&w, NULL);
+    hf_lock *across = new_values(w.client, "mary paul"), *paul = new_values(w.client, "paul");
+    own.owner = hf_owner_self();
+    proxy_stall_request(w.proxy, GROUP_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w.lock, &own, NULL, NULL, &op), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    hf_op_cancel(op);
+    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
+    hf_op_free(op);
+    assert_int_equal(hf_lock_acquire_for(across, 50), HF_ETIMEDOUT);
+    int err = hf_lock_acquire_for(paul, 300);
+    proxy_release_held(w.proxy);
+    if (err != HF_OK)
+        assert_int_equal(hf_lock_acquire_for(paul, HANG_MS), HF_OK);
+    for (int i = 0; i < 10; i++) {
+        assert_true(group_held_by(w.server, "paul", w.owner));
+        sleep_ms(100);
+    }
+    assert_int_equal(hf_lock_release(paul), HF_OK);
+    assert_true(world_wait_free(&w, HANG_MS));
+    hf_lock_free(across);
+    hf_lock_free(paul);
+    world_end(&w);
+}
+
 /* ---- Renewals ---- */
 
 /* Another thread of the client, which holds "paul" until it is told to stop. */
@@ -280,6 +312,7 @@ int main(void) {
         cmocka_unit_test(each_reply_is_lost_in_turn),
         cmocka_unit_test(a_late_acquire_takes_nothing),
         cmocka_unit_test(what_is_being_undone_is_waited_for),
+        cmocka_unit_test(who_gave_up_before_it_asked_is_waited_for),
         cmocka_unit_test(C120_the_values_of_every_thread_are_renewed),
         cmocka_unit_test(C131_a_client_that_is_gone),
         cmocka_unit_test(one_value_is_broken),

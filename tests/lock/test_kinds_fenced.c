@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define FENCED_ACQUIRE hfi_script_fenced_acquire.sha1
+#define AHEAD INT64_C(8000000000000000) /* of the time in microseconds */
 
 static int acquire_result(hf_lock *lock, int64_t wait_ms, int64_t lease_ms, hf_result *ret) {
     hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
@@ -33,26 +34,28 @@ static int64_t counter(struct world *w) {
 
 /* ---- C080, U75 ---- */
 
-/* Five acquisitions by different ways, from a counter that is at 0 as Redisson's first. */
+/* Five acquisitions by different ways, from a counter that is ahead of the clock, and so counts one by
+ * one. */
 static void C080_tokens_increase_by_every_way(void **state) {
     (void)state;
     struct world w;
     hf_result result;
     kind_begin(&w, HF_FENCED, NULL);
-    cmd_ok(w.server, "SET %s 0", COUNTER);
-    for (int64_t wanted = 1; wanted <= 5; wanted++) {
-        int err = wanted == 1   ? acquire_result(w.lock, HF_FOREVER, HF_WATCHDOG, &result)
-                  : wanted == 2 ? hf_lock_acquire(w.lock)
-                  : wanted == 3 ? acquire_result(w.lock, HF_FOREVER, 20000, &result)
-                  : wanted == 4 ? hf_lock_try(w.lock)
-                                : world_acquire_async(w.lock, 0, 1000, &result);
+    cmd_ok(w.server, "SET %s %lld", COUNTER, (long long)AHEAD);
+    for (int way = 1; way <= 5; way++) {
+        int64_t wanted = AHEAD + way;
+        int err = way == 1   ? acquire_result(w.lock, HF_FOREVER, HF_WATCHDOG, &result)
+                  : way == 2 ? hf_lock_acquire(w.lock)
+                  : way == 3 ? acquire_result(w.lock, HF_FOREVER, 20000, &result)
+                  : way == 4 ? hf_lock_try(w.lock)
+                             : world_acquire_async(w.lock, 0, 1000, &result);
         int64_t token = 0;
         assert_int_equal(err, HF_OK);
         assert_int_equal(hf_lock_token(w.lock, &token), HF_OK);
         assert_int_equal(token, wanted);
-        if (wanted == 1 || wanted == 3 || wanted == 5)
+        if (way == 1 || way == 3 || way == 5)
             assert_int_equal(result.token, wanted);
-        if (wanted == 3)
+        if (way == 3)
             assert_in_range(pttl(w.server, WORLD_NAME), 1, 20000);
         assert_int_equal(counter(&w), wanted);
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
@@ -185,13 +188,13 @@ static void U14_lost_reply_gives_a_larger_token(void **state) {
     (void)state;
     struct world w;
     kind_begin(&w, HF_FENCED, NULL);
-    cmd_ok(w.server, "SET %s 10", COUNTER);
+    cmd_ok(w.server, "SET %s %lld", COUNTER, (long long)AHEAD);
     proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
     int64_t token = acquire_token(w.lock);
-    assert_int_equal(token, 12); /* 11 was answered to nobody */
+    assert_int_equal(token, AHEAD + 2); /* the one before was answered to nobody */
     assert_int_equal(counter(&w), token);
     proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
-    assert_int_equal(acquire_token(w.lock), 14);
+    assert_int_equal(acquire_token(w.lock), AHEAD + 4);
     assert_int_equal(world_count(&w, w.owner), 2);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);

@@ -186,6 +186,8 @@ static void answered(struct hfi_peer *peer) {
 }
 
 static void connected(struct hfi_peer *peer) {
+    if (hfi_linked(&peer->want.link))
+        return;                              /* that was of an earlier search */
     hfi_conn_unwant(peer->ask, &peer->want); /* so that `err` is settled */
     if (peer->want.err == HF_OK) {
         send_question(peer);

@@ -176,8 +176,8 @@ static void note_candidate(struct hfi_sentinel *route) {
 
 static void probed(struct hfi_sentinel *route) {
     struct hfi_node *node = route->candidate;
-    if (node == NULL)
-        return;
+    if (node == NULL || hfi_linked(&route->probe.link))
+        return; /* that was about another one */
     hfi_conn_unwant(hfi_node_pick(node, HFI_LANE_KEEPER), &route->probe); /* settles `err` */
     if (route->probe.err != HF_OK) {
         note_candidate(route);

@@ -21,11 +21,13 @@ type event struct {
 	late bool   // the promise of its hold was over when it returned
 	free bool   // of the line of a fair lock: it may have been passed over, and come back
 	line string // who was seen to stand in line
+	mask uint8  // of a group: which value
+	more bool   // it may have found something of its own, and nested
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
 var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true, "HF_EREFUSED": true,
-	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true}
+	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true, "HF_ENOQUORUM": true}
 
 type builder struct {
 	h *history
@@ -33,6 +35,8 @@ type builder struct {
 	unsettled map[string]bool
 	breaks    []*op
 	loose     bool // whoever waits may have been passed over
+	joint     bool // see joint.go
+	quorum    bool
 	events    []porcupine.Operation
 }
 
@@ -99,6 +103,9 @@ func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[str
 		if release, ok := given[hold]; ok && release < from {
 			from = release
 		}
+		if disturbed := b.disturbed(o); disturbed < from {
+			from = disturbed
+		}
 		if from < o.call {
 			from = o.call
 		}
@@ -128,9 +135,9 @@ func splitSide(verb string) (string, string) {
 
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
 // end.
-func (b *builder) ghost(o *op, side string) {
-	b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: side})
-	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+func (b *builder) ghost(o *op, hold, side string) {
+	b.ever(o.call, &event{what: "take if free", op: o, hold: hold, side: side})
+	b.ever(o.call, &event{what: "end", op: o, hold: hold})
 }
 
 // watchdog is the lease of holds without one of their own. silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
@@ -211,11 +218,24 @@ func (b *builder) seen(look *op, ops []*op) string {
 
 // noteSettled: what the server has answered came after all that was given up before it.
 func (b *builder) noteSettled(o *op, side string) {
-	if unknown[o.code] || o.code == "HF_ELOST" {
+	if b.joint && !b.quorum {
+		b.unsettled[o.owner+side] = b.unsettled[o.owner+side] || o.code != "HF_OK"
+	} else if unknown[o.code] || o.code == "HF_ELOST" {
 		b.unsettled[o.owner+side] = true
 	} else if o.code == "HF_OK" || o.code == "HF_EBUSY" {
 		b.unsettled[o.owner+side] = false
 	}
+}
+
+// mayHaveLost: the answer to an earlier attempt of it, which may have succeeded. Of one that was lost with
+// all that the server knew there is nothing to tell.
+func (b *builder) mayHaveLost(o *op) bool {
+	for _, cut := range b.h.cuts {
+		if o.call < cut && cut < o.ret && len(b.h.wipes) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // isTooLate: the lease may have been over before the answer came.
@@ -229,12 +249,17 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	nested := o.args["nested"] == "1"
 	inLine := fair && isInLine(o)
 	switch {
+	case b.joint && (o.code == "HF_EBUSY" || unknown[o.code] && !nested):
+		b.refused(o)
 	case inLine && (o.code == "HF_OK" || unknown[o.code]):
 		b.inLine(o)
 	case o.code == "HF_OK" && nested:
 		b.whole(&event{what: "nest", op: o, hold: hold, side: side})
 	case o.code == "HF_OK":
-		b.whole(&event{what: "take", op: o, hold: o.id, side: side})
+		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o)})
+		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
+			b.ghost(o, o.id+"'", side)
+		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
 	case o.code == "HF_ELOST":
@@ -247,7 +272,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
-		b.ghost(o, side)
+		b.ghost(o, o.id, side)
 	default:
 		b.impossible(o)
 	}
@@ -274,7 +299,8 @@ func (b *builder) onHold(o *op, verb, side string) {
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops)}
+	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), joint: isJoint(ops[0].kind),
+		quorum: isQuorum(ops[0].kind)}
 	for _, o := range ops {
 		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
 			b.breaks = append(b.breaks, o)
@@ -301,13 +327,19 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 		case "extend":
 			b.onHold(o, verb, side)
 		case "break":
-			if o.code == "HF_OK" {
+			if o.kind == "group" {
+				b.breakValues(o)
+			} else if o.code == "HF_OK" {
 				b.whole(&event{what: "break", op: o, side: side})
 			} else {
 				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
 			}
+		case "trust":
+			if o.code == "HF_OK" && o.value() > 0 {
+				b.whole(&event{what: verb, op: o, hold: o.args["hold"], side: side})
+			}
 		case "is_locked", "count", "look":
-			if verb == "look" && b.loose {
+			if verb == "look" && b.loose || b.joint && !b.counts(o) {
 				continue
 			}
 			if o.code == "HF_OK" {
@@ -320,8 +352,34 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 		}
 	}
 	b.ends(begun, over, given)
-	b.wipes()
+	b.giveUps(ops, begun)
+	if !b.quorum {
+		b.wipes()
+	}
 	return b.events
+}
+
+// breakValues: those who hold values of a group are looked at first, and broken then, each by its name.
+// So some of them are, or all; when, is known only from the call on.
+func (b *builder) breakValues(o *op) {
+	if o.code == "HF_OK" && o.value() == 0 {
+		b.whole(&event{what: "nothing to break", op: o})
+		return
+	}
+	for value, mask := 0, maskOf(o); value < setValues; value++ {
+		if mask>>value&1 != 0 {
+			b.ever(o.call, &event{what: "break value", op: o, mask: 1 << value})
+		}
+	}
+}
+
+// giveUps: a hold of which values were broken is given up some time after that.
+func (b *builder) giveUps(ops []*op, begun map[string]*op) {
+	for _, o := range ops {
+		if begun[o.id] != nil && len(b.breaks) > 0 && o.kind == "group" {
+			b.ever(o.call, &event{what: "give up", op: o, hold: o.id})
+		}
+	}
 }
 
 // ---- Things that nobody holds --------------------------------------------------------------------
@@ -389,6 +447,11 @@ func ids(text string) []string {
 	return strings.Split(text, ",")
 }
 
+func (b *builder) ghostPermits(o *op) {
+	b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
+	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+}
+
 func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 	switch {
 	case o.code == "HF_OK":
@@ -396,14 +459,16 @@ func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 			begun[id] = o
 		}
 		b.whole(&event{what: "acquire", op: o})
+		if o.ret-o.call >= silence && b.mayHaveLost(o) {
+			b.ghostPermits(o)
+		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o})
 	case unknown[o.code]:
 		if o.code == "HF_ETIMEDOUT" {
 			b.whole(&event{what: "busy", op: o})
 		}
-		b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
-		b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+		b.ghostPermits(o)
 	default:
 		b.impossible(o)
 	}

@@ -32,6 +32,7 @@ type span struct {
 
 // A history is all that was recorded of a run.
 type history struct {
+	kinds []string // that were played
 	ops   []*op
 	sure  map[string]int64 // until when a hold was promised to be trusted
 	kills map[string]int64
@@ -83,6 +84,8 @@ func integer(word string) int64 {
 
 func (h *history) add(words []string, open map[string]*op) {
 	switch words[0] {
+	case "kind":
+		h.kinds = append(h.kinds, words[1])
 	case "call":
 		id := words[1]
 		o := &op{id: id, process: id[:strings.IndexByte(id, '.')], call: integer(words[2]), name: words[3],

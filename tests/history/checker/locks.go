@@ -365,7 +365,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 		return releasePerhaps(mine, e)
 	case "not held":
 		return !isMine || e.late && e.hold != "-"
-	case "extend":
+	case "extend", "trust":
 		return isMine && mine.id == e.hold
 	case "is_locked":
 		answer := e.op.value() == 1

@@ -3,7 +3,8 @@
 //
 //	checker DIR            exit status 0 if it can, 1 if not, 3 if that could not be decided
 //	checker -plant DIR     changes single answers of a good history, and expects to be told
-//	checker -expect DIR    expects a violation of every kind
+//	checker -expect DIR... expects a violation of every kind, in any of the runs
+//	checker -any DIR...    expects a violation of any kind
 //
 // Each name is a history of its own, and its operations are few: what cannot be decided within
 // the limits of time and memory is a failure of its own.
@@ -30,7 +31,7 @@ const (
 	explainMax    = 20 // operations before the one that cannot be explained
 )
 
-var limit = flag.Duration("limit", 30*time.Second, "for one name")
+var limit = flag.Duration("limit", 2*time.Minute, "for one name")
 
 // watchMemory ends the program before it takes the machine's memory.
 func watchMemory() {
@@ -54,8 +55,11 @@ func judge(h *history, ops []*op, within time.Duration) porcupine.CheckResult {
 }
 
 // unreached is the operation that returned first of those that the longest order does not reach.
-func unreached(info porcupine.LinearizationInfo, ops []*op) *op {
-	reached := map[*op]bool{}
+func unreached(info porcupine.LinearizationInfo, events []porcupine.Operation, ops []*op) *op {
+	reached, judged := map[*op]bool{}, map[*op]bool{}
+	for _, e := range events {
+		judged[e.Input.(*event).op] = true
+	}
 	for _, partials := range info.PartialLinearizationsOperations() {
 		longest := []porcupine.Operation{}
 		for _, partial := range partials {
@@ -69,7 +73,7 @@ func unreached(info porcupine.LinearizationInfo, ops []*op) *op {
 	}
 	var first *op
 	for _, o := range ops {
-		if !reached[o] && (first == nil || o.ret < first.ret) {
+		if judged[o] && !reached[o] && (first == nil || o.ret < first.ret) {
 			first = o
 		}
 	}
@@ -79,8 +83,9 @@ func unreached(info porcupine.LinearizationInfo, ops []*op) *op {
 // explain prints what could not be put in order, and what was done just before.
 func explain(h *history, ops []*op, dir string) {
 	m := modelOf(ops[0].kind)
-	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), m.events(h, ops), *limit)
-	if last := unreached(info, ops); last != nil {
+	events := m.events(h, ops)
+	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), events, *limit)
+	if last := unreached(info, events, ops); last != nil {
 		var before []*op
 		for _, o := range ops {
 			if o.call < last.ret && o != last {
@@ -109,8 +114,8 @@ type tally struct {
 // wrong is enough.
 func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 	tallies := map[string]*tally{}
-	for _, m := range models {
-		tallies[m.kind] = &tally{}
+	for _, kind := range h.kinds {
+		tallies[kind] = &tally{}
 	}
 	for _, ops := range h.parts() {
 		t := tallies[ops[0].kind]
@@ -134,9 +139,9 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 			fmt.Printf("NOT DECIDED: %s, %d operations: not within %v\n", ops[0].name, len(ops), *limit)
 		}
 	}
-	for _, m := range models {
-		t := tallies[m.kind]
-		fmt.Printf("%-13s %3d names %6d operations %3d wrong %3d undecided\n", m.kind, t.names, t.ops, t.wrong,
+	for _, kind := range h.kinds {
+		t := tallies[kind]
+		fmt.Printf("%-13s %3d names %6d operations %3d wrong %3d undecided\n", kind, t.names, t.ops, t.wrong,
 			t.undecided)
 	}
 	return tallies
@@ -144,9 +149,13 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 
 func judgeHistory(h *history, dir string) int {
 	status := 0
-	for _, t := range judgeAll(h, dir, true) {
+	for kind, t := range judgeAll(h, dir, true) {
 		if t.wrong > 0 {
 			return exitWrong
+		}
+		if t.ops == 0 {
+			fmt.Printf("NOT DECIDED: nobody played %s\n", kind)
+			status = exitUndecided
 		}
 		if t.undecided > 0 {
 			status = exitUndecided
@@ -155,40 +164,56 @@ func judgeHistory(h *history, dir string) int {
 	return status
 }
 
-// expectWrong is for a run with sabotage. One name of a kind is enough, so none is thought about for
-// long.
-func expectWrong(h *history, dir string) int {
-	status := 0
+// expect is for runs in which something is wrong. One name of a kind is enough, so none is thought about
+// for long. It need not show in every run: in one of them, with every kind, or with any.
+func expect(dirs []string, every bool) int {
+	found := map[string]bool{}
 	*limit = expectWithin
-	for kind, t := range judgeAll(h, dir, false) {
-		if t.wrong == 0 {
-			fmt.Printf("MISSED: the sabotage of %s was not found\n", kind)
+	for _, dir := range dirs {
+		for kind, t := range judgeAll(mustRead(dir), dir, false) {
+			found[kind] = found[kind] || t.wrong > 0
+		}
+	}
+	any, status := false, 0
+	for kind, ok := range found {
+		any = any || ok
+		if !ok && every {
+			fmt.Printf("MISSED: nothing wrong was found with %s so far\n", kind)
 			status = exitWrong
 		}
 	}
+	if !any {
+		status = exitWrong
+	}
 	return status
+}
+
+func mustRead(dir string) *history {
+	h, err := readHistory(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitTrouble)
+	}
+	return h
 }
 
 func main() {
 	plants := flag.Bool("plant", false, "change single answers, and expect to be told")
 	expects := flag.Bool("expect", false, "expect a violation of every kind")
+	any := flag.Bool("any", false, "expect a violation of any kind")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: checker [-limit 30s] [-plant | -expect] DIR")
+	if flag.NArg() < 1 || flag.NArg() > 1 && !*expects && !*any {
+		fmt.Fprintln(os.Stderr, "usage: checker [-limit 2m] [-plant] DIR | [-expect | -any] DIR...")
 		os.Exit(exitTrouble)
 	}
 	go watchMemory()
-	h, err := readHistory(flag.Arg(0))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitTrouble)
-	}
+	dir := flag.Arg(0)
 	switch {
 	case *plants:
-		os.Exit(plantAll(h))
-	case *expects:
-		os.Exit(expectWrong(h, flag.Arg(0)))
+		os.Exit(plantAll(mustRead(dir)))
+	case *expects || *any:
+		os.Exit(expect(flag.Args(), *expects))
 	default:
-		os.Exit(judgeHistory(h, flag.Arg(0)))
+		os.Exit(judgeHistory(mustRead(dir), dir))
 	}
 }

@@ -25,10 +25,14 @@ var models = []model{
 	{"spin", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},
 	{"fair", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"group", lockEvents, beginSets, sets{}.step, wipeSets},
+	{"multi", lockEvents, beginSets, sets{}.step, wipeSets},
 	{"readwrite", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"semaphore", numberEvents, beginNumber, stepSemaphore, wipeNumber},
 	{"permits", permitEvents, beginPermits, stepPermits, wipePermits},
 	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
+	{"quorum", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"quorum_once", lockEvents, beginLock, lock{}.step, wipeLock},
 }
 
 func modelOf(kind string) *model {

@@ -15,7 +15,7 @@ func at(call, ret int64, kind, owner, verb, code string, args, outs map[string]s
 type words = map[string]string
 
 func acquire(call, ret int64, kind, owner, verb, code string) *op {
-	return at(call, ret, kind, owner, verb, code, words{"wait": "0", "nested": "0", "hold": "-"},
+	return at(call, ret, kind, owner, verb, code, words{"wait": "0", "lease": "0", "nested": "0", "hold": "-"},
 		words{"count": "1", "token": "5"})
 }
 
@@ -23,7 +23,7 @@ func release(call, ret int64, kind, owner, verb, code, hold string) *op {
 	return at(call, ret, kind, owner, verb, code, words{"left": "0", "hold": hold}, words{})
 }
 
-func expect(t *testing.T, want porcupine.CheckResult, sure map[string]int64, ops ...*op) {
+func judged(t *testing.T, want porcupine.CheckResult, sure map[string]int64, ops ...*op) {
 	t.Helper()
 	h := &history{ops: ops, sure: sure}
 	if got := judge(h, ops, *limit); got != want {
@@ -37,7 +37,7 @@ func TestOneHolderAfterTheOther(t *testing.T) {
 	for _, kind := range lockKinds {
 		second := acquire(5, 6, kind, "b", "acquire", "HF_OK")
 		second.outs["token"] = "6"
-		expect(t, porcupine.Ok, nil, acquire(1, 2, kind, "a", "acquire", "HF_OK"),
+		judged(t, porcupine.Ok, nil, acquire(1, 2, kind, "a", "acquire", "HF_OK"),
 			release(3, 4, kind, "a", "release", "HF_OK", "a.acquire"), second)
 	}
 }
@@ -47,26 +47,26 @@ func TestTwoHoldersAtOnce(t *testing.T) {
 	for _, kind := range lockKinds {
 		second := acquire(3, 4, kind, "b", "acquire", "HF_OK")
 		second.outs["token"] = "6"
-		expect(t, porcupine.Illegal, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), second)
+		judged(t, porcupine.Illegal, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), second)
 		late := acquire(8, 10, kind, "b", "acquire", "HF_OK")
 		late.outs["token"] = "6"
-		expect(t, porcupine.Ok, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), late)
-		expect(t, porcupine.Illegal, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"),
+		judged(t, porcupine.Ok, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), late)
+		judged(t, porcupine.Illegal, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"),
 			release(3, 4, kind, "a", "release", "HF_ELOST", "a.acquire"))
 	}
 }
 
 func TestBusyWithoutAReason(t *testing.T) {
 	for _, kind := range lockKinds {
-		expect(t, porcupine.Illegal, nil, acquire(1, 2, kind, "a", "acquire", "HF_EBUSY"))
+		judged(t, porcupine.Illegal, nil, acquire(1, 2, kind, "a", "acquire", "HF_EBUSY"))
 		pending := acquire(1, 2, kind, "b", "acquire", "")
 		pending.ret = forever
-		expect(t, porcupine.Ok, nil, pending, acquire(3, 4, kind, "a", "acquire", "HF_EBUSY"))
+		judged(t, porcupine.Ok, nil, pending, acquire(3, 4, kind, "a", "acquire", "HF_EBUSY"))
 	}
 }
 
 func TestTokensGrow(t *testing.T) {
-	expect(t, porcupine.Illegal, nil, acquire(1, 2, "fenced", "a", "acquire", "HF_OK"),
+	judged(t, porcupine.Illegal, nil, acquire(1, 2, "fenced", "a", "acquire", "HF_OK"),
 		release(3, 4, "fenced", "a", "release", "HF_OK", "a.acquire"),
 		acquire(5, 6, "fenced", "b", "acquire", "HF_OK"))
 }
@@ -80,18 +80,18 @@ func TestLineOfAFairLock(t *testing.T) {
 	look := at(4, 5, "fair", "driver", "look", "HF_OK", words{}, words{"holder": "a", "queue": "b,c"})
 	end := release(6, 7, "fair", "a", "release", "HF_OK", "a.acquire")
 	first := acquire(1, 2, "fair", "a", "acquire", "HF_OK")
-	expect(t, porcupine.Ok, map[string]int64{"b.acquire": 30e7}, first, wait(3, 8, "b"), wait(3, 12, "c"), look, end,
+	judged(t, porcupine.Ok, map[string]int64{"b.acquire": 30e7}, first, wait(3, 8, "b"), wait(3, 12, "c"), look, end,
 		release(9, 10, "fair", "b", "release", "HF_OK", "b.acquire"))
-	expect(t, porcupine.Illegal, map[string]int64{"b.acquire": 30e7, "c.acquire": 30e7}, first, wait(3, 12, "b"), wait(3, 8, "c"), look,
+	judged(t, porcupine.Illegal, map[string]int64{"b.acquire": 30e7, "c.acquire": 30e7}, first, wait(3, 12, "b"), wait(3, 8, "c"), look,
 		end, release(9, 10, "fair", "c", "release", "HF_OK", "c.acquire"))
 }
 
 func TestReadersAndWriters(t *testing.T) {
 	sure := map[string]int64{"a.acquire_read": 9e7, "b.acquire_read": 9e7, "c.acquire_write": 9e7}
 	a := acquire(1, 2, "readwrite", "a", "acquire_read", "HF_OK")
-	expect(t, porcupine.Ok, sure, a, acquire(3, 4, "readwrite", "b", "acquire_read", "HF_OK"))
-	expect(t, porcupine.Illegal, sure, a, acquire(3, 4, "readwrite", "c", "acquire_write", "HF_OK"))
-	expect(t, porcupine.Illegal, sure, a, acquire(3, 4, "readwrite", "b", "acquire_read", "HF_EBUSY"))
+	judged(t, porcupine.Ok, sure, a, acquire(3, 4, "readwrite", "b", "acquire_read", "HF_OK"))
+	judged(t, porcupine.Illegal, sure, a, acquire(3, 4, "readwrite", "c", "acquire_write", "HF_OK"))
+	judged(t, porcupine.Illegal, sure, a, acquire(3, 4, "readwrite", "b", "acquire_read", "HF_EBUSY"))
 }
 
 func number(call, ret int64, kind, verb, code, permits, value string) *op {
@@ -103,22 +103,22 @@ func number(call, ret int64, kind, verb, code, permits, value string) *op {
 func TestSemaphore(t *testing.T) {
 	set := number(1, 2, "semaphore", "try_set", "HF_OK", "2", "1")
 	take := number(3, 4, "semaphore", "acquire", "HF_OK", "2", "")
-	expect(t, porcupine.Ok, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "0"))
-	expect(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "1"))
-	expect(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "acquire", "HF_OK", "1", ""))
+	judged(t, porcupine.Ok, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "0"))
+	judged(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "1"))
+	judged(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "acquire", "HF_OK", "1", ""))
 	unknown := number(3, 4, "semaphore", "release", "HF_EUNKNOWN", "1", "")
 	for _, value := range []string{"2", "3"} {
-		expect(t, porcupine.Ok, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", value))
+		judged(t, porcupine.Ok, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", value))
 	}
-	expect(t, porcupine.Illegal, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", "4"))
+	judged(t, porcupine.Illegal, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", "4"))
 }
 
 func TestLatch(t *testing.T) {
 	set := number(1, 2, "latch", "try_set", "HF_OK", "1", "1")
 	down := number(3, 4, "latch", "count_down", "HF_OK", "", "")
-	expect(t, porcupine.Ok, nil, set, down, number(5, 6, "latch", "await", "HF_OK", "", ""))
-	expect(t, porcupine.Illegal, nil, set, number(5, 6, "latch", "await", "HF_OK", "", ""))
-	expect(t, porcupine.Illegal, nil, set, down, number(5, 6, "latch", "await", "HF_EBUSY", "", ""))
+	judged(t, porcupine.Ok, nil, set, down, number(5, 6, "latch", "await", "HF_OK", "", ""))
+	judged(t, porcupine.Illegal, nil, set, number(5, 6, "latch", "await", "HF_OK", "", ""))
+	judged(t, porcupine.Illegal, nil, set, down, number(5, 6, "latch", "await", "HF_EBUSY", "", ""))
 }
 
 func permit(call, ret int64, verb, code, id string) *op {
@@ -131,9 +131,95 @@ func TestPermits(t *testing.T) {
 	sure := map[string]int64{"x": 9e7, "y": 9e7}
 	set := number(1, 2, "permits", "try_set", "HF_OK", "1", "1")
 	x := permit(3, 4, "acquire", "HF_OK", "x")
-	expect(t, porcupine.Ok, sure, set, x, permit(5, 6, "release", "HF_OK", "x"), permit(7, 8, "acquire", "HF_OK", "y"))
-	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "acquire", "HF_OK", "y"))
-	expect(t, porcupine.Ok, sure, set, x, permit(9, 10, "acquire", "HF_OK", "y"))
-	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_ELOST", "x"))
-	expect(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_OK", "y"))
+	judged(t, porcupine.Ok, sure, set, x, permit(5, 6, "release", "HF_OK", "x"), permit(7, 8, "acquire", "HF_OK", "y"))
+	judged(t, porcupine.Illegal, sure, set, x, permit(5, 6, "acquire", "HF_OK", "y"))
+	judged(t, porcupine.Ok, sure, set, x, permit(9, 10, "acquire", "HF_OK", "y"))
+	judged(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_ELOST", "x"))
+	judged(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_OK", "y"))
+}
+
+func values(o *op, text string) *op {
+	o.args["values"], o.args["beside"] = text, "-"
+	o.id += text
+	return o
+}
+
+func TestSetsThatOverlap(t *testing.T) {
+	sure := map[string]int64{"a.acquirea,b": 9e7, "b.acquirec": 9e7, "b.acquireb,c": 9e7}
+	first := values(acquire(1, 2, "group", "a", "acquire", "HF_OK"), "a,b")
+	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_OK"), "c"))
+	judged(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_OK"), "b,c"))
+	judged(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_EBUSY"), "c,d"))
+	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "group", "b", "acquire", "HF_EBUSY"), "b,d"))
+	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "group", "a", "acquire", "HF_EDEADLK"), "b,d"))
+	judged(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "group", "a", "acquire", "HF_EDEADLK"), "d"))
+}
+
+func TestPartOfASetIsBroken(t *testing.T) {
+	sure := map[string]int64{"a.acquirea,b": 90e7, "c.acquireb": 90e7}
+	first := values(acquire(1, 2, "group", "a", "acquire", "HF_OK"), "a,b")
+	broken := values(at(3, 4, "group", "b", "break", "HF_OK", words{}, words{"value": "1"}), "a")
+	lost := values(release(5, 6, "group", "a", "release", "HF_ELOST", "a.acquirea,b"), "a,b")
+	rest := values(acquire(7, 8, "group", "c", "acquire", "HF_OK"), "b")
+	judged(t, porcupine.Ok, sure, first, broken, lost, rest)
+	judged(t, porcupine.Illegal, sure, first, lost, rest)
+}
+
+func trust(call, ret int64, owner, value string) *op {
+	o := at(call, ret, "quorum", owner, "trust", "HF_OK", words{"hold": owner + ".acquire"}, words{"value": value})
+	o.id += value
+	return o
+}
+
+func TestQuorum(t *testing.T) {
+	sure := map[string]int64{"a.acquire": 40e7, "b.acquire": 40e7}
+	a, b := acquire(1, 2, "quorum", "a", "acquire", "HF_OK"), acquire(5, 6, "quorum", "b", "acquire", "HF_OK")
+	free := at(3, 4, "quorum", "b", "is_locked", "HF_OK", words{}, words{"value": "0"})
+	lost := release(9, 10, "quorum", "a", "release", "HF_ELOST", "a.acquire")
+	judged(t, porcupine.Illegal, sure, a, b)
+	judged(t, porcupine.Illegal, sure, a, free)
+	judged(t, porcupine.Illegal, sure, a, lost)
+	judged(t, porcupine.Illegal, nil, acquire(1, 2, "quorum", "a", "acquire", "HF_EBUSY"))
+	judged(t, porcupine.Ok, nil, acquire(1, 3, "quorum", "a", "acquire", "HF_EBUSY"),
+		acquire(2, 4, "quorum", "b", "acquire", "HF_EBUSY"))
+	wiped := func(want porcupine.CheckResult, ops ...*op) {
+		t.Helper()
+		h := &history{ops: ops, sure: sure, wipes: []span{{3e7, 4e7}}}
+		if got := judge(h, ops, *limit); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+	wiped(porcupine.Ok, a, b, lost)
+	wiped(porcupine.Ok, a, trust(4, 5, "a", "100"), b, lost)
+	wiped(porcupine.Illegal, a, b, trust(7, 8, "a", "100"), lost)
+	wiped(porcupine.Illegal, a, b, release(9, 10, "quorum", "a", "release", "HF_OK", "a.acquire"))
+}
+
+func TestLocksThatAreTakenTogether(t *testing.T) {
+	sure := map[string]int64{"a.acquirea,b": 9e7, "b.acquireb,c": 9e7, "b.acquirec": 9e7}
+	first := values(acquire(1, 2, "multi", "a", "acquire", "HF_OK"), "a,b")
+	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "c"))
+	judged(t, porcupine.Illegal, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "b,c"))
+	judged(t, porcupine.Ok, sure, first, values(acquire(3, 4, "multi", "b", "acquire", "HF_EBUSY"), "c"))
+	twice := values(acquire(3, 4, "multi", "b", "acquire", "HF_OK"), "c")
+	twice.outs["count"] = "2"
+	judged(t, porcupine.Illegal, sure, twice)
+	judged(t, porcupine.Ok, sure, values(acquire(1, 2, "multi", "b", "acquire", "HF_ETIMEDOUT"), "c,d"), twice)
+	judged(t, porcupine.Illegal, sure, first,
+		values(release(3, 4, "multi", "a", "release", "HF_ELOST", "a.acquirea,b"), "a,b"))
+}
+
+// An attempt took the lock, its answer was lost, and its lease ran out before the next.
+func TestAnAcquireThatTookItTwice(t *testing.T) {
+	twice := acquire(1, 60, "plain", "a", "acquire", "HF_OK")
+	twice.args["lease"] = "100"
+	refused := acquire(3, 4, "plain", "b", "acquire", "HF_EBUSY")
+	between := acquire(20, 21, "plain", "c", "acquire", "HF_OK")
+	end := release(30, 31, "plain", "c", "release", "HF_OK", "c.acquire")
+	sure := map[string]int64{"a.acquire": 65e7, "c.acquire": 40e7}
+	ops := []*op{twice, refused, between, end}
+	judged(t, porcupine.Illegal, sure, ops...)
+	if got := judge(&history{ops: ops, sure: sure, cuts: []int64{5e7}}, ops, *limit); got != porcupine.Ok {
+		t.Errorf("%s", got)
+	}
 }

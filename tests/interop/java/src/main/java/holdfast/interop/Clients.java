@@ -48,6 +48,7 @@ final class Clients {
         server.setConnectionMinimumIdleSize(1);
         server.setConnectionPoolSize((int) request.number("pool", 16));
         server.setTimeout((int) request.number("timeout", server.getTimeout()));
+        server.setRetryAttempts((int) request.number("retries", server.getRetryAttempts()));
         return Redisson.create(config);
     }
 }

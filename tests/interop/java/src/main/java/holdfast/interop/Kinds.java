@@ -2,6 +2,7 @@ package holdfast.interop;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.function.BiFunction;
 import org.redisson.api.RLock;
@@ -45,11 +46,15 @@ final class Kinds {
                 Arrays.asList(words).subList(1, words.length)));
     }
 
-    static Verb.Bound<?> open(RedissonClient client, String kind, String name) {
+    /** A lock made of several may have several clients; any other kind has one. */
+    static Verb.Bound<?> open(List<RedissonClient> clients, String kind, String name) {
+        if (JointLocks.isKind(kind)) {
+            return new Verb.Bound<>(JointLocks.open(clients, kind, name), Locks.VERBS);
+        }
         Opener opener = TABLE.get(kind);
         if (opener == null) {
             throw new IllegalArgumentException("no kind " + kind);
         }
-        return opener.apply(client, name);
+        return opener.apply(clients.get(0), name);
     }
 }

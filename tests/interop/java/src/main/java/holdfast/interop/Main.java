@@ -7,6 +7,8 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
@@ -18,9 +20,9 @@ import org.redisson.api.RedissonClient;
  * in the order in which commands end, not in which they were sent: the id tells whose it is.
  *
  * <pre>
- *   ID client C URL [watchdog=ms] [timeout=ms] [pool=n] [codec=string]
+ *   ID client C URL [watchdog=ms] [timeout=ms] [pool=n] [codec=string] [retries=n]
  *                                                         makes a client C; answers its uuid
- *   ID open C KIND NAME H                                 makes a handle H (see Kinds)
+ *   ID open C[,C...] KIND NAME H                          makes a handle H (see Kinds)
  *   ID ids C [thread=N]                                   answers "uuid java-thread-id"
  *   ID VERB H [thread=N] [option=value...]                a verb of H's kind (see Locks ...)
  *   ID stress C places=kind:name,... [thread=N]           see Stress
@@ -53,6 +55,15 @@ public final class Main {
         return found;
     }
 
+    /** Of names with commas between. */
+    private List<RedissonClient> knownClients(String names) {
+        List<RedissonClient> found = new ArrayList<>();
+        for (String name : names.split(",")) {
+            found.add(known(clients, "client", name));
+        }
+        return found;
+    }
+
     private void answer(String id, String text) {
         String line = id + ' ' + text.replace('\n', ' ').replace('\r', ' ').stripTrailing() + '\n';
         synchronized (out) {
@@ -77,8 +88,8 @@ public final class Main {
     }
 
     private Object openHandle(Request request) {
-        RedissonClient client = known(clients, "client", request.word(0));
-        handles.put(request.word(3), Kinds.open(client, request.word(1), request.word(2)));
+        List<RedissonClient> owners = knownClients(request.word(0));
+        handles.put(request.word(3), Kinds.open(owners, request.word(1), request.word(2)));
         return "";
     }
 
@@ -100,7 +111,9 @@ public final class Main {
             case "shutdown":
                 return shutdown(request);
             case "stress":
-                return new Stress(known(clients, "client", request.word(0)), request).run();
+                return new Stress(known(clients, "client", request.word(0)),
+                        request.has("members") ? knownClients(request.text("members")) : List.of(),
+                        request).run();
             case "rounds":
                 return new Rounds(known(clients, "client", request.word(0)), request).run();
             case "ping":

@@ -85,6 +85,11 @@ final class Places {
         }
     }
 
+    static Place openJoint(List<RedissonClient> clients, String kind, String name, long lease) {
+        String names = kind.equals("multi") ? name + ".0|" + name + ".1|" + name + ".2" : name;
+        return new JointPlace(name, JointLocks.open(clients, kind, names), lease);
+    }
+
     private static boolean acquire(RLock lock, long lease, Random random)
             throws InterruptedException {
         int wait = random.nextInt(LONGEST_WAIT_MS);
@@ -151,6 +156,38 @@ final class Places {
                 lock.lock();
             }
             return new LockVisit(1, token.getAsLong(), nested ? List.of(lock, lock) : List.of(lock));
+        }
+    }
+
+    /**
+     * A lock made of several. Not in the way that has both a wait and a lease: its members are then
+     * taken for twice the wait, until all are there, and nobody looks whether they still are. And not
+     * nested, since the inner unlock of a RedLock may be that of the outer one.
+     */
+    private record JointPlace(String name, RLock lock, long lease) implements Place {
+        @Override
+        public long capacity() {
+            return 1;
+        }
+
+        private boolean acquire(Random random) throws InterruptedException {
+            switch (random.nextInt(4)) {
+                case 0:
+                    return lock.tryLock();
+                case 1:
+                    return lock.tryLock(random.nextInt(LONGEST_WAIT_MS), MS);
+                case 2:
+                    lock.lock(lease, MS);
+                    return true;
+                default:
+                    lock.lock();
+                    return true;
+            }
+        }
+
+        @Override
+        public Visit enter(Random random) throws InterruptedException {
+            return acquire(random) ? new LockVisit(1, 0, List.of(lock)) : null;
         }
     }
 

@@ -34,13 +34,17 @@ final class Stress {
     private final String leave;
     private final long end;
 
-    Stress(RedissonClient client, Request request) {
+    /** The members are the clients of locks that are made of several. */
+    Stress(RedissonClient client, List<RedissonClient> members, Request request) {
         this.client = client;
         long lease = request.number("lease");
         for (String place : request.text("places").split(",")) {
             int colon = place.indexOf(':');
-            places.add(Places.open(client, place.substring(0, colon), place.substring(colon + 1),
-                    lease));
+            String kind = place.substring(0, colon);
+            String name = place.substring(colon + 1);
+            places.add(JointLocks.isKind(kind)
+                    ? Places.openJoint(members, kind, name, lease)
+                    : Places.open(client, kind, name, lease));
         }
         process = request.text("process");
         workers = (int) request.number("workers", 2);

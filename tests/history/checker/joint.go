@@ -1,0 +1,57 @@
+package main
+
+// Locks that are made of several: of what servers of a quorum have granted, or of locks that are taken
+// together. As far as holders go they are the locks, and the sets, of the other models. But their members
+// are asked one by one, and what one of them says is seen before the rest has followed, or failed to. So
+// nothing can be said of those who are refused, or to whom the lock seems taken: two that came at the
+// same time may refuse each other, and so may what is left of one that was killed. What is judged is who
+// holds, until when, and how often; and that a lock that seems free was.
+
+var joints = map[string]bool{"quorum": true, "quorum_once": true, "multi": true}
+
+func isJoint(kind string) bool { return joints[kind] }
+
+// isQuorum: a server that forgets is one of several.
+func isQuorum(kind string) bool { return isJoint(kind) && kind != "multi" }
+
+// refused: somebody else must have come, some time.
+func (b *builder) refused(o *op) {
+	if o.code != "HF_EBUSY" {
+		return
+	}
+	for _, other := range b.h.ops {
+		if other.name == o.name && other.verb == "acquire" && other.owner != o.owner && other.call < o.ret {
+			return
+		}
+	}
+	b.impossible(o)
+}
+
+// mayNest: members of what was not acquired are given back one by one, and the same owner may be there
+// before, at one of them.
+func (b *builder) mayNest(o *op) bool {
+	return b.joint && !b.quorum && b.unsettled[o.owner+"_write"]
+}
+
+// counts: whether an answer says something of a holder.
+func (b *builder) counts(o *op) bool {
+	if o.code != "HF_OK" {
+		return false
+	}
+	if o.verb == "is_locked" { // Of several locks each is asked at another time.
+		return o.value() == 0 && len(o.args["values"]) <= 1
+	}
+	return o.value() > 0 && !b.unsettled[o.owner+"_write"]
+}
+
+// disturbed is from when on a hold may have ended early: a server that has forgotten it may have been
+// the one that made a majority. Its owner is told so, and until then nobody else comes in.
+func (b *builder) disturbed(o *op) int64 {
+	first := int64(forever)
+	for _, w := range b.h.wipes {
+		if b.quorum && w.to > o.call && w.from < first {
+			first = w.from
+		}
+	}
+	return first
+}

@@ -1,0 +1,75 @@
+/*
+ * Histories of locks over five servers, judged by the same checker as those of one server.
+ *
+ * What differs is what a quorum promises: a minority may be gone, slow, cut off or empty, and still
+ * nobody is inside beside a holder that was told it can trust its hold. So holders ask that all the
+ * time, and each answer is judged. A server that restarts empty may cost a hold, which is told, and
+ * never lets a second one in: that is what the restart guard is for.
+ *
+ * Redisson's RedLock plays too, where no server forgets. It knows of no deadline; what is judged is that
+ * it is alone for as long as the leases of its members last, counted from its call.
+ */
+#include "suite.h"
+
+static void calm_and_lies_are_found(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum, .title = "quorum calm", .java = true},
+               must_be_right_and_lies_found);
+}
+
+static void servers_are_cut_off_and_players_killed(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum cut",
+                             .troubles = TROUBLE_LOSE | TROUBLE_KILL | TROUBLE_KILL_JVM,
+                             .java = true},
+               must_be_right);
+}
+
+/* They forget nothing, so they need no guard, and no hold is lost. */
+static void servers_restart_with_their_data(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum restarts",
+                             .troubles = TROUBLE_RESTART | TROUBLE_PAUSE,
+                             .unguarded = true},
+               must_be_right);
+}
+
+static void servers_restart_empty(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum wipes",
+                             .troubles = TROUBLE_WIPE | TROUBLE_KILL},
+               must_be_right);
+}
+
+/* A majority forgets, and one that heard nothing of it goes on to trust its hold beside the next. */
+static void without_the_guard_two_are_inside(void **state) {
+    (void)state;
+    suite_find((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum without guard",
+                             .troubles = TROUBLE_WIPE,
+                             .unguarded = true},
+               FIND_ANY_KIND);
+}
+
+static void sabotage_is_found(void **state) {
+    (void)state;
+    suite_find((struct plan){.kinds = &kinds_of_a_quorum,
+                             .title = "quorum sabotage",
+                             .troubles = TROUBLE_SABOTAGE},
+               FIND_EVERY_KIND);
+}
+
+int main(void) {
+    const struct CMUnitTest rows[] = {
+        cmocka_unit_test(calm_and_lies_are_found),
+        cmocka_unit_test(servers_are_cut_off_and_players_killed),
+        cmocka_unit_test(servers_restart_with_their_data),
+        cmocka_unit_test(servers_restart_empty),
+        cmocka_unit_test(without_the_guard_two_are_inside),
+        cmocka_unit_test(sabotage_is_found),
+    };
+    return suite_main("history.quorum", rows, sizeof rows / sizeof *rows);
+}

@@ -1,0 +1,83 @@
+/*
+ * What is written in the books of a stress test; see stress_books.h. Read by the driver, on its one
+ * thread.
+ */
+#include "stress_books.h"
+
+#include "interop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void stress_load_script(const char *path, char ret_sha1[41]) {
+    char text[4096];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t len = fread(text, 1, sizeof text, file);
+    fclose(file);
+    char *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
+    snprintf(ret_sha1, 41, "%s", sha1);
+    free(sha1);
+}
+
+long long stress_sections(void) {
+    long long sum = 0;
+    redisReply *done = cmd(suite.server, "HVALS stress:done");
+    for (size_t i = 0; i < done->elements; i++)
+        sum += atoll(done->element[i]->str);
+    freeReplyObject(done);
+    return sum;
+}
+
+long long stress_number(const char *key, const char *name) {
+    char *text = cmd_str(suite.server, "GET %s%s", key, name);
+    long long number = text == NULL ? 0 : atoll(text);
+    free(text);
+    return number;
+}
+
+long long stress_counters(const struct stress_place *places) {
+    long long sum = 0;
+    for (int i = 0; i < STRESS_PLACES; i++)
+        if (i == 0 ||
+            strcmp(places[i].name, places[i - 1].name) != 0) /* it may be one and the same */
+            sum += stress_number("stress:counter:", places[i].name);
+    return sum;
+}
+
+bool stress_has_worked(const char *process) {
+    long long sections = 0;
+    for (int i = 0; i < STRESS_WORKERS; i++) {
+        char *done = cmd_str(suite.server, "HGET stress:done %s/%d", process, i);
+        sections += done == NULL ? 0 : atoll(done);
+        free(done);
+    }
+    return sections > 0;
+}
+
+void stress_assert_no_violation(void) {
+    redisReply *found = cmd(suite.server, "LRANGE stress:violations 0 -1");
+    for (size_t i = 0; i < found->elements; i++)
+        print_error("%s\n", found->element[i]->str);
+    size_t count = found->elements;
+    freeReplyObject(found);
+    assert_int_equal(count, 0);
+}
+
+/* The longest of all waits; its words, "N ms at place by whom", go to `ret_words` unless that is
+ * NULL. */
+long long stress_longest_wait_ms(char ret_words[128]) {
+    long long longest = -1;
+    redisReply *waits = cmd(suite.server, "HGETALL stress:longest");
+    for (size_t i = 0; i + 1 < waits->elements; i += 2) {
+        const char *words = waits->element[i + 1]->str;
+        if (atoll(words) <= longest)
+            continue;
+        longest = atoll(words);
+        if (ret_words != NULL)
+            snprintf(ret_words, 128, "%s by %s", words, waits->element[i]->str);
+    }
+    freeReplyObject(waits);
+    return longest;
+}

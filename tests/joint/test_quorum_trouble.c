@@ -1,0 +1,170 @@
+/* More that goes wrong with a quorum: a thread that ends while it holds one, renewals whose replies are lost,
+ * a lock that is free everywhere but where we wait. */
+#include "joint/fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- A thread that ends ---- */
+
+struct told {
+    atomic_int orphans, losses;
+};
+
+static void on_event(hf_lock *lock, const hf_event *event, void *arg) {
+    struct told *told = arg;
+    (void)lock;
+    if (event->kind == HF_EVENT_ORPHANED)
+        atomic_fetch_add(&told->orphans, 1);
+    else if (event->kind == HF_EVENT_LOST)
+        atomic_fetch_add(&told->losses, 1);
+}
+
+static void *acquire_and_end(void *lock) {
+    return hf_lock_acquire(lock) == HF_OK ? lock : NULL;
+}
+
+/* It is not renewed any more, and is over everywhere when its lease is. */
+static void the_hold_of_an_ended_thread_ends(void **state) {
+    (void)state;
+    struct fleet f;
+    struct told told = {0};
+    pthread_t thread;
+    void *held;
+    hf_options options = fleet_options();
+    options.watchdog_ms = 4500;
+    fleet_begin(&f, &options);
+    assert_int_equal(hf_lock_on_lost(f.lock, on_event, &told), HF_OK);
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, f.lock), 0);
+    pthread_join(thread, &held);
+    assert_non_null(held);
+    assert_true(fleet_wait_atomic(&told.orphans, 1, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(f.rival_lock, HANG_MS), HF_OK);
+    assert_true(fleet_wait_atomic(&told.losses, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
+/* ---- Renewals ---- */
+
+static size_t fired(struct fleet *f) {
+    size_t count = 0;
+    for (int i = 0; i < FLEET; i++)
+        count += proxy_fired(f->proxy[i]);
+    return count;
+}
+
+static bool all_fired(void *arg) {
+    return fired(arg) >= FLEET;
+}
+
+static void begin_held(struct fleet *f, struct fleet_events *events) {
+    hf_options options = fleet_options();
+    options.watchdog_ms = 9000;
+    fleet_begin(f, &options);
+    assert_int_equal(hf_lock_on_lost(f->lock, fleet_on_event, events), HF_OK);
+    assert_int_equal(hf_lock_acquire(f->lock), HF_OK);
+    assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
+}
+
+static void end_held(struct fleet *f, struct fleet_events *events) {
+    assert_true(fleet_wait_renewed(f, 1, HANG_MS));
+    assert_int_equal(atomic_load(&events->losses), 0);
+    assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
+    assert_int_equal(hf_lock_try(f->rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+    assert_true(fleet_wait_free(f, HANG_MS));
+    fleet_end(f);
+}
+
+static void a_renewal_loses_one_reply(void **state) {
+    (void)state;
+    struct fleet f;
+    struct fleet_events events = {0};
+    begin_held(&f, &events);
+    for (int i = 0; i < FLEET; i++) {
+        proxy_drop_replies_after(f.proxy[i], FLEET_RENEW);
+        assert_true(proxy_wait_fired(f.proxy[i], 1, HANG_MS));
+    }
+    end_held(&f, &events);
+}
+
+static void a_renewal_loses_all_replies(void **state) {
+    (void)state;
+    struct fleet f;
+    struct fleet_events events = {0};
+    begin_held(&f, &events);
+    for (int i = 0; i < FLEET; i++)
+        proxy_drop_replies_after(f.proxy[i], FLEET_RENEW);
+    assert_true(wait_until(all_fired, &f, HANG_MS));
+    end_held(&f, &events);
+}
+
+static void extend_loses_all_replies(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
+    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+    for (int i = 0; i < FLEET; i++)
+        proxy_drop_replies_after(f.proxy[i], FLEET_RENEW);
+    assert_int_equal(hf_lock_extend(f.lock, 60000), HF_OK);
+    for (int i = 0; i < FLEET; i++)
+        proxy_heal(f.proxy[i]);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
+/* ---- Where nobody waits ---- */
+
+static long long listeners(struct server *server) {
+    return cmd_int(server, "EVAL %s 0",
+                   "return redis.call('pubsub', 'numsub', 'redisson_lock__channel:{" FLEET_NAME
+                   "}')[2]");
+}
+
+static int waiting_place(struct fleet *f) {
+    for (int i = 0; i < FLEET; i++)
+        if (listeners(f->server[i]) > 0)
+            return i;
+    return -1;
+}
+
+static bool waits_somewhere(void *arg) {
+    return waiting_place(arg) >= 0;
+}
+
+/* Somebody died and left one server behind, where we wait; nobody tells that the others are free. */
+static void found_free_elsewhere(void **state) {
+    (void)state;
+    struct fleet f;
+    struct fleet_caller caller;
+    fleet_begin(&f, NULL);
+    for (int i = 0; i < FLEET; i++) {
+        fleet_occupy(&f, i);
+        cmd_ok(f.server[i], "PERSIST %s", FLEET_NAME);
+    }
+    fleet_call_acquire(&caller, f.lock, fleet_wait_for(HF_FOREVER, 60000));
+    assert_true(wait_until(waits_somewhere, &f, HANG_MS));
+    int place = waiting_place(&f);
+    for (int i = 0; i < FLEET; i++)
+        if (i != place)
+            cmd_ok(f.server[i], "DEL %s", FLEET_NAME);
+    assert_int_equal(fleet_join(&caller), HF_OK);
+    assert_int_equal(cmd_int(f.server[place], "HEXISTS %s another:1", FLEET_NAME), 1);
+    cmd_ok(f.server[place], "DEL %s", FLEET_NAME);
+    fleet_end(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_hold_of_an_ended_thread_ends),
+        cmocka_unit_test(a_renewal_loses_one_reply),
+        cmocka_unit_test(a_renewal_loses_all_replies),
+        cmocka_unit_test(extend_loses_all_replies),
+        cmocka_unit_test(found_free_elsewhere),
+    };
+    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
+}
