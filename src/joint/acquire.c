@@ -20,7 +20,6 @@
 
 #include <string.h>
 
-#define PATIENCE_US 2000    /* at least so long for those that answer after a majority has */
 #define PROVE_AGAIN_MS 1000 /* a hold that lasts so long is worth it */
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
@@ -110,77 +109,6 @@ static bool won(struct hfi_request *request) {
     return true;
 }
 
-/* ---- Counting answers ---- */
-
-struct tally {
-    size_t answered;     /* granted, or another's */
-    size_t refused;      /* for a reason that waiting does not cure */
-    size_t pending;      /* not yet */
-    size_t pending_fast; /* of these, by servers that are not known to be slow */
-    int refusal;
-};
-
-static bool is_curable(int code) {
-    return code == HF_EUNREACH || code == HF_EREFUSED || code == HF_EUNKNOWN || code == HF_EOOM ||
-           code == HF_ECLOSED || code == HF_ELOST;
-}
-
-static struct tally tally_of(const struct hfi_ballot *ballot) {
-    struct tally tally = {.refusal = HF_OK};
-    for (size_t i = 0; i < ballot->quorum->len; i++) {
-        const struct hfi_seat *seat = &ballot->seats[i];
-        if (seat->errand != NULL && seat->errand->kind == HFI_ERRAND_ACQUIRE) {
-            tally.pending++;
-            tally.pending_fast += !ballot->quorum->members[i]->slow;
-        } else if (seat->answer == HFI_FAILED && !is_curable(seat->code)) {
-            tally.refused++;
-            tally.refusal = seat->code;
-        } else {
-            tally.answered += seat->answer == HFI_GRANTED || seat->answer == HFI_BUSY;
-        }
-    }
-    return tally;
-}
-
-/* Would it be won if whoever has not answered yet grants it? Then it is not another owner who keeps us
- * out, and who waits for one may wait for nothing: it may have a few servers only, and for ever. */
-static bool is_open(const struct hfi_request *request, const struct tally *tally) {
-    return hfi_votes_holders(&request->ballot->votes) + tally->pending >= request->quorum->majority;
-}
-
-/* For how long those are waited for that have not answered with the majority. The more rounds were lost
- * by answers that came too late, the longer. */
-static int64_t patience_us(const struct hfi_request *request, bool open) {
-    int64_t patience = request->acquire.majority_us - request->acquire.began_us;
-    unsigned late = request->acquire.late_rounds;
-    int64_t longer = (int64_t)PATIENCE_US << (late < 8 ? late : 8);
-    if (patience < PATIENCE_US)
-        patience = PATIENCE_US;
-    return open && patience < longer ? longer : patience;
-}
-
-/* Has everybody answered whom it is worth waiting for? */
-static bool is_round_over(struct hfi_request *request, const struct tally *tally) {
-    const struct hfi_quorum *quorum = request->quorum;
-    bool open = is_open(request, tally);
-    int64_t now_us = hfi_now_us(), *majority_us = &request->acquire.majority_us;
-    if (tally->pending == 0)
-        return true;
-    if (tally->answered < quorum->majority)
-        return false;
-    if (tally->pending_fast == 0 && !(open && request->acquire.late_rounds > 0))
-        return true;
-    if (*majority_us == 0)
-        *majority_us = now_us;
-    return now_us >= *majority_us + patience_us(request, open);
-}
-
-static void mark_slow(struct hfi_ballot *ballot) {
-    for (size_t i = 0; i < ballot->quorum->len; i++)
-        if (ballot->seats[i].errand != NULL && ballot->seats[i].errand->kind == HFI_ERRAND_ACQUIRE)
-            ballot->quorum->members[i]->slow = true;
-}
-
 /* ---- Phases ---- */
 
 /* Asks whoever has not granted it. */
@@ -268,7 +196,7 @@ static void wait_for_first(struct hfi_request *request) {
     if (errand == NULL)
         wait_at(request, i);
     else
-        pause_us(request, PATIENCE_US); /* it has been asked meanwhile */
+        pause_us(request, HFI_PATIENCE_US); /* it has been asked meanwhile */
 }
 
 /* The one after `i` that was another's when it was asked last. */
@@ -341,7 +269,7 @@ static void renew_young(struct hfi_request *request) {
 /* Nobody keeps us out: they are asked again, with more patience. */
 static void ask_late_ones_again(struct hfi_request *request) {
     unsigned late = request->acquire.late_rounds++;
-    int64_t most_us = (int64_t)PATIENCE_US << (late < 8 ? late : 8);
+    int64_t most_us = (int64_t)HFI_PATIENCE_US << (late < 8 ? late : 8);
     pause_us(request, random_between(request, 0, most_us < PAUSE_MAX_US ? most_us : PAUSE_MAX_US));
 }
 
@@ -361,7 +289,7 @@ static void retry(struct hfi_request *request) {
 }
 
 /* The round is over, and there is no majority of ours. */
-static void decide(struct hfi_request *request, const struct tally *tally) {
+static void decide(struct hfi_request *request, const struct hfi_tally *tally) {
     const struct hfi_ballot *ballot = request->ballot;
     size_t majority = request->quorum->majority;
     hfi_log_votes(ballot);
@@ -384,14 +312,14 @@ static void decide(struct hfi_request *request, const struct tally *tally) {
         keep(request);
     else if (request->acquire.one_attempt)
         fail(request, HF_EBUSY);
-    else if (is_open(request, tally))
+    else if (hfi_tally_is_open(request, tally))
         ask_late_ones_again(request);
     else
         wait_for_first(request);
 }
 
 static void look_at_answers(struct hfi_request *request) {
-    struct tally tally = tally_of(request->ballot);
+    struct hfi_tally tally = hfi_tally_of(request->ballot);
     int err = hfi_members_check(request->quorum, &request->error);
     if (err != HF_OK) {
         fail(request, err);
@@ -401,12 +329,12 @@ static void look_at_answers(struct hfi_request *request) {
         return;
     if (hfi_token_is_pending(request->ballot))
         look_after_us(request, LOOK_MS * 1000);
-    else if (is_round_over(request, &tally)) {
-        mark_slow(request->ballot);
+    else if (hfi_tally_is_over(request, &tally)) {
+        hfi_tally_mark_slow(request->ballot);
         decide(request, &tally);
     } else if (request->acquire.majority_us != 0) {
-        int64_t end_us =
-            request->acquire.majority_us + patience_us(request, is_open(request, &tally));
+        int64_t end_us = request->acquire.majority_us +
+                         hfi_tally_patience_us(request, hfi_tally_is_open(request, &tally));
         look_after_us(request, end_us - hfi_now_us());
     }
 }
@@ -454,7 +382,7 @@ static void look_at_wait(struct hfi_request *request) {
 
 /* Did the last round show that somebody else has it, or that too few servers can be reached? */
 static int late_code(const struct hfi_request *request) {
-    struct tally tally = tally_of(request->ballot);
+    struct hfi_tally tally = hfi_tally_of(request->ballot);
     if (hfi_votes_holders(&request->ballot->votes) >= request->quorum->majority)
         return HF_ENOQUORUM; /* nobody else has it: some of these are too young to count */
     bool heard = request->acquire.phase == HFI_PHASE_WAITING ||

@@ -294,6 +294,23 @@ void hfi_rounds_look(struct hfi_ballot *ballot);
 void hfi_rounds_end(struct hfi_ballot *ballot, int err); /* all of them */
 void hfi_round_begin(struct hfi_ballot *ballot, struct hfi_round *round);
 
+/* tally.c: what the answers to the last question come to. */
+#define HFI_PATIENCE_US 2000 /* at least so long for those that answer after a majority has */
+
+struct hfi_tally {
+    size_t answered;     /* granted, or another's */
+    size_t refused;      /* for a reason that waiting does not cure */
+    size_t pending;      /* not yet */
+    size_t pending_fast; /* of these, by servers that are not known to be slow */
+    int refusal;
+};
+
+struct hfi_tally hfi_tally_of(const struct hfi_ballot *ballot);
+bool hfi_tally_is_open(const struct hfi_request *request, const struct hfi_tally *tally);
+int64_t hfi_tally_patience_us(const struct hfi_request *request, bool open);
+bool hfi_tally_is_over(struct hfi_request *request, const struct hfi_tally *tally);
+void hfi_tally_mark_slow(struct hfi_ballot *ballot); /* whoever has not answered */
+
 /* token.c: the token of a hold, 0 while a majority does not store it yet. Then servers are asked for what
  * is missing, and that is pending. */
 int64_t hfi_token_agreed(struct hfi_ballot *ballot, int64_t lease_ms);

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#define PATIENCE_US 2000
-
 struct hfi_survey {
     int refs; /* the request's, and one for each errand */
     struct hfi_quorum *quorum;
@@ -179,7 +177,7 @@ static void look(struct hfi_survey *survey) {
     }
     if (answered >= quorum->majority && survey->majority_us == 0) {
         int64_t took_us = now_us - survey->began_us;
-        survey->majority_us = now_us + (took_us < PATIENCE_US ? PATIENCE_US : took_us);
+        survey->majority_us = now_us + (took_us < HFI_PATIENCE_US ? HFI_PATIENCE_US : took_us);
     }
     bool in_time = fast == 0 || now_us >= survey->majority_us;
     if (answered >= quorum->majority && in_time && (pending == 0 || is_decided(survey))) {
