@@ -140,6 +140,8 @@ struct connection {
     struct setting limit;         /* -t */
     struct setting tls, insecure; /* given or not; the value means nothing */
     struct setting cacert, cacertdir, cert, key, sni;
+    struct setting sentinel; /* the name of the primary: host and port are sentinels */
+    struct setting sentinel_password_file;
     bool askpass;
     bool no_local;     /* local: is not for want of anything else */
     bool service_link; /* HOLDFAST_PORT is Kubernetes' */
@@ -149,9 +151,16 @@ struct connection {
     bool from_flags; /* while options are read: are these flags? */
 
     /* Set by connection_resolve(). */
-    char *target; /* the url, without a password that came from elsewhere */
+    char *target;            /* the url, without a password that came from elsewhere */
+    char *sentinel_password; /* NULL: none */
     bool by_default;
 };
+
+/* address.c: the url for -h, -p, -s, -n and --sentinel; NULL: out of memory. And whether one has TLS, or would have it with
+ * an `s` behind its scheme. */
+char *connection_url_of_parts(const struct connection *connection);
+bool url_has_tls(const char *url);
+bool url_can_have_tls(const char *url);
 
 extern const struct option_spec connection_options[];
 int connection_option(void *user, int id, char *value, const char *shown);

@@ -17,7 +17,6 @@
 #include "cli.h"
 #include "password.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +25,7 @@
 
 enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
 enum { ID_ASKPASS = 20, ID_LIMIT, ID_NO_LOCAL };
+enum { ID_SENTINEL = 25, ID_SENTINEL_PASSWORD_FILE };
 enum { ID_TLS = 30, ID_INSECURE, ID_CACERT, ID_CACERTDIR, ID_CERT, ID_KEY, ID_SNI };
 
 const struct option_spec connection_options[] = {
@@ -39,6 +39,8 @@ const struct option_spec connection_options[] = {
     {OPTION_VALUE, ID_PASSWORD, 0, "pass", false},
     {OPTION_VALUE, ID_PASSWORD_FILE, 0, "password-file", false},
     {OPTION_FLAG, ID_ASKPASS, 0, "askpass", false},
+    {OPTION_VALUE, ID_SENTINEL, 0, "sentinel", false},
+    {OPTION_VALUE, ID_SENTINEL_PASSWORD_FILE, 0, "sentinel-password-file", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "no-local", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "require-url", false},
     {OPTION_VALUE, ID_LIMIT, 't', "connect-timeout", false},
@@ -72,6 +74,10 @@ static struct setting *setting_of(struct connection *connection, int id) {
         return &connection->password;
     case ID_PASSWORD_FILE:
         return &connection->password_file;
+    case ID_SENTINEL:
+        return &connection->sentinel;
+    case ID_SENTINEL_PASSWORD_FILE:
+        return &connection->sentinel_password_file;
     case ID_TLS:
         return &connection->tls;
     case ID_INSECURE:
@@ -130,7 +136,8 @@ int connection_option(void *user, int id, char *value, const char *shown) {
         return usage_error(NULL, "%s: '%s' is no database number", shown, value);
     if (id == ID_LIMIT && (!parse_duration(value, &limit_ms) || limit_ms == 0))
         return usage_error(NULL, "%s: '%s' is no duration", shown, value);
-    if (id == ID_USER || id == ID_HOST || id == ID_SOCKET || id == ID_URL || id >= ID_CACERT) {
+    if (id == ID_USER || id == ID_HOST || id == ID_SOCKET || id == ID_URL || id == ID_SENTINEL ||
+        id >= ID_CACERT) {
         if (*value == '\0')
             return usage_error(NULL, "%s: the value is empty", shown);
     }
@@ -149,41 +156,6 @@ int connection_option(void *user, int id, char *value, const char *shown) {
     return setting->value != NULL ? 0 : STATUS_OS;
 }
 
-/* Appends, with what a url cannot hold as it is in percent-encoding. */
-static void append_encoded(FILE *out, const char *text) {
-    for (; *text != '\0'; text++) {
-        if (isalnum((unsigned char)*text) || strchr("-._~/", *text) != NULL)
-            fputc(*text, out);
-        else
-            fprintf(out, "%%%02X", (unsigned char)*text);
-    }
-}
-
-/* The url for -h, -p, -s and -n. */
-static char *url_of_parts(const struct connection *connection) {
-    char *url = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&url, &size);
-    if (out == NULL)
-        return NULL;
-    const char *host = connection->host.value != NULL ? connection->host.value : "127.0.0.1";
-    const char *port = connection->port.value != NULL ? connection->port.value : "6379";
-    const char *db = connection->db.value != NULL ? connection->db.value : "0";
-    if (connection->socket.value != NULL) {
-        fputs("unix://", out);
-        append_encoded(out, connection->socket.value);
-        fprintf(out, "?db=%s", db);
-    } else {
-        fputs(strchr(host, ':') != NULL ? "redis://[" : "redis://", out);
-        if (strchr(host, ':') != NULL)
-            fputs(host, out);
-        else
-            append_encoded(out, host);
-        fprintf(out, "%s:%s/%s", strchr(host, ':') != NULL ? "]" : "", port, db);
-    }
-    return fclose(out) == 0 ? url : NULL;
-}
-
 static bool given(const struct setting *setting, bool flag) {
     return setting->value != NULL && setting->flag == flag;
 }
@@ -193,7 +165,8 @@ static int check_environment(const struct connection *connection) {
     static const char *const variables[] = {"HOLDFAST_URL", "HOLDFAST_HOST", "HOLDFAST_PORT",
                                             "HOLDFAST_SOCKET", "HOLDFAST_DB"};
     if (given(&connection->url, true) || given(&connection->host, true) ||
-        given(&connection->port, true) || given(&connection->socket, true))
+        given(&connection->port, true) || given(&connection->socket, true) ||
+        given(&connection->sentinel, true))
         return 0;
     int status = 0;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0] && status == 0; i++)
@@ -224,14 +197,16 @@ static int choose_target(struct connection *connection) {
     for (int flag = 1; flag >= 0 && !parts; flag--) {
         bool url = given(&connection->url, flag);
         parts = given(&connection->host, flag) || given(&connection->port, flag) ||
-                given(&connection->socket, flag);
+                given(&connection->socket, flag) || given(&connection->sentinel, flag);
         if (url && parts)
-            return usage_error(NULL, "give a url, or a host, port or socket; not both");
+            return usage_error(NULL, "give a url, or a host, port, socket or --sentinel; not both");
         if (url)
             break;
     }
+    if (parts && connection->sentinel.value != NULL && connection->socket.value != NULL)
+        return usage_error(NULL, "a sentinel has a host and a port, and no socket");
     if (parts) {
-        connection->target = url_of_parts(connection);
+        connection->target = connection_url_of_parts(connection);
         return connection->target != NULL ? 0 : STATUS_OS;
     }
 
@@ -244,20 +219,8 @@ static int choose_target(struct connection *connection) {
     bool address = connection->db.value != NULL || connection->tls.value != NULL;
     if (!configured && (!address || connection->no_local))
         return choose_default(connection);
-    connection->target = configured ? strdup(url) : url_of_parts(connection);
+    connection->target = configured ? strdup(url) : connection_url_of_parts(connection);
     return connection->target != NULL ? 0 : STATUS_OS;
-}
-
-static bool begins(const char *text, const char *with) {
-    return strncasecmp(text, with, strlen(with)) == 0;
-}
-
-static bool may_have_tls(const char *url) {
-    return begins(url, "redis://") || begins(url, "valkey://");
-}
-
-static bool has_tls(const char *url) {
-    return begins(url, "rediss://") || begins(url, "valkeys://");
 }
 
 static bool all_servers(const struct connection *connection, bool (*what)(const char *url)) {
@@ -284,7 +247,7 @@ static int add_tls(struct connection *connection) {
     while (connection_next_server(&list, &one)) {
         const char *colon = strchr(one.target, ':');
         fprintf(out, "%s%.*s%s%s", ftell(out) > 0 ? " " : "", (int)(colon - one.target), one.target,
-                has_tls(one.target) ? "" : "s", colon);
+                url_has_tls(one.target) ? "" : "s", colon);
         explicit_bzero(one.target, strlen(one.target));
         free(one.target);
     }
@@ -297,14 +260,10 @@ static int add_tls(struct connection *connection) {
     return 0;
 }
 
-static bool can_have_tls(const char *url) {
-    return may_have_tls(url) || has_tls(url);
-}
-
 static int settle_tls(struct connection *connection) {
-    if (all_servers(connection, has_tls))
+    if (all_servers(connection, url_has_tls))
         return 0;
-    if (connection->tls.value != NULL && all_servers(connection, can_have_tls))
+    if (connection->tls.value != NULL && all_servers(connection, url_can_have_tls))
         return add_tls(connection);
     if (connection->tls.value != NULL)
         return usage_error(NULL,
@@ -360,6 +319,11 @@ static int find_password(struct connection *connection) {
     return password->value != NULL ? 0 : borrow_password(connection);
 }
 
+static int find_sentinel_password(struct connection *connection) {
+    const char *file = connection->sentinel_password_file.value;
+    return file != NULL ? password_from_file(file, &connection->sentinel_password) : 0;
+}
+
 int connection_resolve(struct connection *connection) {
     message_setup(connection->quiet ? -1 : connection->verbosity, connection->json);
     int status = choose_target(connection);
@@ -367,6 +331,8 @@ int connection_resolve(struct connection *connection) {
         status = settle_tls(connection);
     if (status == 0)
         status = find_password(connection);
+    if (status == 0)
+        status = find_sentinel_password(connection);
     if (connection->service_link)
         say(LEVEL_NOTICE, "HOLDFAST_PORT is Kubernetes' (of a service called 'holdfast'), and is "
                           "passed over; 'enableServiceLinks: false' keeps it away");
@@ -388,6 +354,7 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     int64_t limit_ms;
     options->user = connection->user.value;
     options->password = connection->password.value;
+    options->sentinel_password = connection->sentinel_password;
     options->log = pass_on_log;
     options->cmd_timeout_ms = CMD_TIMEOUT_MS;
     options->tls_ca_file = connection->cacert.value;
@@ -427,9 +394,12 @@ void connection_free(struct connection *connection) {
         &connection->limit,     &connection->password, &connection->password_file,
         &connection->tls,       &connection->insecure, &connection->cacert,
         &connection->cacertdir, &connection->cert,     &connection->key,
-        &connection->sni};
+        &connection->sni,       &connection->sentinel, &connection->sentinel_password_file};
     if (connection->password.value != NULL)
         explicit_bzero(connection->password.value, strlen(connection->password.value));
+    if (connection->sentinel_password != NULL)
+        explicit_bzero(connection->sentinel_password, strlen(connection->sentinel_password));
+    free(connection->sentinel_password);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->value);
     free(connection->target);

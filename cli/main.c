@@ -30,7 +30,8 @@ static void print_overview(void) {
     printf(
         "\nConnection options (each long one also as HOLDFAST_<NAME> in the environment):\n"
         "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:;\n"
-        "                             rediss:// and valkeys:// with TLS; three or more -u: a quorum\n"
+        "                             rediss:// and valkeys:// with TLS; three or more -u: a quorum;\n"
+        "                             redis-sentinel://host[:port],.../NAME[/db]\n"
         "  -h, --host HOST            host name (127.0.0.1)\n"
         "  -p, --port PORT            port (6379)\n"
         "  -s, --socket PATH          Unix socket instead of host and port\n"
@@ -38,6 +39,8 @@ static void print_overview(void) {
         "      --user NAME            user name\n"
         "  -a, --password PASSWORD    password; better in a file or in the environment\n"
         "      --password-file FILE   password in the first line of a file\n"
+        "      --sentinel NAME        -h and -p (26379) are sentinels, who know the primary by this name\n"
+        "      --sentinel-password-file FILE  the sentinels' password\n"
         "      --askpass              ask for the password on the terminal\n"
         "      --tls                  TLS; the server's certificate and name are verified\n"
         "      --cacert FILE          CAs to trust instead of the system's (PEM)\n"

@@ -151,6 +151,8 @@ typedef struct hf_client hf_client;
 #define HF_TLS_INSECURE 0x2u /* accept any certificate: anyone in between can pose as the server */
 #define HF_TLS_1_2 12        /* for tls_min_version */
 #define HF_TLS_1_3 13
+#define HF_SENTINEL_TLS_ON 1
+#define HF_SENTINEL_TLS_OFF 2
 
 /* The initialisers, `hf_options options = HF_OPTIONS_INIT;`, are made from lists X(field, default),
  * which are the one place for a default: C++, which before C++20 cannot name fields, reads them,
@@ -207,6 +209,17 @@ typedef struct hf_options {
      * a lock. -1: watchdog_ms. 0: off, for servers that forget nothing (appendfsync always). At
      * least the longest lease in use. */
     int64_t restart_guard_ms;
+
+    /* Servers that are found by sentinels, redis-sentinel:// only. A sentinel has users and passwords of its own: what
+     * is given for the servers is never sent to one. */
+    const char *master;        /* the name of the primary, unless the url has it */
+    const char *sentinel_user; /* these two override the url's */
+    const char *sentinel_password;
+    int sentinel_tls; /* HF_SENTINEL_TLS_ON or _OFF; 0: as the url says, or else like the servers */
+    const char *sentinel_tls_server_name; /* as tls_server_name, for the sentinels */
+    /* A wait gives up when no server has been of help for this long, although sentinels answer: a failover takes
+     * its time. */
+    int64_t failover_timeout_ms;
 } hf_options;
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
@@ -215,12 +228,14 @@ typedef struct hf_options {
     X(watchdog_ms, 30000)                                                                          \
     X(ping_ms, 10000)                                                                              \
     X(fair_wait_ms, 300000)                                                                        \
-    X(restart_guard_ms, -1)
+    X(restart_guard_ms, -1)                                                                        \
+    X(failover_timeout_ms, 60000)
 #define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
  *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
- *            rediss://... or valkeys://...; unix://path; or local: for a private server of this
+ *            rediss://... or valkeys://...; unix://path; redis-sentinel://host[:port],.../name[/db]
+ *            for a primary that sentinels name, which is followed when it changes; or local: for a private server of this
  *            user on this machine, which needs redis-server or valkey-server installed. NULL:
  *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
  *            neither is, or if it is empty. docs/guide.md has every form. Several urls, separated by
@@ -936,6 +951,7 @@ typedef struct hf_stats {
     uint64_t holds;           /* holds right now */
     hf_times wait;            /* from call to acquired */
     hf_times hold;            /* from acquired to fully released */
+    uint64_t switches;        /* how often another server took over as the primary */
 } hf_stats;
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)

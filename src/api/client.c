@@ -7,6 +7,7 @@
  */
 #include "api/client.h"
 #include "api/handle.h"
+#include "api/options.h"
 #include "api/sized.h"
 #include "api/urls.h"
 #include "joint/quorum.h"
@@ -158,38 +159,6 @@ static void describe_self(const char *id, char *text, size_t size) {
             *c = '_';
 }
 
-static int check_options(const hf_options *given, hf_options *options, hf_error *error) {
-    *options = (hf_options)HF_OPTIONS_INIT;
-    int err = hfi_sized_read(&hfi_sized_options, given, options, error);
-    if (err != HF_OK)
-        return err;
-    const hf_allocator *a = &options->allocator;
-    bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
-    if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
-        return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
-    if ((options->flags & ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE)) != 0)
-        return hfi_fail(error, HF_EINVAL, "unknown flags");
-    if (options->tls_min_version != 0 && options->tls_min_version != HF_TLS_1_2 &&
-        options->tls_min_version != HF_TLS_1_3)
-        return hfi_fail(error, HF_EINVAL, "tls_min_version is HF_TLS_1_2 or HF_TLS_1_3");
-    return HF_OK;
-}
-
-static int check_times(const hf_options *o, hf_error *error) {
-    const int64_t day_ms = 24 * 3600 * 1000;
-    if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
-        o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms)
-        return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
-    if (o->fair_wait_ms < 0 || o->fair_wait_ms > HF_LEASE_MAX_MS)
-        return hfi_fail(error, HF_EINVAL, "fair_wait_ms is not negative, and ten years at most");
-    if (o->restart_guard_ms < -1 || o->restart_guard_ms > HF_LEASE_MAX_MS)
-        return hfi_fail(error, HF_EINVAL, "restart_guard_ms is -1, or 0 to ten years");
-    if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
-        return hfi_fail(error, HF_EINVAL,
-                        "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
-    return HF_OK;
-}
-
 static int make_engine(hf_client *client, const struct hfi_url *url, const hf_options *options,
                        struct hfi_engine **ret, hf_error *error) {
     char name[256];
@@ -206,6 +175,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .name_prefix = url->name_prefix != NULL ? url->name_prefix : options->name_prefix,
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
+        .failover_timeout_ms = options->failover_timeout_ms,
         .ping_ms = options->ping_ms,
         .watchdog_ms = options->watchdog_ms,
         .fair_wait_ms = options->fair_wait_ms,
@@ -213,6 +183,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .reconnects = &counters->reconnects,
         .unknowns = &counters->unknowns,
         .notify_failures = &counters->notify_failures,
+        .switches = &counters->switches,
     };
     return hfi_engine_new(&config, ret, error);
 }
@@ -359,7 +330,7 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
     err = hfi_urls_parse(&client->mem, text, options, &urls, error);
     if (err != HF_OK)
         return err;
-    err = check_times(options, error);
+    err = hfi_options_check_times(options, error);
     if (err == HF_OK)
         err = make_uuid(client->core.id, error);
     if (err == HF_OK)
@@ -387,7 +358,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
         return hfi_remember(hfi_fail(&error, HF_EINVAL, "no place for the client"), &error);
     int err = url == NULL ? hfi_url_from_environment(&url, &error) : HF_OK;
     if (err == HF_OK)
-        err = check_options(given, &options, &error);
+        err = hfi_options_read(given, &options, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
 

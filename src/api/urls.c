@@ -43,6 +43,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->fair_wait_ms = url->fair_wait_ms;
     if (url->restart_guard_ms >= 0)
         options->restart_guard_ms = url->restart_guard_ms;
+    if (url->failover_timeout_ms >= 0)
+        options->failover_timeout_ms = url->failover_timeout_ms;
 }
 
 static int override_text(const struct hfi_mem *mem, char **text, const char *with) {
@@ -75,8 +77,9 @@ static int add_tls_options(const struct hfi_mem *mem, const hf_options *options,
                  {&url->tls_key_file, options->tls_key_file,
                   url->tls_key_file == NULL && (cert || options->tls_cert_file == NULL)},
                  {&url->tls_server_name, options->tls_server_name, url->tls_server_name == NULL}};
+    bool tls = url->tls || url->sentinel_tls == HFI_SWITCH_ON;
     int err = HF_OK;
-    for (size_t i = 0; url->tls && err == HF_OK && i < sizeof texts / sizeof texts[0]; i++)
+    for (size_t i = 0; tls && err == HF_OK && i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i].wanted)
             err = override_text(mem, texts[i].text, texts[i].given);
     if (url->tls_min_version == 0)
@@ -97,12 +100,16 @@ static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
            differ(a->connect_timeout_ms, b->connect_timeout_ms) ||
            differ(a->watchdog_ms, b->watchdog_ms) || differ(a->max_hold_ms, b->max_hold_ms) ||
            differ(a->ping_ms, b->ping_ms) || differ(a->fair_wait_ms, b->fair_wait_ms) ||
-           differ(a->restart_guard_ms, b->restart_guard_ms);
+           differ(a->restart_guard_ms, b->restart_guard_ms) ||
+           differ(a->failover_timeout_ms, b->failover_timeout_ms);
 }
 
 void hfi_url_node(const struct hfi_url *url, char *text, size_t size) {
     if (url->kind == HFI_URL_TCP)
         snprintf(text, size, "%s:%u", url->host, (unsigned)url->port);
+    else if (url->kind == HFI_URL_SENTINEL)
+        snprintf(text, size, "%s at %s:%u", url->master != NULL ? url->master : "",
+                 url->hosts[0].host, (unsigned)url->hosts[0].port);
     else
         snprintf(text, size, "%s", url->path != NULL ? url->path : "local:");
 }
@@ -164,11 +171,37 @@ static int parse_all(const struct hfi_mem *mem, const char *text, struct hfi_url
     return err;
 }
 
-static int complete(const struct hfi_mem *mem, hf_options *options, struct hfi_url *url) {
+static int add_sentinel_options(const struct hfi_mem *mem, const hf_options *options,
+                                struct hfi_url *url, hf_error *error) {
+    int err = HF_OK;
+    if (url->kind != HFI_URL_SENTINEL)
+        return HF_OK;
+    if (url->master == NULL)
+        err = override_text(mem, &url->master, options->master);
+    if (err == HF_OK)
+        err = override_text(mem, &url->sentinel_user, options->sentinel_user);
+    if (err == HF_OK)
+        err = override_text(mem, &url->sentinel_password, options->sentinel_password);
+    if (err == HF_OK && url->sentinel_tls_server_name == NULL)
+        err = override_text(mem, &url->sentinel_tls_server_name, options->sentinel_tls_server_name);
+    if (url->sentinel_tls == HFI_SWITCH_DEFAULT && options->sentinel_tls != 0)
+        url->sentinel_tls =
+            options->sentinel_tls == HF_SENTINEL_TLS_ON ? HFI_SWITCH_ON : HFI_SWITCH_OFF;
+    if (err == HF_OK && (url->master == NULL || url->master[0] == '\0'))
+        return hfi_fail(
+            error, HF_EINVAL,
+            "url: the name of the primary is missing; write redis-sentinel://HOST,.../NAME");
+    return err;
+}
+
+static int complete(const struct hfi_mem *mem, hf_options *options, struct hfi_url *url,
+                    hf_error *error) {
     apply_url_options(url, options);
     int err = override_text(mem, &url->user, options->user);
     if (err == HF_OK)
         err = override_text(mem, &url->password, options->password);
+    if (err == HF_OK)
+        err = add_sentinel_options(mem, options, url, error);
     return err == HF_OK ? add_tls_options(mem, options, url) : err;
 }
 
@@ -179,7 +212,7 @@ int hfi_urls_parse(const struct hfi_mem *mem, const char *text, hf_options *opti
     if (err == HF_OK)
         err = check_quorum(ret, error);
     for (size_t i = 0; i < ret->len && err == HF_OK; i++)
-        err = complete(mem, options, &ret->of[i]);
+        err = complete(mem, options, &ret->of[i], error);
     if (err != HF_OK)
         hfi_urls_clear(mem, ret);
     return err;

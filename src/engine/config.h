@@ -17,11 +17,12 @@ struct hfi_engine_config {
     const struct hfi_url *url; /* copied from, like the two texts */
     const char *client_name;   /* how the client introduces itself to servers */
     const char *name_prefix;   /* NULL: none */
-    int64_t cmd_timeout_ms, connect_timeout_ms;
+    int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t ping_ms;
     int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
     int64_t fair_wait_ms; /* as hf_options has it */
-    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures; /* counters of hf_stats */
+    /* counters of hf_stats */
+    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches;
 };
 
 #endif

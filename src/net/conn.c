@@ -161,12 +161,11 @@ void hfi_req_abandon(struct hfi_req *req) {
 /* Ends the connection, not only our use of it: a forked child may have copies of its descriptor,
  * and closing ours would leave the server a client, and a subscriber, that nobody is. (In the child
  * nobody comes here: hfi_conn_close_fds.) */
-static void hang_up(const struct hfi_conn *conn) {
+void hfi_conn_hang_up(const struct hfi_conn *conn, bool abortively) {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    if (conn->in_flight > 0) {
-        /* Abortively: what the server has not read yet must not be read any more. Disconnecting
-         * does that at once, whoever has copies, and only for TCP. */
+    if (abortively) {
+        /* Disconnecting does that at once, whoever has copies, and only for TCP. */
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
         (void)connect(conn->fd, &nowhere, sizeof nowhere);
     }
@@ -179,7 +178,7 @@ void hfi_conn_close_socket(struct hfi_conn *conn) {
     if (conn->poll_set >= 0)
         epoll_ctl(conn->poll_set, EPOLL_CTL_DEL, conn->fd, NULL);
     conn->poll_set = -1;
-    hang_up(conn);
+    hfi_conn_hang_up(conn, conn->in_flight > 0 || conn->retired);
     if (conn->writer != NULL) { /* it may be a while until it comes back */
         conn->writer->disowned = true;
         conn->writer = NULL;

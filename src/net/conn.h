@@ -57,6 +57,10 @@ struct hfi_target {
     atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
+    /* Told when a connection could not be made, and why, or was lost (HF_OK). On the keeper's thread; it ends no
+     * connection. NULL: nobody is. */
+    void (*trouble)(void *arg, int err, const hf_error *error);
+    void *trouble_arg;
 };
 
 /* What a connection calls for every message that nobody has asked for, on the thread of whoever
@@ -70,6 +74,11 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
 /* On the keeper's thread, even while it tells of another connection's state, or when it has ended.
  * Requests in flight complete with HF_ECLOSED. */
 void hfi_conn_free(struct hfi_conn *conn);
+/* Nobody is to talk to this server any more: ends the connection abortively, at once, whoever is in the
+ * seat. Requests in flight and wants end with HF_EUNREACH, and so do all that come later; it never
+ * connects again. On the keeper's thread, outside of what a connection tells, or before anybody else
+ * knows the connection. */
+void hfi_conn_retire(struct hfi_conn *conn);
 /* In a forked child: closes descriptors, touches nothing else. */
 void hfi_conn_close_fds(struct hfi_conn *conn);
 const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn);

@@ -41,7 +41,7 @@ static void clear_away(struct hfi_conn *conn) {
 void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *error) {
     clear_away(conn);
     conn->retry_at_ms = hfi_now_ms() + hfi_conn_backoff_ms(conn, conn->failures++);
-    if (err != HF_ECLOSED) {
+    if (err != HF_ECLOSED && !conn->retired) {
         /* Else only the deadline of the attempt that has failed would wake us. */
         hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm, conn->retry_at_ms);
         hfi_log(conn->target->log, HF_LOG_WARN, "%s: %s", conn->target->node, error->text);
@@ -51,6 +51,9 @@ void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *err
     conn->driver = NULL;
     hfi_conn_tell_wants_locked(conn, err, error);
     pthread_mutex_unlock(&conn->mtx);
+    const struct hfi_target *target = conn->target;
+    if (target->trouble != NULL && err != HF_ECLOSED && !conn->retired)
+        target->trouble(target->trouble_arg, err, error);
 }
 
 static const struct hfi_host *host_of(const struct hfi_conn *conn) {

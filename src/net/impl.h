@@ -8,6 +8,7 @@
  *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)
  *   tend.c       who wants it, back-off, pings (the same)
+ *   retire.c     ending it for good, whoever uses it
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
  *
@@ -59,6 +60,7 @@ struct hfi_conn {
     unsigned generation;           /* counts connections made */
     atomic_bool broken;            /* to be torn down by the holder of the seat */
     bool lost;                     /* was ready and no longer is: the keeper has yet to say so */
+    bool retired;                  /* and will never be again */
 
     /* The seat. */
     int kick_fd;               /* what a caller in the seat polls beside the socket */
@@ -138,6 +140,9 @@ void hfi_req_complete_locked(struct hfi_conn *conn, struct hfi_req *req, struct 
 /* holder of the seat; unlocked */
 void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error);
 void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
+/* Ends what the socket carries, and leaves it to the holder of the seat to close it. Abortively: what
+ * the server has not read yet must not be read any more. Locked. */
+void hfi_conn_hang_up(const struct hfi_conn *conn, bool abortively);
 /* The holder of the seat will tear it down. */
 void hfi_conn_break_locked(struct hfi_conn *conn);
 

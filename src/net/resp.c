@@ -119,18 +119,22 @@ static int next(void *arg, void **ret_message, hf_error *error) {
 
 static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
+#define RESP                                                                                       \
+    .reader_new = reader_new, .reader_free = reader_free, .feed = feed, .next = next,              \
+    .message_free = freeReplyObject, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,         \
+    .explain_end = hfi_resp_explain_end, .greeting_free = hfi_resp_greeting_free, .ping = ping,    \
+    .ping_len = sizeof ping - 1
+
+const struct hfi_protocol hfi_resp_sentinel = {
+    RESP,
+    .speaks_tls =
+        "the sentinel speaks TLS; write rediss-sentinel://, or the option sentinel_tls=on",
+    .may_want_tls = "the sentinel ended the connection without a word; does it want TLS "
+                    "(rediss-sentinel://)?",
+};
+
 const struct hfi_protocol hfi_resp = {
-    .reader_new = reader_new,
-    .reader_free = reader_free,
-    .feed = feed,
-    .next = next,
-    .message_free = freeReplyObject,
-    .greet = hfi_resp_greet,
-    .greeted = hfi_resp_greeted,
-    .explain_end = hfi_resp_explain_end,
-    .greeting_free = hfi_resp_greeting_free,
-    .ping = ping,
-    .ping_len = sizeof ping - 1,
+    RESP,
     .speaks_tls = "the server speaks TLS; write rediss:// or valkeys://",
     .may_want_tls = "the server ended the connection without a word; does it want TLS (rediss://)?",
 };

@@ -8,9 +8,18 @@
 #include <stdatomic.h>
 
 extern const struct hfi_protocol hfi_resp;
+extern const struct hfi_protocol hfi_resp_sentinel; /* the same, with other words of advice */
+
+/* Whom we expect to meet; anybody else is refused, if it says what it is. */
+enum hfi_resp_peer {
+    HFI_PEER_SERVER,  /* any but a sentinel */
+    HFI_PEER_PRIMARY, /* one that says of itself that it is no replica */
+    HFI_PEER_SENTINEL
+};
 
 /* How a connection introduces itself: the `login` of its target. */
 struct hfi_resp_login {
+    enum hfi_resp_peer peer;
     const char *user, *password; /* NULL: none */
     int db;
     const char *client_name;  /* CLIENT SETNAME */

@@ -2,8 +2,9 @@
  * RESP's greeting: what is said first on a new connection, and what the answers must be.
  *
  * Everything goes out in one write: AUTH and SELECT if the login needs them, INFO memory until it
- * was answered once (may it evict?), CLIENT SETNAME, INFO server (is it new enough?), and TIME (the
- * first sample of the server's clock, for `not-after`).
+ * was answered once (may it evict?), CLIENT SETNAME, INFO server (is it new enough, and what is it?),
+ * ROLE where only a primary is of use, and TIME (the first sample of the server's clock, for
+ * `not-after`). A sentinel knows neither databases nor the time.
  * The replies come back in that order; a greeting remembers what was said, and how far the replies
  * have come. The name and the version are a courtesy, so a server that refuses to hear or tell them
  * is used all the same. If it then ends the connection, that refusal was its reason.
@@ -20,7 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum word { SAID_AUTH, SAID_SELECT, SAID_MEMORY, SAID_NAME, SAID_INFO, SAID_TIME, WORDS };
+enum word {
+    SAID_AUTH,
+    SAID_SELECT,
+    SAID_MEMORY,
+    SAID_NAME,
+    SAID_INFO,
+    SAID_ROLE,
+    SAID_TIME,
+    WORDS
+};
 
 struct greeting {
     struct hfi_conn *conn;
@@ -56,18 +66,26 @@ static bool say_who_we_are(struct greeting *greeting) {
     return say(greeting, SAID_AUTH, named ? 3 : 2, auth);
 }
 
+static bool say_name(struct greeting *greeting) {
+    const char *name[] = {"CLIENT", "SETNAME", greeting->login->client_name};
+    const char *info[] = {"INFO", "server"};
+    return say(greeting, SAID_NAME, 3, name) && say(greeting, SAID_INFO, 2, info);
+}
+
 static bool say_hello(struct greeting *greeting) {
     const struct hfi_resp_login *login = greeting->login;
+    if (login->peer == HFI_PEER_SENTINEL)
+        return say_who_we_are(greeting) && say_name(greeting);
     char db[16];
     snprintf(db, sizeof db, "%d", login->db);
     const char *select[] = {"SELECT", db};
     const char *memory[] = {"INFO", "memory"};
-    const char *name[] = {"CLIENT", "SETNAME", login->client_name};
-    const char *info[] = {"INFO", "server"};
+    const char *role[] = {"ROLE"};
     const char *time[] = {"TIME"};
     return say_who_we_are(greeting) && (login->db == 0 || say(greeting, SAID_SELECT, 2, select)) &&
            (atomic_load(&login->memory_known) || say(greeting, SAID_MEMORY, 2, memory)) &&
-           say(greeting, SAID_NAME, 3, name) && say(greeting, SAID_INFO, 2, info) &&
+           say_name(greeting) &&
+           (login->peer != HFI_PEER_PRIMARY || say(greeting, SAID_ROLE, 1, role)) &&
            say(greeting, SAID_TIME, 1, time);
 }
 
@@ -96,10 +114,45 @@ static bool starts_with(const redisReply *reply, const char *word) {
     return strncmp(reply->str, word, strlen(word)) == 0;
 }
 
-static int refused(const redisReply *reply, int err, hf_error *error) {
-    hfi_fail(error, err, "the server refused: ");
+static int refused(const struct greeting *greeting, const redisReply *reply, int err,
+                   hf_error *error) {
+    if (greeting->login->peer != HFI_PEER_SENTINEL)
+        hfi_fail(error, err, "the server refused: ");
+    else if (err == HF_EPERM)
+        hfi_fail(error, err,
+                 "the sentinel refused (it has a password of its own: "
+                 "sentinel_password): ");
+    else
+        hfi_fail(error, err, "the sentinel refused: ");
     hfi_error_quote(error, reply->str, reply->len);
     return err;
+}
+
+/* The value of a line `name:value` of INFO, of lower-case letters, digits and dashes. False: there
+ * is none. */
+static bool info_value(const char *info, const char *line, char *ret, size_t size) {
+    const char *found = strstr(info, line);
+    if (found == NULL)
+        return false;
+    found += strlen(line);
+    size_t len = strspn(found, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    snprintf(ret, size, "%.*s", (int)len, found);
+    return len > 0 && len < size;
+}
+
+/* Whoever hides what it is is taken at its word, here too. */
+static int check_mode(const struct greeting *greeting, const redisReply *reply, hf_error *error) {
+    char mode[16];
+    if (!info_value(reply->str, "\nredis_mode:", mode, sizeof mode))
+        return HF_OK;
+    bool expected = greeting->login->peer == HFI_PEER_SENTINEL;
+    bool found = strcmp(mode, "sentinel") == 0;
+    if (expected && !found)
+        return hfi_fail(error, HF_EINVAL, "this is a server and no sentinel; write redis://");
+    if (found && !expected)
+        return hfi_fail(error, HF_EINVAL,
+                        "this is a sentinel and no server; write redis-sentinel://HOST:PORT/NAME");
+    return HF_OK;
 }
 
 static int check_version(const redisReply *reply, hf_error *error) {
@@ -113,18 +166,6 @@ static int check_version(const redisReply *reply, hf_error *error) {
         return hfi_fail(error, HF_ENOTSUP,
                         "needs Redis 6.2 or newer, or Valkey; this server is %d.%d", major, minor);
     return HF_OK;
-}
-
-/* The value of a line `name:value` of INFO, of lower-case letters, digits and dashes. False: there
- * is none. */
-static bool info_value(const char *info, const char *line, char *ret, size_t size) {
-    const char *found = strstr(info, line);
-    if (found == NULL)
-        return false;
-    found += strlen(line);
-    size_t len = strspn(found, "abcdefghijklmnopqrstuvwxyz0123456789-");
-    snprintf(ret, size, "%.*s", (int)len, found);
-    return len > 0 && len < size;
 }
 
 /* The time a server has been up is told in whole seconds, and one of them may have just begun. So each
@@ -173,6 +214,15 @@ static bool repeats_password(const struct greeting *greeting, const redisReply *
            password != NULL && password[0] != '\0' && strstr(reply->str, password) != NULL;
 }
 
+static int check_role(const redisReply *reply, hf_error *error) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return hfi_fail(error, HF_EPROTO, "ROLE was not answered with a role");
+    if (strcmp(reply->element[0]->str, "master") == 0)
+        return HF_OK;
+    return hfi_fail(error, HF_EREFUSED, "this is a replica and not the primary");
+}
+
 static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
         reply->element[0]->type != REDIS_REPLY_STRING ||
@@ -191,18 +241,18 @@ static int weigh_refusal(struct greeting *greeting, enum word word, const redisR
                          hf_error *error) {
     /* Not answers: these two are said to whoever connects, before the end. */
     if (starts_with(reply, "ERR max number of clients"))
-        return refused(reply, HF_EUNREACH, error);
+        return refused(greeting, reply, HF_EUNREACH, error);
     if (starts_with(reply, "DENIED"))
-        return refused(reply, HF_EPERM, error);
+        return refused(greeting, reply, HF_EPERM, error);
     bool auth = starts_with(reply, "NOAUTH") || starts_with(reply, "WRONGPASS") ||
                 starts_with(reply, "NOPERM");
     if (word == SAID_AUTH || starts_with(reply, "NOAUTH") || (word == SAID_SELECT && auth) ||
         (word == SAID_TIME && auth))
-        return refused(reply, HF_EPERM, error);
+        return refused(greeting, reply, HF_EPERM, error);
     if (word == SAID_SELECT)
-        return refused(reply, HF_EINVAL, error);
+        return refused(greeting, reply, HF_EINVAL, error);
     if (word == SAID_TIME)
-        return refused(reply, HF_EREFUSED, error);
+        return refused(greeting, reply, HF_EREFUSED, error);
     if (word == SAID_MEMORY)
         atomic_store(&greeting->login->memory_known, true); /* as much as there is to know */
     return HF_OK;
@@ -217,15 +267,18 @@ int hfi_resp_greeted(void *arg, const void *message, bool *ret_done, hf_error *e
     *ret_done = ++greeting->answered == greeting->said_len;
     hfi_error_clear(&greeting->refusal);
     if (reply->type == REDIS_REPLY_ERROR) {
-        refused(reply, HF_EUNREACH, &greeting->refusal);
+        refused(greeting, reply, HF_EUNREACH, &greeting->refusal);
         return weigh_refusal(greeting, word, reply, error);
     }
     if (word == SAID_MEMORY)
         look_at_memory(greeting, reply);
     if (word == SAID_INFO) {
         note_server(greeting, reply);
-        return check_version(reply, error);
+        int err = check_version(reply, error);
+        return err == HF_OK ? check_mode(greeting, reply, error) : err;
     }
+    if (word == SAID_ROLE)
+        return check_role(reply, error);
     return word == SAID_TIME ? read_time(greeting->conn, reply, error) : HF_OK;
 }
 

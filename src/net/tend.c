@@ -45,7 +45,9 @@ void hfi_conn_want(struct hfi_conn *conn, struct hfi_want *want, struct hfi_task
     bool ready = conn->state == CONN_READY && !atomic_load(&conn->broken);
     if (conn->state == CONN_CLOSED)
         want->err = hfi_fail(&want->error, HF_ECLOSED, "the client is closed");
-    if (ready || conn->state == CONN_CLOSED) {
+    else if (conn->retired)
+        want->err = hfi_fail(&want->error, HF_EUNREACH, "this is not the server to ask any more");
+    if (ready || want->err != HF_OK) {
         hfi_task_post(task, event);
     } else {
         hfi_task_ref(task);
@@ -120,7 +122,7 @@ static int64_t after_loss_ms(struct hfi_conn *conn, int64_t now_ms) {
 
 static void begin_if_wanted(struct hfi_conn *conn, int64_t now_ms) {
     pthread_mutex_lock(&conn->mtx);
-    bool wanted = conn->keep_up || !hfi_list_empty(&conn->wants);
+    bool wanted = !conn->retired && (conn->keep_up || !hfi_list_empty(&conn->wants));
     pthread_mutex_unlock(&conn->mtx);
     if (!wanted)
         return;
@@ -145,6 +147,8 @@ void hfi_conn_tend(struct hfi_conn *conn) {
         conn->ping_sent_ms = 0;
         if (conn->on_state != NULL)
             conn->on_state(conn->arg, false);
+        if (conn->target->trouble != NULL && !conn->retired)
+            conn->target->trouble(conn->target->trouble_arg, HF_OK, NULL);
     }
     if (state == CONN_RESOLVING)
         hfi_conn_look_at_lookup(conn);

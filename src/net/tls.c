@@ -198,6 +198,24 @@ int hfi_tls_context_new(const struct hfi_mem *mem, const struct hfi_tls_options 
     return HF_OK;
 }
 
+int hfi_tls_context_like(const struct hfi_tls_context *other, const char *host,
+                         struct hfi_tls_context **ret, hf_error *error) {
+    struct hfi_tls_context *context = hfi_zalloc(other->mem, sizeof *context);
+    if (context == NULL)
+        return hfi_fail(error, HF_ENOMEM, "out of memory");
+    context->mem = other->mem;
+    context->insecure = other->insecure;
+    SSL_CTX_up_ref(other->ctx);
+    context->ctx = other->ctx;
+    int err = expect(context, host, error);
+    if (err != HF_OK) {
+        hfi_tls_context_free(context);
+        return err;
+    }
+    *ret = context;
+    return HF_OK;
+}
+
 void hfi_tls_context_free(struct hfi_tls_context *context) {
     if (context == NULL)
         return;

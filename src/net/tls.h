@@ -30,6 +30,10 @@ struct hfi_tls_options {
  * the url's host name or address. Everything is copied. */
 int hfi_tls_context_new(const struct hfi_mem *mem, const struct hfi_tls_options *options,
                         const char *host, struct hfi_tls_context **ret, hf_error *error);
+/* One that trusts as the other does, but expects another host. Reads no files. Errors: HF_EINVAL this is no
+ * host; HF_ENOMEM. */
+int hfi_tls_context_like(const struct hfi_tls_context *other, const char *host,
+                         struct hfi_tls_context **ret, hf_error *error);
 void hfi_tls_context_free(struct hfi_tls_context *context); /* NULL is fine */
 
 struct hfi_tls *hfi_tls_new(const struct hfi_tls_context *context); /* NULL: out of memory */

@@ -1,6 +1,6 @@
 /*
  * Connection urls, taken apart (the forms are in url.h): scheme, userinfo, host, path. What comes
- * after the `?` is in url_options.c.
+ * after the `?` is in url_options.c, what is special to Sentinel in url_sentinel.c.
  *
  * Called by the API when a client is opened, on the caller's thread; stateless. One pass over the
  * text from left to right, with the pieces as slices of it; only what the url owns in the end is
@@ -21,10 +21,6 @@
 
 static bool slice_is_nocase(struct slice s, const char *text) {
     return s.len == strlen(text) && strncasecmp(s.at, text, s.len) == 0;
-}
-
-static const char *find_last(struct slice s, char wanted) {
-    return s.len > 0 ? memrchr(s.at, wanted, s.len) : NULL;
 }
 
 static const char *find_text(struct slice s, const char *wanted) {
@@ -111,7 +107,7 @@ int hfi_url_set_password(struct url_parser *p, struct slice text) {
     return hfi_url_decode(p, text, "the password", &p->url.password);
 }
 
-static int parse_userinfo(struct url_parser *p, struct slice text) {
+int hfi_url_parse_userinfo(struct url_parser *p, struct slice text) {
     const char *colon = find(text, ':');
     if (colon == NULL) /* redis-cli's reading; redis-py would take it for a user */
         return text.len > 0 ? hfi_url_set_password(p, text) : HF_OK;
@@ -136,14 +132,7 @@ int hfi_url_set_db(struct url_parser *p, struct slice text) {
 
 /* ---- redis://, valkey://, with and without TLS ----------------------------------------------- */
 
-static int set_host(struct url_parser *p, struct slice text, bool brackets) {
-    if (text.len == 0)
-        text = (struct slice){DEFAULT_HOST, strlen(DEFAULT_HOST)};
-    int err = hfi_url_decode(p, text, "the host", &p->url.host);
-    if (err != HF_OK)
-        return err;
-
-    const char *host = p->url.host;
+static int check_host(const struct url_parser *p, const char *host, bool brackets) {
     if (strlen(host) > HOST_MAX)
         return hfi_fail(p->error, HF_EINVAL, "url: the host is longer than %d bytes", HOST_MAX);
     for (const char *c = host; *c != '\0'; c++)
@@ -156,15 +145,24 @@ static int set_host(struct url_parser *p, struct slice text, bool brackets) {
     return HF_OK;
 }
 
-static int set_port(struct url_parser *p, struct slice text) {
+static int set_name(const struct url_parser *p, struct slice text, bool brackets,
+                    struct hfi_url_host *ret) {
+    if (text.len == 0)
+        text = (struct slice){DEFAULT_HOST, strlen(DEFAULT_HOST)};
+    int err = hfi_url_decode(p, text, "the host", &ret->host);
+    return err == HF_OK ? check_host(p, ret->host, brackets) : err;
+}
+
+static int set_port(const struct url_parser *p, struct slice text, struct hfi_url_host *ret) {
     int64_t port;
     if (!hfi_url_number(text, UINT16_MAX, &port) || port == 0)
         return hfi_fail(p->error, HF_EINVAL, "url: the port is not a number from 1 to 65535");
-    p->url.port = (uint16_t)port;
+    ret->port = (uint16_t)port;
     return HF_OK;
 }
 
-static int parse_bracketed_host(struct url_parser *p, struct slice text) {
+static int set_bracketed_host(const struct url_parser *p, struct slice text,
+                              struct hfi_url_host *ret) {
     const char *close = find(text, ']');
     if (close == NULL)
         return hfi_fail(p->error, HF_EINVAL, "url: the host lacks a closing bracket");
@@ -174,34 +172,60 @@ static int parse_bracketed_host(struct url_parser *p, struct slice text) {
     if (rest.len > 0 && rest.at[0] != ':')
         return hfi_fail(p->error, HF_EINVAL,
                         "url: behind the host in brackets there is something that is no port");
-    int err = set_host(p, inside, true);
+    int err = set_name(p, inside, true, ret);
     if (err != HF_OK || rest.len == 0)
         return err;
-    return set_port(p, behind(rest, rest.at, 1));
+    return set_port(p, behind(rest, rest.at, 1), ret);
 }
 
-static int parse_host_and_port(struct url_parser *p, struct slice text) {
-    p->url.port = DEFAULT_PORT;
-    if (find(text, ',') != NULL)
-        return hfi_fail(p->error, HF_ENOTSUP,
-                        "url: several hosts (Sentinel, Cluster) are not supported by this version");
+void hfi_url_host_clear(const struct hfi_mem *mem, struct hfi_url_host *host) {
+    hfi_free(mem, host->host);
+    host->host = NULL;
+}
+
+static int set_host_and_port(const struct url_parser *p, struct slice text,
+                             struct hfi_url_host *ret) {
     if (text.len > 0 && text.at[0] == '[')
-        return parse_bracketed_host(p, text);
+        return set_bracketed_host(p, text, ret);
 
     const char *colon = find(text, ':');
     if (colon == NULL)
-        return set_host(p, text, false);
+        return set_name(p, text, false, ret);
     if (find_last(text, ':') != colon)
         return hfi_fail(p->error, HF_EINVAL,
                         "url: the host contains colons; an IPv6 address is written in brackets");
-    int err = set_host(p, before(text, colon), false);
-    return err == HF_OK ? set_port(p, behind(text, colon, 1)) : err;
+    int err = set_name(p, before(text, colon), false, ret);
+    return err == HF_OK ? set_port(p, behind(text, colon, 1), ret) : err;
+}
+
+int hfi_url_set_host(const struct url_parser *p, struct slice text, uint16_t default_port,
+                     struct hfi_url_host *ret) {
+    *ret = (struct hfi_url_host){.port = default_port};
+    int err = set_host_and_port(p, text, ret);
+    if (err != HF_OK)
+        hfi_url_host_clear(p->mem, ret);
+    return err;
+}
+
+static int parse_host_and_port(struct url_parser *p, struct slice text) {
+    if (find(text, ',') != NULL)
+        return hfi_fail(
+            p->error, HF_ENOTSUP,
+            "url: several hosts: write redis-sentinel:// if they are sentinels; Cluster is "
+            "not supported by this version");
+    struct hfi_url_host host;
+    int err = hfi_url_set_host(p, text, DEFAULT_PORT, &host);
+    if (err != HF_OK)
+        return err;
+    p->url.host = host.host;
+    p->url.port = host.port;
+    return HF_OK;
 }
 
 static int parse_tcp(struct url_parser *p, struct slice text) {
     const char *at = find_last(text, '@');
     if (at != NULL) {
-        int err = parse_userinfo(p, before(text, at));
+        int err = hfi_url_parse_userinfo(p, before(text, at));
         if (err != HF_OK)
             return err;
         text = behind(text, at, 1);
@@ -237,7 +261,7 @@ static int parse_unix(struct url_parser *p, struct slice text) {
         if (end == NULL)
             return hfi_fail(p->error, HF_EINVAL,
                             "url: the socket's path is not absolute; write unix:///path/to/socket");
-        int err = parse_userinfo(p, before(text, end));
+        int err = hfi_url_parse_userinfo(p, before(text, end));
         if (err != HF_OK)
             return err;
         text = behind(text, end, 1);
@@ -275,10 +299,18 @@ static const struct scheme schemes[] = {
     {"redis-socket", HFI_URL_UNIX, parse_unix, NULL},
     {"rediss", HFI_URL_TCP, parse_tls, NULL},
     {"valkeys", HFI_URL_TCP, parse_tls, NULL},
-    {"redis-sentinel", HFI_URL_TCP, NULL, "Sentinel"},
-    {"rediss-sentinel", HFI_URL_TCP, NULL, "Sentinel"},
-    {"redis-sentinels", HFI_URL_TCP, NULL, "Sentinel"},
-    {"valkey-sentinel", HFI_URL_TCP, NULL, "Sentinel"},
+    {"redis-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
+    {"redis+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
+    {"valkey-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
+    {"valkey+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
+    {"rediss-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"rediss+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"valkeys-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"valkeys+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"redis-sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"redis+sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"valkey-sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
+    {"valkey+sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
     {"redis-cluster", HFI_URL_TCP, NULL, "Cluster"},
     {"rediss-cluster", HFI_URL_TCP, NULL, "Cluster"},
     {"valkey-cluster", HFI_URL_TCP, NULL, "Cluster"},
@@ -311,7 +343,8 @@ static int parse_scheme(const struct url_parser *p, struct slice *text, const st
     }
     return hfi_fail(
         p->error, HF_EINVAL,
-        "url: the scheme is unknown; it is one of redis, rediss, valkey, valkeys, unix, local");
+        "url: the scheme is unknown; it is one of redis, rediss, valkey, valkeys, redis-sentinel, "
+        "unix, local");
 }
 
 static int parse_all(struct url_parser *p, struct slice text) {
@@ -326,6 +359,8 @@ static int parse_all(struct url_parser *p, struct slice text) {
     err = scheme->parse(p, question != NULL ? before(text, question) : text);
     if (err == HF_OK && question != NULL)
         err = hfi_url_parse_options(p, behind(text, question, 1));
+    if (err == HF_OK && scheme->kind == HFI_URL_SENTINEL)
+        err = hfi_url_finish_sentinel(p);
     return err;
 }
 
@@ -340,7 +375,8 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
                 .max_hold_ms = -1,
                 .ping_ms = -1,
                 .fair_wait_ms = -1,
-                .restart_guard_ms = -1},
+                .restart_guard_ms = -1,
+                .failover_timeout_ms = -1},
     };
     int err = parse_all(&p, (struct slice){text, strlen(text)});
     if (err != HF_OK) {
@@ -349,22 +385,4 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
     }
     *ret = p.url;
     return HF_OK;
-}
-
-void hfi_url_clear(const struct hfi_mem *mem, struct hfi_url *url) {
-    if (url == NULL)
-        return;
-    if (url->password != NULL)
-        explicit_bzero(url->password, strlen(url->password));
-    hfi_free(mem, url->host);
-    hfi_free(mem, url->path);
-    hfi_free(mem, url->user);
-    hfi_free(mem, url->password);
-    hfi_free(mem, url->name_prefix);
-    hfi_free(mem, url->tls_ca_file);
-    hfi_free(mem, url->tls_ca_dir);
-    hfi_free(mem, url->tls_cert_file);
-    hfi_free(mem, url->tls_key_file);
-    hfi_free(mem, url->tls_server_name);
-    memset(url, 0, sizeof *url);
 }

@@ -5,14 +5,22 @@
  *   unix://[USERINFO@]/abs/path[?OPTION=VALUE[&...]]             or redis+unix://, redis+uds://,
  *                                                                valkey+uds://, redis-socket://
  *   local:[/abs/dir][?OPTION=VALUE[&...]]                        a private server of this user
+ *   redis-sentinel://[USERINFO@]HOST[:PORT][,...]/NAME[/DB][?OPTION=VALUE[&...]]
+ *                                                                or redis+sentinel://, valkey-sentinel://,
+ *                                                                valkey+sentinel://; with TLS an `s`
+ *                                                                behind redis or valkey, or at the end
  *
  * USERINFO is `user:password`, `:password` (the default user) or `password` (no colon: a password,
  * never a user). Userinfo, host, path and option values are percent-decoded; a bad escape or %00 is
  * refused. `+` is a plus, not a space. The host defaults to localhost, the port to 6379, the
- * database to 0.
+ * database to 0. The hosts of Sentinel are sentinels, at port 26379; USERINFO is for the servers that
+ * they name. NAME may be the option `master` instead (also read as sentinelMasterId, master_name,
+ * service_name); then the path is [/DB].
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms. With TLS also tls_ca_file, tls_ca_dir,
+ * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms,
+ * failover_timeout_ms. For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
+ * sentinel_tls_server_name, and any number of map=ANNOUNCED:PORT=REAL:PORT. With TLS also tls_ca_file, tls_ca_dir,
  * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
  * or none); without TLS these are refused, since whoever wrote them expects TLS. An unknown option
  * is refused by name. Whatever is given twice (including the database as /DB and ?db=, or a user
@@ -28,7 +36,19 @@
 #define HFI_URL_LOCAL_DIR_MAX                                                                      \
     90 /* bytes in the directory of local:, leaving room for its files' names */
 
-enum hfi_url_kind { HFI_URL_TCP, HFI_URL_UNIX, HFI_URL_LOCAL };
+#define HFI_URL_HOSTS_MAX 32
+
+enum hfi_url_kind { HFI_URL_TCP, HFI_URL_UNIX, HFI_URL_LOCAL, HFI_URL_SENTINEL };
+
+struct hfi_url_host {
+    char *host; /* a name, an IPv4 address, or an IPv6 address without brackets */
+    uint16_t port;
+};
+
+/* Who is announced at one place is reached at the other. */
+struct hfi_url_map {
+    struct hfi_url_host announced, real;
+};
 
 struct hfi_url {
     enum hfi_url_kind kind;
@@ -39,26 +59,40 @@ struct hfi_url {
     int db;                 /* 0 unless given */
     char *user, *password;  /* NULL: not given */
     int64_t cmd_timeout_ms; /* -1: not given, like the next five */
-    int64_t connect_timeout_ms; /* */
-    int64_t watchdog_ms;        /* */
-    int64_t max_hold_ms;        /* */
-    int64_t ping_ms;            /* */
-    int64_t fair_wait_ms;       /* */
-    int64_t restart_guard_ms;   /* */
-    char *name_prefix;          /* NULL: not given */
+    int64_t connect_timeout_ms;  /* */
+    int64_t watchdog_ms;         /* */
+    int64_t max_hold_ms;         /* */
+    int64_t ping_ms;             /* */
+    int64_t fair_wait_ms;        /* */
+    int64_t restart_guard_ms;    /* */
+    int64_t failover_timeout_ms; /* */
+    char *name_prefix;           /* NULL: not given */
     char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */
     enum hfi_url_verify { HFI_VERIFY_DEFAULT, HFI_VERIFY_FULL, HFI_VERIFY_NONE } tls_verify;
+
+    /* SENTINEL. */
+    struct hfi_url_host *hosts; /* the sentinels */
+    size_t hosts_len;
+    char *master;                            /* what the sentinels call the primary */
+    char *sentinel_user, *sentinel_password; /* NULL: not given; never the data servers' */
+    enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } sentinel_tls;
+    char *sentinel_tls_server_name;
+    struct hfi_url_map *map;
+    size_t map_len;
 };
 
 /* Takes `text` apart. On success the caller owns `ret` and clears it with hfi_url_clear(); on
  * failure `ret` is untouched. Errors: HF_EINVAL with a sentence that names the bad part; HF_ENOTSUP
- * for what this version does not support (Sentinel, Cluster, several hosts); HF_ENOMEM. No message
+ * for what this version does not support (Cluster, several hosts); HF_ENOMEM. No message
  * ever contains a password, nor any text that could be a piece of one. `error` may be NULL. */
 int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *ret,
                   hf_error *error);
 
-/* Frees what the url owns, overwriting the password first, and leaves it empty. NULL and an
+/* A copy of all of it, which the caller clears. HF_ENOMEM. */
+int hfi_url_copy(const struct hfi_mem *mem, const struct hfi_url *url, struct hfi_url *ret);
+
+/* Frees what the url owns, overwriting the passwords first, and leaves it empty. NULL and an
  * all-zero url are fine. */
 void hfi_url_clear(const struct hfi_mem *mem, struct hfi_url *url);
 

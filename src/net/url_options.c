@@ -64,7 +64,8 @@ static int set_tls_option(struct url_parser *p, struct slice name, struct slice 
     *ret_known = i < len || is_version || is_verify;
     if (!*ret_known)
         return HF_OK;
-    if (!p->url.tls)
+    p->tls_options_given = true;
+    if (!p->url.tls && p->url.kind != HFI_URL_SENTINEL)
         return hfi_fail(p->error, HF_EINVAL,
                         "url: options of TLS need TLS; write rediss:// or valkeys://");
     if (is_version)
@@ -107,6 +108,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"ping_ms", &p->url.ping_ms},
         {"fair_wait_ms", &p->url.fair_wait_ms},
         {"restart_guard_ms", &p->url.restart_guard_ms},
+        {"failover_timeout_ms", &p->url.failover_timeout_ms},
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (slice_is(name, times[i].name))
@@ -124,7 +126,9 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
     if (is_password)
         return hfi_url_set_password(p, value);
     bool known;
-    int err = set_tls_option(p, name, value, &known);
+    int err = hfi_url_set_sentinel_option(p, name, value, &known);
+    if (!known)
+        err = set_tls_option(p, name, value, &known);
     return known ? err : unknown_option(p, name, may_quote);
 }
 

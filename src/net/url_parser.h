@@ -1,5 +1,5 @@
 /*
- * What url.c and url_options.c share: pieces of the text, and the parser's state. Nobody else
+ * What url.c, url_options.c and url_sentinel.c share: pieces of the text, and the parser's state. Nobody else
  * includes this.
  *
  * All functions that return an int return HF_OK or an error that has been written to `p->error`.
@@ -24,6 +24,8 @@ struct url_parser {
     hf_error *error;
     struct hfi_url url; /* what has been found so far */
     bool db_given;
+    struct slice path;      /* SENTINEL: what is behind the hosts, to be read after the options */
+    bool tls_options_given; /* some option of TLS */
 };
 
 static inline bool slice_is(struct slice s, const char *text) {
@@ -44,6 +46,10 @@ static inline const char *find(struct slice s, char wanted) {
     return s.len > 0 ? memchr(s.at, wanted, s.len) : NULL;
 }
 
+static inline const char *find_last(struct slice s, char wanted) {
+    return s.len > 0 ? memrchr(s.at, wanted, s.len) : NULL;
+}
+
 /* A decoded copy. `what` is the name of the part in messages. The copy may be a password, so it is
  * wiped on failure. */
 int hfi_url_decode(const struct url_parser *p, struct slice raw, const char *what, char **ret);
@@ -55,6 +61,22 @@ bool hfi_url_number(struct slice text, int64_t max, int64_t *ret);
 int hfi_url_set_user(struct url_parser *p, struct slice text);
 int hfi_url_set_password(struct url_parser *p, struct slice text);
 int hfi_url_set_db(struct url_parser *p, struct slice text);
+
+/* A host with or without a port, IPv6 addresses in brackets. A host that is not there is
+ * localhost. */
+int hfi_url_set_host(const struct url_parser *p, struct slice text, uint16_t default_port,
+                     struct hfi_url_host *ret);
+int hfi_url_parse_userinfo(struct url_parser *p, struct slice text);
+/* Frees it and leaves it empty. */
+void hfi_url_host_clear(const struct hfi_mem *mem, struct hfi_url_host *host);
+
+/* url_sentinel.c: what is before the `?`; an option (*ret_known: it is one of Sentinel's at all); and when
+ * all of it was read. */
+int hfi_url_parse_sentinel(struct url_parser *p, struct slice text);
+int hfi_url_parse_sentinel_tls(struct url_parser *p, struct slice text);
+int hfi_url_set_sentinel_option(struct url_parser *p, struct slice name, struct slice value,
+                                bool *ret_known);
+int hfi_url_finish_sentinel(struct url_parser *p);
 
 /* url_options.c: `text` is what comes after the `?`. */
 int hfi_url_parse_options(struct url_parser *p, struct slice text);

@@ -88,10 +88,17 @@ static void step_subscribing(struct hfi_call *call, unsigned events) {
         attempt(call);
 }
 
-/* The first time that another has it. */
+/* Another server has answered than the one where it listens. */
+static bool has_moved(const struct hfi_call_state *state) {
+    return state->u.acquire.home != NULL && state->u.acquire.home != state->exchange.node;
+}
+
+/* The first time that another has it, there. */
 static void begin_to_wait(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int64_t patience_ms = 0;
+    if (has_moved(state))
+        state->kind->waiting->left(call);
     enum hfi_told told = state->kind->waiting->begin(call, &patience_ms);
     if (told == HFI_TOLD) {
         attempt(call);
@@ -132,7 +139,7 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
         hfi_call_fail(call, HF_EBUSY, busy != NULL ? busy : "another owner holds the lock");
     else if (hfi_now_ms() >= call->deadline_ms)
         timed_out(call);
-    else if (state->u.acquire.home == NULL)
+    else if (state->u.acquire.home == NULL || has_moved(state))
         begin_to_wait(call);
     else
         sleep_or_attempt(call);

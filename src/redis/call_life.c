@@ -85,7 +85,7 @@ void hfi_call_finish(struct hfi_call *call, int err) {
     if (state->cleanup != NULL)
         state->cleanup(call);
     if ((err == HF_ECANCELED || err == HF_ECLOSED) && state->acquiring) {
-        state->ghost = hfi_exchange_leave(&state->exchange);
+        state->ghost = hfi_exchange_leave(&state->exchange, &state->ghost_node);
         state->ghost_event = state->exchange.reply_event;
     } else {
         hfi_exchange_end(&state->exchange);
@@ -110,7 +110,9 @@ void hfi_call_drop_ghost(struct hfi_call *call) {
         hfi_req_unref(state->ghost);
     else
         hfi_req_abandon(state->ghost);
+    hfi_node_unref(state->ghost_node);
     state->ghost = NULL;
+    state->ghost_node = NULL;
 }
 
 void hfi_call_fail(struct hfi_call *call, int err, const char *words) {

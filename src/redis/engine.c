@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/route/sentinel.h"
 #include "redis/route/single.h"
 
 #include <poll.h>
@@ -151,12 +152,35 @@ static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
 }
 
+/* Where a server can be replaced, it can also come back without what it had: that is a doubt. */
 static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
     bool *was_up = &hfi_node_learnt(node)->control_was_up;
-    if (up && *was_up && redis->news != NULL)
-        redis->news->reconnected(redis->news->arg, &(struct hfi_scope){.node = node});
+    if (up && *was_up && news != NULL) {
+        const struct hfi_scope scope = {.node = node};
+        news->reconnected(news->arg, &scope);
+        if (hfi_route_changes(redis->route))
+            news->doubted(news->arg, &scope);
+    }
     *was_up = *was_up || up;
+}
+
+/* Another server serves everything from now on. What was held at the last one may not have reached it,
+ * so all of it is asked about. */
+static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
+    hfi_rumours_join(redis, to);
+    if (from == NULL)
+        return;
+    hfi_log(redis->log, HF_LOG_WARN,
+            "the primary changed: %s instead of %s; all locks are verified", hfi_node_name(to),
+            hfi_node_name(from));
+    atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+    hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
+    if (news != NULL)
+        news->doubted(news->arg, &(struct hfi_scope){.node = to});
 }
 
 static const struct hfi_node_hooks hooks = {
@@ -211,6 +235,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .hooks = &hooks,
         .arg = redis,
     };
+    if (config->url->kind == HFI_URL_SENTINEL)
+        return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
     return hfi_single_new(&node, &redis->route, error);
 }
 
@@ -234,6 +260,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->keeper = config->keeper;
     redis->cmd_timeout_ms = config->cmd_timeout_ms;
     redis->connect_timeout_ms = config->connect_timeout_ms;
+    redis->failover_timeout_ms = config->failover_timeout_ms;
     redis->renew_every_ms = config->watchdog_ms / 3;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
@@ -241,6 +268,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->db = config->url->db;
     redis->unknowns = config->unknowns;
     redis->notify_failures = config->notify_failures;
+    redis->switches = config->switches;
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;

@@ -7,10 +7,11 @@
 #include <hiredis/hiredis.h>
 
 enum hfi_remedy {
-    HFI_REMEDY_NONE,        /* it is the answer */
-    HFI_REMEDY_SEND_BODY,   /* the server does not know the script: send the whole of it */
-    HFI_REMEDY_WAIT,        /* the server is about to be ready; even one attempt is worth a wait */
-    HFI_REMEDY_WAIT_PATIENT /* it may pass, if the caller has time */
+    HFI_REMEDY_NONE,         /* it is the answer */
+    HFI_REMEDY_SEND_BODY,    /* the server does not know the script: send the whole of it */
+    HFI_REMEDY_WAIT,         /* the server is about to be ready; even one attempt is worth a wait */
+    HFI_REMEDY_WAIT_PATIENT, /* it may pass, if the caller has time */
+    HFI_REMEDY_ELSEWHERE /* the same, and it is not a primary: another server may be the one to ask */
 };
 
 /* Returns the code of an error reply, and puts the server's words into `error` (its node is

@@ -50,17 +50,6 @@ bool hfi_exchange_woken(const struct hfi_exchange *x) {
     return hfi_now_ms() >= x->wake_ms;
 }
 
-/* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
-static int64_t silent_at_ms(const struct hfi_exchange *x) {
-    if (x->silence_ms == HFI_NEVER)
-        return HFI_NEVER;
-    int64_t answer_ms = x->node != NULL ? hfi_node_last_answer_ms(x->node) : 0;
-    int64_t silent_ms = hfi_after_ms(hfi_max_ms(x->start_ms, answer_ms), x->silence_ms);
-    if (x->refused_since_ms == 0)
-        return silent_ms;
-    return hfi_min_ms(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
-}
-
 /* Running it twice is the same as running it once, and there is nothing to undo. */
 static bool only_asks(const struct hfi_exchange *x) {
     return x->script == NULL || x->asks;
@@ -86,8 +75,13 @@ static void drop_request(struct hfi_exchange *x) {
 }
 
 static void drop_want(struct hfi_exchange *x) {
-    if (x->phase == HFI_PHASE_CONNECTING && !is_stopped(x))
+    struct hfi_route *route = x->redis->route;
+    if (x->phase != HFI_PHASE_CONNECTING || is_stopped(x))
+        return;
+    if (x->conn != NULL)
         hfi_conn_unwant(x->conn, x->want);
+    else
+        route->ops->unwant(route, x->want);
 }
 
 /* A copy is out, and we will not hear what became of it. */
@@ -122,8 +116,9 @@ void hfi_exchange_end(struct hfi_exchange *x) {
     x->node = NULL;
 }
 
-struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
+struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x, struct hfi_node **ret_node) {
     struct hfi_req *req = NULL;
+    *ret_node = NULL;
     if (x->phase == HFI_PHASE_ASKED && !only_asks(x) && !is_stopped(x)) {
         req = x->req;
         x->req = NULL;
@@ -131,6 +126,7 @@ struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x) {
         mark_unanswered(x);
         x->attendant.asked = NULL;
         hfi_req_unattend(req);
+        *ret_node = hfi_node_ref(x->node);
     }
     hfi_exchange_end(x);
     return req;
@@ -167,7 +163,8 @@ static enum hfi_progress closed(struct hfi_exchange *x) {
 
 /* The caller's time may be over before the connection's. */
 static const char *why_silent(struct hfi_exchange *x) {
-    const char *hint = x->phase == HFI_PHASE_CONNECTING ? hfi_conn_hint(x->conn) : NULL;
+    const char *hint =
+        x->phase == HFI_PHASE_CONNECTING && x->conn != NULL ? hfi_conn_hint(x->conn) : NULL;
     return hint != NULL ? hint : "the server did not answer in time";
 }
 
@@ -217,7 +214,7 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
 static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
     x->phase = HFI_PHASE_PAUSED;
     hfi_exchange_tell(x);
-    hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(at_ms, x->limit_ms), silent_at_ms(x)));
+    hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(at_ms, x->limit_ms), hfi_exchange_silent_at_ms(x)));
     return HFI_PENDING;
 }
 
@@ -238,7 +235,7 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
         return give_up(x); /* both times are over, and that one knows what to say */
     if (err == HF_EREFUSED)
         hfi_exchange_held_up(x, err);
-    bool worth_waiting = err == HF_EREFUSED || x->unanswered ||
+    bool worth_waiting = err == HF_EREFUSED || x->unanswered || hfi_exchange_may_move(x) ||
                          (x->retry == HFI_RETRY_PATIENTLY && hfi_now_ms() < x->reach_until_ms);
     return worth_waiting ? back_off(x) : finish(x, err);
 }
@@ -246,10 +243,12 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
 /* Sleeps until `at_ms`, but looks up now and then. */
 static void wait_for_answer(struct hfi_exchange *x, int64_t at_ms) {
     at_ms = hfi_min_ms(at_ms, hfi_now_ms() + HFI_LOOK_UP_MS);
-    hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(x->limit_ms, at_ms), silent_at_ms(x)));
+    hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(x->limit_ms, at_ms), hfi_exchange_silent_at_ms(x)));
 }
 
+/* Without a connection: asks for a server first. */
 static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *conn) {
+    struct hfi_route *route = x->redis->route;
     if (x->want == NULL)
         x->want = hfi_zalloc(x->redis->mem, sizeof *x->want);
     if (x->want == NULL)
@@ -258,7 +257,10 @@ static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *
     x->phase = HFI_PHASE_CONNECTING;
     hfi_exchange_tell(x);
     wait_for_answer(x, HFI_NEVER);
-    hfi_conn_want(conn, x->want, x->task, HFI_EVENT_READY);
+    if (conn != NULL)
+        hfi_conn_want(conn, x->want, x->task, HFI_EVENT_READY);
+    else
+        route->ops->want(route, x->name, x->name_len, x->want, x->task, HFI_EVENT_READY);
     return HFI_PENDING;
 }
 
@@ -300,6 +302,8 @@ static enum hfi_progress sent(struct hfi_exchange *x, struct hfi_conn *conn, int
 static void aim(struct hfi_exchange *x) {
     struct hfi_node *before = x->node;
     x->node = hfi_redis_aim(x->redis, x->name, x->name_len);
+    if (x->node != before)
+        x->conn = NULL; /* it goes with its node */
     hfi_node_unref(before);
 }
 
@@ -310,14 +314,14 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
     aim(x);
     if (is_stopped(x))
         return closed(x);
-    if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
+    if (now_ms >= x->limit_ms || now_ms >= hfi_exchange_silent_at_ms(x))
         return give_up(x);
     if (now_ms >= x->known_until_ms)
         return fail(x, HF_EUNKNOWN, "the server has not answered in time to be asked again");
     if (now_ms < x->quiet_until_ms)
         return pause_until(x, x->quiet_until_ms);
     if (x->node == NULL)
-        return not_connected(x, hfi_fail(x->error, HF_EUNREACH, "no server is known for this"));
+        return connect_first(x, NULL);
     struct hfi_conn *conn = hfi_node_pick(x->node, x->lane);
     if (conn == NULL)
         return is_stopped(x) ? closed(x) : fail(x, HF_ENOMEM, "no memory for a connection");
@@ -390,9 +394,14 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
         return try_now(x);
     }
     hfi_exchange_held_up(x, HF_EREFUSED);
-    bool patient = x->retry == HFI_RETRY_PATIENTLY;
-    bool passing = (remedy == HFI_REMEDY_WAIT && x->retry != HFI_RETRY_NONE) ||
-                   (remedy == HFI_REMEDY_WAIT_PATIENT && patient);
+    struct hfi_route *route = x->redis->route;
+    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE, changes = hfi_route_changes(route);
+    if (elsewhere && changes)
+        route->ops->refused(route, x->node);
+    bool patient = x->retry == HFI_RETRY_PATIENTLY || (elsewhere && changes);
+    bool passing = x->retry != HFI_RETRY_NONE &&
+                   (remedy == HFI_REMEDY_WAIT ||
+                    ((elsewhere || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
     if (!passing)
         return finish(x, err);
     x->trouble = err;
@@ -445,8 +454,8 @@ static enum hfi_progress on_ready(struct hfi_exchange *x) {
     }
     drop_want(x); /* takes the connection's mutex, so that `err` is settled */
     x->phase = HFI_PHASE_PAUSED;
-    if (x->want->err == HF_OK)
-        return try_now(x);
+    if (x->want->err == HF_OK || (x->conn != NULL && hfi_node_is_retired(x->node)))
+        return try_now(x); /* or elsewhere */
     *x->error = x->want->error;
     return not_connected(x, x->want->err);
 }
@@ -461,7 +470,7 @@ static enum hfi_progress on_timer(struct hfi_exchange *x) {
         return HFI_PENDING; /* of an earlier alarm */
     if (x->phase == HFI_PHASE_PAUSED)
         return try_now(x);
-    if (now_ms >= x->limit_ms || now_ms >= silent_at_ms(x))
+    if (now_ms >= x->limit_ms || now_ms >= hfi_exchange_silent_at_ms(x))
         return give_up(x);
     if (x->phase == HFI_PHASE_CONNECTING) {
         hfi_exchange_tell(x);

@@ -42,6 +42,7 @@ enum hfi_retry {
 enum hfi_phase { HFI_PHASE_IDLE, HFI_PHASE_CONNECTING, HFI_PHASE_ASKED, HFI_PHASE_PAUSED };
 
 struct hfi_redis;
+struct hfi_node;
 
 struct hfi_exchange {
     /* Set by the owner before begin. */
@@ -89,7 +90,7 @@ struct hfi_exchange {
     int64_t quiet_until_ms;         /* nothing is sent before this: a lost copy may still act */
     int64_t known_until_ms;         /* nor after this: see known_ms */
     struct hfi_attendant attendant; /* the synchronous caller whose exchange it is */
-    struct hfi_conn *conn;
+    struct hfi_conn *conn;          /* of the node; NULL while it waits for a node */
     struct hfi_want *want;
     struct hfi_node *node; /* of the last try, with a reference until the end */
     struct hfi_exec *alarm_exec;
@@ -106,8 +107,9 @@ enum hfi_progress hfi_exchange_step(struct hfi_exchange *x, unsigned events);
 void hfi_exchange_end(struct hfi_exchange *x);
 
 /* The same, but a copy that is out stays out, and its reply will still be posted to the task as the
- * event x->reply_event. Returns its request, which is now the caller's, or NULL. */
-struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x);
+ * event x->reply_event. Returns its request, which is now the caller's, with a reference to the node
+ * that has it; or NULL. */
+struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x, struct hfi_node **ret_node);
 
 /* The time until which the last copy may act, on our clock. */
 int64_t hfi_exchange_ghost_until_ms(const struct hfi_exchange *x);
@@ -127,6 +129,13 @@ void hfi_exchange_held_up(struct hfi_exchange *x, int err);
 void hfi_exchange_is_well(struct hfi_exchange *x);
 /* If a wait is held up for longer than a moment, logs why; once until there is an answer again. */
 void hfi_exchange_tell(struct hfi_exchange *x);
+
+/* ---- patience.c: how long it is worth waiting ---- */
+
+/* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
+int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x);
+/* Another server may take over for the one that cannot be reached; unless there never was one. */
+bool hfi_exchange_may_move(const struct hfi_exchange *x);
 
 /* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then
  * hfi_exchange_woken() is true; if it is false, the TIMER event is stale. */

@@ -5,6 +5,7 @@
  *   call_life.c what all calls share: beginning, stepping, ending
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
+ *   patience.c  how long it waits for servers that are of no help
  *   acquire.c   attempt, begin to wait, attempt, sleep
  *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
  *               a manner of waiting each: what is told, how long to sleep, what ends it
@@ -51,12 +52,12 @@ struct hfi_redis {
     struct hfi_keeper *keeper;
     char *prefix;
     struct hfi_names names; /* with that prefix */
-    int64_t cmd_timeout_ms, connect_timeout_ms;
+    int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t renew_every_ms;  /* a third of the watchdog's lease */
     int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
     int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
-    atomic_ullong *unknowns, *notify_failures;
+    atomic_ullong *unknowns, *notify_failures, *switches;
     struct hfi_tickets tickets;
 
     struct hfi_route *route;
@@ -66,6 +67,7 @@ struct hfi_redis {
     /* The keeper's thread only. */
     struct hfi_link renewals;    /* running */
     const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
+    bool listens;                /* something is held that may be broken (rumour.c) */
 };
 
 struct hfi_redis_kind;
@@ -111,6 +113,7 @@ struct hfi_call_state {
     int outcome;
     const char *outcome_words;
     struct hfi_req *ghost; /* what a cancelled acquire has on its way: its settlement hears of it */
+    struct hfi_node *ghost_node; /* who has that, with a reference */
     unsigned ghost_event;
     union {
         struct {

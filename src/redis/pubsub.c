@@ -375,7 +375,7 @@ void hfi_pubsub_leave(struct hfi_waiter *waiter) {
     struct hfi_channel *channel = waiter->channel;
     hfi_list_remove(&waiter->link);
     waiter->channel = NULL;
-    if (!pubsub->stopped && waiter->hear == NULL)
+    if (waiter->hear == NULL && (waiter->caller != NULL || !pubsub->stopped))
         hfi_conn_unlisten(pubsub->conn, waiter->caller);
     else if (!pubsub->stopped)
         hfi_conn_overhear(pubsub->conn, false);
@@ -426,7 +426,7 @@ void hfi_pubsub_stop(struct hfi_pubsub *pubsub) {
     pthread_mutex_lock(&pubsub->mtx);
     pubsub->stopped = true;
     HASH_ITER(hh, pubsub->channels, channel, next)
-    tell_waiters(channel, HFI_EVENT_MESSAGE);
+    tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
     pthread_mutex_unlock(&pubsub->mtx);
     hfi_alarm_clear(pubsub->exec, &pubsub->alarm);
 }

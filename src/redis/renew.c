@@ -111,6 +111,14 @@ static void write_parcel(struct hfi_exchange *x, int64_t not_after_ms,
     parcel->renewer->write(x->redis, items, parcel->len, not_after_ms, command);
 }
 
+/* What is missing at a server that took over for another was missing from the beginning, unless some time
+ * has passed since. */
+static bool has_just_taken_over(const struct parcel *parcel) {
+    const struct hfi_exchange *x = &parcel->exchange;
+    int64_t since_ms = hfi_node_learnt(x->node)->took_over_ms;
+    return since_ms != 0 && x->sent_ms - since_ms < x->redis->renew_every_ms;
+}
+
 /* HF_OK, or HF_EPROTO without having touched anything. */
 static int read_answers(struct parcel *parcel, const redisReply *reply) {
     if (reply->elements != parcel->len + 1)
@@ -122,6 +130,9 @@ static int read_answers(struct parcel *parcel, const redisReply *reply) {
         struct hfi_renewal_item *item = item_of(parcel, i);
         int answer = (int)reply->element[i]->integer;
         item->answer = answer == -1 ? HF_EWRONGTYPE : answer;
+        if (answer == 0 && has_just_taken_over(parcel))
+            parcel->running->renewal->gone =
+                "the primary changed, and the new one does not have it";
         item->proof = hfi_proof_of(parcel->exchange.redis, item->kind, parcel->exchange.sent_ms,
                                    item->lease_ms);
     }

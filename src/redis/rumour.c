@@ -170,8 +170,16 @@ static void listen_at(struct hfi_node *node, void *arg) {
 }
 
 void hfi_rumours_listen(struct hfi_engine *engine, bool on) {
-    struct hfi_route *route = hfi_redis_of(engine)->route;
+    struct hfi_redis *redis = hfi_redis_of(engine);
+    struct hfi_route *route = redis->route;
+    redis->listens = on;
     route->ops->each(route, listen_at, &on);
+    if (hfi_route_changes(route))
+        route->ops->watch(route, on);
+}
+
+void hfi_rumours_join(struct hfi_redis *redis, struct hfi_node *node) {
+    listen_at(node, &redis->listens);
 }
 
 /* ---- Saying ---- */

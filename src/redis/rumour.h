@@ -28,6 +28,9 @@ void hfi_rumours_free(struct hfi_rumours *rumours); /* NULL is fine */
 /* The engine's operation of this name, for all its servers. */
 void hfi_rumours_listen(struct hfi_engine *engine, bool on);
 
+/* There is a server more: listens there, too, if it does anywhere. On the keeper's thread. */
+void hfi_rumours_join(struct hfi_redis *redis, struct hfi_node *node);
+
 /* There is word that any hold at this server may be gone. Any thread. */
 void hfi_rumours_changed(struct hfi_rumours *rumours);
 

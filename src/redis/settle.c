@@ -104,6 +104,7 @@ static void settle_now(struct hfi_call *call) {
 void hfi_settle(struct hfi_call *call) {
     struct hfi_call_state *state = call->state;
     struct hfi_req *ghost = state->ghost;
+    struct hfi_node *ghost_node = state->ghost_node;
     unsigned ghost_event = state->ghost_event;
     memset(state, 0, sizeof *state);
     hfi_call_begin(call);
@@ -111,6 +112,7 @@ void hfi_settle(struct hfi_call *call) {
     state->cleanup = hfi_call_drop_ghost;
     state->exchange.retry = HFI_RETRY_PATIENTLY;
     state->ghost = ghost;
+    state->ghost_node = ghost_node;
     state->ghost_event = ghost_event;
     if (state->kind->settle != NULL && !hfi_ticket_drawn(call)) {
         state->kind->settle(call);

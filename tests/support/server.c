@@ -35,7 +35,7 @@ static char *format(const char *template, const char *a, const char *b, const ch
     return text;
 }
 
-static const char *program(void) {
+const char *server_program(void) {
     const char *override = getenv("HF_TEST_SERVER");
     return override != NULL && override[0] != '\0' ? override : "redis-server";
 }
@@ -46,12 +46,12 @@ static bool knows_enable_lines(void) {
     static atomic_int known = -1;
     if (known >= 0)
         return known;
-    char *line = format("'%s' --version 2>/dev/null", program(), NULL, NULL);
+    char *line = format("'%s' --version 2>/dev/null", server_program(), NULL, NULL);
     FILE *pipe = popen(line, "r");
     free(line);
     char text[256] = "";
     if (pipe == NULL || fgets(text, sizeof text, pipe) == NULL)
-        support_die("%s cannot be run; is it installed?", program());
+        support_die("%s cannot be run; is it installed?", server_program());
     pclose(pipe);
     const char *version = strstr(text, "v=");
     known = version != NULL && atoi(version + 2) >= 7;
@@ -82,7 +82,7 @@ static void write_config(const struct server *server, const struct server_option
 
 /* A port below the range the kernel hands out to outgoing connections, so that none of those can
  * take it while the server is down between stop and restart. */
-static int pick_port(void) {
+int server_pick_port(void) {
     static atomic_uint turn;
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
@@ -108,7 +108,7 @@ static void die_with_log(const struct server *server, const char *what) {
     char line[512];
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
         fprintf(stderr, "| %s", line);
-    support_die("%s %s; its log is above", program(), what);
+    support_die("%s %s; its log is above", server_program(), what);
 }
 
 struct readiness {
@@ -138,14 +138,14 @@ static bool becomes_ready(struct server *server) {
 }
 
 static void launch(struct server *server) {
-    const char *argv[] = {program(), server->config_path, NULL};
+    const char *argv[] = {server_program(), server->config_path, NULL};
     server_forget_connection(server);
     server->pid = warden_spawn(server->log_path, argv);
 }
 
 static void start_on_some_port(struct server *server, const struct server_options *options) {
     for (int tries = 0; tries < PORT_TRIES; tries++) {
-        server->port = options->tcp ? pick_port() : 0;
+        server->port = options->tcp ? server_pick_port() : 0;
         set_urls(server);
         write_config(server, options);
         launch(server);

@@ -22,6 +22,10 @@ struct server {
     long long helper_commands; /* sent by us since the server started */
 };
 
+/* redis-server, or what the environment says instead; and a port that it may listen on. */
+const char *server_program(void);
+int server_pick_port(void);
+
 /* Forgets the helpers' connection, since the server was or will be stopped. */
 void server_forget_connection(struct server *server);
 

@@ -11,6 +11,7 @@
  */
 #include "redis/route/node.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "net/keeper.h"
 #include "net/resp.h"
@@ -34,8 +35,10 @@ struct hfi_node {
 
     struct hfi_conn *command[2], *control, *listener;
     atomic_bool second_wanted;
-    atomic_bool stopped;
-    pthread_mutex_t mtx; /* guards the making of `dispatch` */
+    atomic_bool stopped, retired;
+    void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
+    void *trouble_arg;
+    pthread_mutex_t mtx; /* guards the making of `dispatch`, and that it is retired */
     struct hfi_conn *_Atomic dispatch;
 };
 
@@ -92,11 +95,8 @@ static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error
     return enough ? HF_OK : hfi_fail(error, HF_ENOMEM, "out of memory");
 }
 
-static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *config,
-                       hf_error *error) {
-    const struct hfi_url *url = config->url;
-    if (!url->tls)
-        return HF_OK;
+int hfi_node_tls(const struct hfi_mem *mem, const struct hfi_url *url, const char *host,
+                 struct hfi_tls_context **ret, hf_error *error) {
     struct hfi_tls_options options = {.ca_file = url->tls_ca_file,
                                       .ca_dir = url->tls_ca_dir,
                                       .cert_file = url->tls_cert_file,
@@ -104,11 +104,21 @@ static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *conf
                                       .server_name = url->tls_server_name,
                                       .min_version = url->tls_min_version,
                                       .insecure = url->tls_verify == HFI_VERIFY_NONE};
-    int err = hfi_tls_context_new(node->mem, &options, url->host, &node->tls, error);
+    return hfi_tls_context_new(mem, &options, host, ret, error);
+}
+
+static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *config,
+                       hf_error *error) {
+    const struct hfi_url *url = config->url;
+    const char *name = url->tls_server_name != NULL ? url->tls_server_name : url->host;
+    if (!url->tls)
+        return HF_OK;
+    int err = config->tls != NULL ? hfi_tls_context_like(config->tls, name, &node->tls, error)
+                                  : hfi_node_tls(node->mem, url, url->host, &node->tls, error);
     if (err != HF_OK)
         return err;
     node->host.tls = node->tls;
-    if (options.insecure)
+    if (url->tls_verify == HFI_VERIFY_NONE)
         hfi_log(config->log, HF_LOG_WARN,
                 "%s: TLS without verification: this may be anybody's server", node->name);
     return HF_OK;
@@ -127,6 +137,7 @@ static int describe_us(struct hfi_node *node, const struct hfi_node_config *conf
     target->dispatch = config->dispatch;
     target->protocol = &hfi_resp;
     target->login = &node->login;
+    node->login.peer = config->primary ? HFI_PEER_PRIMARY : HFI_PEER_SERVER;
     node->login.user = node->user;
     node->login.password = node->password;
     node->login.db = config->url->db;
@@ -155,6 +166,11 @@ static void on_control_state(void *arg, bool up) {
     node->hooks->control_state(node->arg, node, up);
 }
 
+static void on_trouble(void *arg, int err, const hf_error *error) {
+    struct hfi_node *node = arg;
+    node->trouble(node->trouble_arg, node, err, error);
+}
+
 /* ---- Life ---- */
 
 static int make_connections(struct hfi_node *node, hf_error *error) {
@@ -178,6 +194,12 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     node->hooks = config->hooks;
     node->arg = config->arg;
     pthread_mutex_init(&node->mtx, NULL);
+    if (config->trouble != NULL) {
+        node->trouble = config->trouble;
+        node->trouble_arg = config->trouble_arg;
+        node->target.trouble = on_trouble;
+        node->target.trouble_arg = node;
+    }
 
     int err = describe_us(node, config, error);
     if (err == HF_OK)
@@ -197,10 +219,45 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     return HF_OK;
 }
 
+static bool retire(struct hfi_node *node) {
+    pthread_mutex_lock(&node->mtx);
+    bool first = !atomic_exchange(&node->retired, true);
+    pthread_mutex_unlock(&node->mtx);
+    return first;
+}
+
+void hfi_node_retire(struct hfi_node *node) {
+    if (!retire(node))
+        return;
+    node->hooks->stopping(node->arg, node);
+    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
+                                atomic_load(&node->dispatch)};
+    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
+        if (conns[i] != NULL)
+            hfi_conn_retire(conns[i]);
+}
+
+bool hfi_node_is_retired(const struct hfi_node *node) {
+    return atomic_load_explicit(&node->retired, memory_order_relaxed);
+}
+
+bool hfi_node_is_shared(const struct hfi_node *node) {
+    return atomic_load_explicit(&node->refs, memory_order_acquire) > 1;
+}
+
+void hfi_node_hang_up(struct hfi_node *node) {
+    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
+                                atomic_load(&node->dispatch)};
+    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
+        if (conns[i] != NULL)
+            hfi_conn_suspect(conns[i], HFI_NEVER);
+}
+
 void hfi_node_stop(struct hfi_node *node) {
     if (atomic_exchange(&node->stopped, true))
         return;
-    node->hooks->stopping(node->arg, node);
+    if (retire(node))
+        node->hooks->stopping(node->arg, node);
     struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
                                 atomic_exchange(&node->dispatch, NULL)};
     node->command[0] = node->command[1] = node->control = node->listener = NULL;
@@ -264,6 +321,8 @@ static struct hfi_conn *pick_for_dispatch(struct hfi_node *node) {
     conn = atomic_load(&node->dispatch);
     if (conn == NULL) {
         conn = hfi_conn_new(&node->target, HFI_SEAT_DISPATCH, NULL, NULL, NULL);
+        if (conn != NULL && atomic_load(&node->retired))
+            hfi_conn_retire(conn);
         atomic_store_explicit(&node->dispatch, conn, memory_order_release);
     }
     pthread_mutex_unlock(&node->mtx);

@@ -5,7 +5,9 @@
  * None is opened before somebody needs it.
  *
  * Nodes are reference-counted: by the route that made them, by each exchange from its first try to
- * its end, by each renewal under way, and by whoever listens to messages. */
+ * its end, by what a cancelled one has on its way, by each renewal under way, and by whoever listens
+ * to messages. The connections stay until the route stops the node, which it does when nobody else has
+ * a reference, or at the end of the client. One that is not to be asked any more is retired before. */
 #ifndef HFI_REDIS_ROUTE_NODE_H
 #define HFI_REDIS_ROUTE_NODE_H
 
@@ -33,16 +35,17 @@ struct hfi_learnt {
     atomic_bool held_up_told;    /* that waits get no useful answer was logged */
 
     /* The keeper's thread only. */
-    bool in_slots;       /* it is a cluster's: the keys of a script must share a slot */
-    bool control_was_up; /* so when it is up again, that is a reconnect */
+    int64_t took_over_ms; /* when it followed another; 0: it did not */
+    bool in_slots;        /* it is a cluster's: the keys of a script must share a slot */
+    bool control_was_up;  /* so when it is up again, that is a reconnect */
 };
 
 /* What a node tells the engine. */
 struct hfi_node_hooks {
     /* Its connections are made, and nothing was sent yet. HF_ENOMEM. */
     int (*made)(void *arg, struct hfi_node *node);
-    void (*stopping)(void *arg,
-                     struct hfi_node *node); /* on the keeper's thread; or it has ended */
+    /* It is retired or stopped. On the keeper's thread, or that has ended. */
+    void (*stopping)(void *arg, struct hfi_node *node);
     void (*freed)(void *arg, struct hfi_node *node);
     /* A message, on the thread of whoever reads. */
     void (*push)(void *arg, struct hfi_node *node, const void *message);
@@ -55,14 +58,24 @@ struct hfi_node_config {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
     struct hfi_keeper *keeper;
-    struct hfi_exec *dispatch; /* NULL: without manual dispatch */
-    const struct hfi_url *url; /* copied from */
-    const char *client_name;   /* copied */
+    struct hfi_exec *dispatch;         /* NULL: without manual dispatch */
+    const struct hfi_url *url;         /* copied from */
+    bool primary;                      /* it is of use only while it says that it is no replica */
+    const struct hfi_tls_context *tls; /* to be like; NULL: one is made from the url */
+    const char *client_name;           /* copied */
     int64_t cmd_timeout_ms, ping_ms;
     atomic_ullong *commands, *reconnects;
     const struct hfi_node_hooks *hooks;
     void *arg; /* of all of these */
+    /* For the route: a connection could not be made, and why, or was lost (HF_OK). On the keeper's
+     * thread. NULL: nobody cares. */
+    void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
+    void *trouble_arg;
 };
+
+/* What its url says of TLS, to make others like it. *ret is NULL without TLS. */
+int hfi_node_tls(const struct hfi_mem *mem, const struct hfi_url *url, const char *host,
+                 struct hfi_tls_context **ret, hf_error *error);
 
 /* With one reference. */
 int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf_error *error);
@@ -72,6 +85,13 @@ void hfi_node_unref(struct hfi_node *node);           /* NULL is fine */
  * or when it has ended, and when nobody can be in hfi_node_pick() on another. Idempotent; whoever
  * made it does so before its last reference goes. */
 void hfi_node_stop(struct hfi_node *node);
+/* It is not to be asked any more: see hfi_conn_retire(). On the keeper's thread. Idempotent. */
+void hfi_node_retire(struct hfi_node *node);
+bool hfi_node_is_retired(const struct hfi_node *node); /* any thread */
+/* Ends its connections; whoever wants one connects again. Any thread. */
+void hfi_node_hang_up(struct hfi_node *node);
+/* Whether somebody other than the one who asks has a reference. */
+bool hfi_node_is_shared(const struct hfi_node *node);
 void hfi_node_close_fds(struct hfi_node *node);
 
 /* The connection for a call of this lane. NULL: stopped, or (dispatch only) out of memory. */

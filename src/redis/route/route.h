@@ -1,5 +1,5 @@
-/* Which node serves a name. One implementation per topology: single.c now; Sentinel and Cluster
- * will be siblings that follow a primary or a slot map behind the same functions. */
+/* Which node serves a name. One implementation per topology: single.c for one server, sentinel.c for a
+ * primary that changes. */
 #ifndef HFI_REDIS_ROUTE_ROUTE_H
 #define HFI_REDIS_ROUTE_ROUTE_H
 
@@ -15,17 +15,43 @@ struct hfi_route_ops {
     /* The same without a reference, for comparing: the node may be gone. Any thread, under any
      * mutex of another's. */
     const struct hfi_node *(*node)(struct hfi_route *route, const char *key, size_t len);
-    /* Visits all nodes that there are, in an order that stays. Any thread; `visit` calls nothing
-     * of the route. */
+    /* Visits all nodes that there are, in an order that stays; those that are retired, too, as long
+     * as somebody has to do with them. Any thread; `visit` calls nothing of the route. */
     void (*each)(struct hfi_route *route, void (*visit)(struct hfi_node *node, void *arg),
                  void *arg);
     void (*stop)(struct hfi_route *route); /* on the keeper's thread: closes all connections */
     void (*free)(struct hfi_route *route); /* after the keeper has ended */
     void (*close_fds)(struct hfi_route *route);
+
+    /* ---- Of a route whose nodes change. NULL, all of these: they do not ---- */
+
+    /* No node is known: tells when one is, or why none was found. As hfi_conn_want(). */
+    void (*want)(struct hfi_route *route, const char *key, size_t len, struct hfi_want *want,
+                 struct hfi_task *task, unsigned event);
+    void (*unwant)(struct hfi_route *route, struct hfi_want *want);
+    /* The node has refused a command in a way that only one does that is not to be asked: its
+     * connections are ended, and the route looks for the right one. Any thread. */
+    void (*refused)(struct hfi_route *route, struct hfi_node *node);
+    /* Something is held for a while, or no longer: the route has an eye on the servers. On the
+     * keeper's thread. */
+    void (*watch)(struct hfi_route *route, bool on);
+    /* When anybody who could tell where to go, or is there, last said anything; 0: nobody ever
+     * has. Any thread. */
+    int64_t (*heard_ms)(struct hfi_route *route);
 };
 
 struct hfi_route {
     const struct hfi_route_ops *ops;
+    atomic_bool found; /* of one whose nodes change: there was one, so there may be one again */
 };
+
+/* Whether another server may serve a key soon, so that it is worth waiting for. */
+static inline bool hfi_route_changes(const struct hfi_route *route) {
+    return route->ops->want != NULL;
+}
+
+/* What such a route tells the engine, on the keeper's thread: `to` serves from now on what `from` did,
+ * which is retired, or NULL: this is the first. */
+typedef void (*hfi_changed_fn)(void *arg, struct hfi_node *from, struct hfi_node *to);
 
 #endif

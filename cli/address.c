@@ -1,0 +1,93 @@
+/*
+ * Urls of the tool: what -h, -p, -s, -n and --sentinel add up to, and which ones have TLS. Called before there is any
+ * other thread; stateless.
+ */
+#include "cli.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Appends, with what a url cannot hold as it is in percent-encoding. */
+static void append_encoded(FILE *out, const char *text, size_t len, const char *as_it_is) {
+    for (size_t i = 0; i < len; i++) {
+        if (isalnum((unsigned char)text[i]) || strchr(as_it_is, text[i]) != NULL)
+            fputc(text[i], out);
+        else
+            fprintf(out, "%%%02X", (unsigned char)text[i]);
+    }
+}
+
+static void append_host(FILE *out, const char *host, size_t len, const char *port) {
+    if (memchr(host, ':', len) != NULL) {
+        fprintf(out, "[%.*s]", (int)len, host);
+    } else {
+        append_encoded(out, host, len, "-._~/");
+    }
+    fprintf(out, ":%s", port);
+}
+
+/* -h may name several sentinels, with commas in between. */
+static void append_sentinels(FILE *out, const char *hosts, const char *port) {
+    fputs("redis-sentinel://", out);
+    for (const char *host = hosts; host != NULL;) {
+        const char *comma = strchr(host, ',');
+        append_host(out, host, comma != NULL ? (size_t)(comma - host) : strlen(host), port);
+        if (comma != NULL)
+            fputc(',', out);
+        host = comma != NULL ? comma + 1 : NULL;
+    }
+}
+
+char *connection_url_of_parts(const struct connection *connection) {
+    char *url = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&url, &size);
+    if (out == NULL)
+        return NULL;
+    const char *master = connection->sentinel.value;
+    const char *host = connection->host.value != NULL ? connection->host.value : "127.0.0.1";
+    const char *port = connection->port.value;
+    const char *db = connection->db.value != NULL ? connection->db.value : "0";
+    if (connection->socket.value != NULL) {
+        fputs("unix://", out);
+        append_encoded(out, connection->socket.value, strlen(connection->socket.value), "-._~/");
+        fprintf(out, "?db=%s", db);
+    } else if (master != NULL) {
+        append_sentinels(out, host, port != NULL ? port : "26379");
+        fprintf(out, "/%s?master=", db);
+        append_encoded(out, master, strlen(master), "-._~");
+    } else {
+        fputs("redis://", out);
+        append_host(out, host, strlen(host), port != NULL ? port : "6379");
+        fprintf(out, "/%s", db);
+    }
+    return fclose(out) == 0 ? url : NULL;
+}
+
+static bool scheme_is(const char *url, const char *name) {
+    size_t len = strlen(name);
+    return strncasecmp(url, name, len) == 0 && strncmp(url + len, "://", 3) == 0;
+}
+
+bool url_has_tls(const char *url) {
+    static const char *const names[] = {
+        "rediss",           "valkeys",          "rediss-sentinel", "rediss+sentinel",
+        "valkeys-sentinel", "valkeys+sentinel", "redis-sentinels", "redis+sentinels",
+        "valkey-sentinels", "valkey+sentinels",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (scheme_is(url, names[i]))
+            return true;
+    return false;
+}
+
+bool url_can_have_tls(const char *url) {
+    static const char *const names[] = {"redis",          "valkey",          "redis-sentinel",
+                                        "redis+sentinel", "valkey-sentinel", "valkey+sentinel"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (scheme_is(url, names[i]))
+            return true;
+    return url_has_tls(url);
+}

@@ -1,0 +1,45 @@
+/*
+ * The options of a client: reading and checking what the caller gave. Used by hf_open() on the caller's
+ * thread; stateless.
+ */
+#include "api/options.h"
+
+#include "api/sized.h"
+#include "base/error.h"
+
+int hfi_options_read(const hf_options *given, hf_options *options, hf_error *error) {
+    *options = (hf_options)HF_OPTIONS_INIT;
+    int err = hfi_sized_read(&hfi_sized_options, given, options, error);
+    if (err != HF_OK)
+        return err;
+    const hf_allocator *a = &options->allocator;
+    bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
+    if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
+        return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
+    if ((options->flags & ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE)) != 0)
+        return hfi_fail(error, HF_EINVAL, "unknown flags");
+    if (options->tls_min_version != 0 && options->tls_min_version != HF_TLS_1_2 &&
+        options->tls_min_version != HF_TLS_1_3)
+        return hfi_fail(error, HF_EINVAL, "tls_min_version is HF_TLS_1_2 or HF_TLS_1_3");
+    if (options->sentinel_tls != 0 && options->sentinel_tls != HF_SENTINEL_TLS_ON &&
+        options->sentinel_tls != HF_SENTINEL_TLS_OFF)
+        return hfi_fail(error, HF_EINVAL,
+                        "sentinel_tls is HF_SENTINEL_TLS_ON or HF_SENTINEL_TLS_OFF");
+    return HF_OK;
+}
+
+int hfi_options_check_times(const hf_options *o, hf_error *error) {
+    const int64_t day_ms = 24 * 3600 * 1000;
+    if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
+        o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms ||
+        o->failover_timeout_ms < 1 || o->failover_timeout_ms > day_ms)
+        return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
+    if (o->fair_wait_ms < 0 || o->fair_wait_ms > HF_LEASE_MAX_MS)
+        return hfi_fail(error, HF_EINVAL, "fair_wait_ms is not negative, and ten years at most");
+    if (o->restart_guard_ms < -1 || o->restart_guard_ms > HF_LEASE_MAX_MS)
+        return hfi_fail(error, HF_EINVAL, "restart_guard_ms is -1, or 0 to ten years");
+    if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
+        return hfi_fail(error, HF_EINVAL,
+                        "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");
+    return HF_OK;
+}

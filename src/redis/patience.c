@@ -1,0 +1,39 @@
+/*
+ * How long an exchange has patience with servers that are of no help.
+ *
+ * Called by exchange.c on the thread of the exchange's task; no state of its own.
+ */
+#include "base/clock.h"
+#include "redis/exchange.h"
+#include "redis/internal.h"
+
+/* The same where another server may take over. As long as somebody says anything, wherever, there is
+ * hope for that; but not for ever. */
+static int64_t forsaken_at_ms(const struct hfi_exchange *x, int64_t answer_ms) {
+    struct hfi_route *route = x->redis->route;
+    int64_t since_ms = hfi_max_ms(x->start_ms, answer_ms),
+            patience_ms = x->redis->failover_timeout_ms;
+    int64_t heard_ms = hfi_max_ms(since_ms, route->ops->heard_ms(route));
+    int64_t at_ms =
+        hfi_min_ms(hfi_after_ms(heard_ms, x->silence_ms), hfi_after_ms(since_ms, patience_ms));
+    if (x->refused_since_ms == 0)
+        return at_ms;
+    return hfi_min_ms(at_ms, hfi_after_ms(x->refused_since_ms, patience_ms));
+}
+
+int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x) {
+    if (x->silence_ms == HFI_NEVER)
+        return HFI_NEVER;
+    int64_t answer_ms = x->node != NULL ? hfi_node_last_answer_ms(x->node) : 0;
+    if (hfi_route_changes(x->redis->route))
+        return forsaken_at_ms(x, answer_ms);
+    int64_t silent_ms = hfi_after_ms(hfi_max_ms(x->start_ms, answer_ms), x->silence_ms);
+    if (x->refused_since_ms == 0)
+        return silent_ms;
+    return hfi_min_ms(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
+}
+
+bool hfi_exchange_may_move(const struct hfi_exchange *x) {
+    const struct hfi_route *route = x->redis->route;
+    return hfi_route_changes(route) && atomic_load_explicit(&route->found, memory_order_relaxed);
+}

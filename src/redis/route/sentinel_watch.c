@@ -1,0 +1,215 @@
+/*
+ * Hearing of a change.
+ *
+ * One sentinel at a time is listened to. The leader of a failover says +promoted-slave as soon as there is a
+ * new primary, and +switch-master only when the other replicas have followed it; the others say
+ * +switch-master when they hear of it. Both name the address, and its role decides. If that sentinel is
+ * lost, the next is listened to.
+ *
+ * While something is held, every second the primary is asked for its role and a silent sentinel for a
+ * sign of life; one that has none is left. Every ten seconds the sentinels are asked anyway.
+ *
+ * Runs on the keeper's thread, which owns everything here.
+ */
+#include "redis/route/sentinel_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_MS 1000
+#define LOOK_MS 10000
+#define WORDS_MAX 8
+
+/* ---- Messages ---- */
+
+static const char subscribe[] = "*3\r\n$9\r\nSUBSCRIBE\r\n$14\r\n+switch-master\r\n"
+                                "$15\r\n+promoted-slave\r\n";
+static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+
+static size_t split(char *text, char *words[WORDS_MAX]) {
+    size_t len = 0;
+    char *rest = text, *word;
+    while (len < WORDS_MAX && (word = strtok_r(rest, " ", &rest)) != NULL)
+        words[len++] = word;
+    return len;
+}
+
+/* "NAME OLD-HOST OLD-PORT HOST PORT" */
+static bool read_switch(char *const *words, size_t len, const char *name, size_t *ret_host) {
+    *ret_host = 3;
+    return len == 5 && strcmp(words[0], name) == 0;
+}
+
+/* "slave HOST:PORT HOST PORT @ NAME OLD-HOST OLD-PORT" */
+static bool read_promotion(char *const *words, size_t len, const char *name, size_t *ret_host) {
+    *ret_host = 2;
+    return len == 8 && strcmp(words[0], "slave") == 0 && strcmp(words[5], name) == 0;
+}
+
+static void hear(struct hfi_sentinel *route, const char *channel, const char *text) {
+    char copy[512], *words[WORDS_MAX];
+    size_t host, size = strlen(text) + 1;
+    if (size > sizeof copy)
+        return;
+    memcpy(copy, text, size);
+    size_t len = split(copy, words);
+    const char *name = hfi_sentinel_master(route);
+    bool ours = strcmp(channel, "+switch-master") == 0 ? read_switch(words, len, name, &host)
+                                                       : read_promotion(words, len, name, &host);
+    long port = ours ? strtol(words[host + 1], NULL, 10) : 0;
+    if (port <= 0 || port > UINT16_MAX)
+        return;
+    hfi_log(route->log, HF_LOG_INFO, "a sentinel says that %s is at %s:%ld", name, words[host],
+            port);
+    hfi_sentinel_hint(route, words[host], (uint16_t)port);
+}
+
+static bool is_string(const redisReply *reply) {
+    return reply->type == REDIS_REPLY_STRING;
+}
+
+void hfi_sentinel_ear_message(struct hfi_peer *peer, const redisReply *message) {
+    struct hfi_sentinel *route = peer->route;
+    if (route->stopped)
+        return;
+    atomic_store(&route->heard_ms, hfi_now_ms());
+    if (message->type != REDIS_REPLY_ARRAY || message->elements != 3 ||
+        !is_string(message->element[0]) || !is_string(message->element[1]))
+        return;
+    const char *what = message->element[0]->str, *channel = message->element[1]->str;
+    if (strcmp(what, "message") == 0 && is_string(message->element[2]))
+        hear(route, channel, message->element[2]->str);
+    else if (strcmp(what, "subscribe") == 0 && strcmp(channel, "+promoted-slave") == 0)
+        hfi_sentinel_look(route); /* for what was said before */
+}
+
+/* ---- Whom to listen to ---- */
+
+void hfi_sentinel_lend_ear(struct hfi_sentinel *route) {
+    struct hfi_peer *first = HFI_CONTAINER(route->peers.next, struct hfi_peer, link);
+    if (route->stopped || route->ear != NULL || !hfi_peer_lend_ear(first))
+        return;
+    route->ear = first;
+    hfi_conn_keep_up(first->ear, true);
+}
+
+/* The next in line; there may be only one. */
+static void leave(struct hfi_peer *peer) {
+    struct hfi_sentinel *route = peer->route;
+    struct hfi_link *next = peer->link.next != &route->peers ? peer->link.next : route->peers.next;
+    struct hfi_peer *other = HFI_CONTAINER(next, struct hfi_peer, link);
+    if (other == peer || !hfi_peer_lend_ear(other))
+        return; /* it comes back, or not */
+    hfi_conn_keep_up(peer->ear, false);
+    route->ear = other;
+    hfi_conn_keep_up(other->ear, true);
+}
+
+void hfi_sentinel_ear_state(struct hfi_peer *peer, bool up) {
+    struct hfi_sentinel *route = peer->route;
+    if (route->stopped || route->ear != peer)
+        return;
+    if (up) {
+        hfi_conn_send(peer->ear, subscribe, sizeof subscribe - 1);
+        return;
+    }
+    leave(peer);
+    hfi_sentinel_look(route);
+}
+
+static void check_ear(struct hfi_sentinel *route) {
+    struct hfi_peer *peer = route->ear;
+    int64_t now_ms = hfi_now_ms(), server_ms, received_ms;
+    if (peer == NULL || !hfi_conn_ready(peer->ear, &server_ms, &received_ms))
+        return;
+    int64_t heard_ms = atomic_load(&peer->target.last_answer_ms);
+    if (now_ms - heard_ms >= route->cmd_timeout_ms)
+        hfi_conn_suspect(peer->ear, HFI_NEVER);
+    else if (now_ms - heard_ms >= TICK_MS)
+        hfi_conn_send(peer->ear, ping, sizeof ping - 1);
+}
+
+/* ---- The primary's role ---- */
+
+static void drop_role(struct hfi_sentinel *route) {
+    if (route->role == NULL)
+        return;
+    if (route->stopped || atomic_load(&route->role->complete))
+        hfi_req_unref(route->role);
+    else
+        hfi_req_abandon(route->role);
+    hfi_node_unref(route->role_node);
+    route->role = NULL;
+    route->role_node = NULL;
+}
+
+void hfi_sentinel_role_told(struct hfi_sentinel *route) {
+    if (route->role == NULL || !atomic_load(&route->role->complete))
+        return;
+    const redisReply *reply = route->role->err == HF_OK ? route->role->reply : NULL;
+    bool replica = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+                   is_string(reply->element[0]) && strcmp(reply->element[0]->str, "master") != 0;
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
+        route->role_forbidden = true;
+    if (replica) {
+        hfi_node_hang_up(route->role_node);
+        hfi_sentinel_look(route);
+    }
+    drop_role(route);
+}
+
+/* A second without an answer is a reason to look. */
+static void ask_role(struct hfi_sentinel *route) {
+    static const char role[] = "*1\r\n$4\r\nROLE\r\n";
+    struct hfi_node *node = atomic_load(&route->primary);
+    if (route->role != NULL) {
+        hfi_sentinel_look(route);
+        if (route->role_node == node)
+            return;
+        drop_role(route);
+    }
+    struct hfi_conn *control = node != NULL ? hfi_node_pick(node, HFI_LANE_KEEPER) : NULL;
+    if (control == NULL)
+        return;
+    hfi_conn_keep_up(control, true);
+    const char *words = route->role_forbidden ? ping : role; /* both are as long */
+    if (hfi_conn_submit(control, words, sizeof role - 1, &route->task, HFI_SENTINEL_ROLE, NULL,
+                        &route->role) == HF_OK)
+        route->role_node = hfi_node_ref(node);
+}
+
+/* ---- Ticking ---- */
+
+static void tick_fired(struct hfi_alarm *alarm) {
+    struct hfi_sentinel *route = HFI_CONTAINER(alarm, struct hfi_sentinel, tick);
+    int64_t now_ms = hfi_now_ms();
+    if (!route->watching || route->stopped)
+        return;
+    ask_role(route);
+    check_ear(route);
+    if (now_ms >= route->look_at_ms) {
+        route->look_at_ms = now_ms + LOOK_MS;
+        hfi_sentinel_look(route);
+    }
+    hfi_alarm_set(route->exec, &route->tick, now_ms + TICK_MS);
+}
+
+void hfi_sentinel_watch(struct hfi_sentinel *route, bool on) {
+    if (route->watching == on || route->stopped)
+        return;
+    route->watching = on;
+    route->look_at_ms = hfi_now_ms() + LOOK_MS;
+    if (on)
+        hfi_alarm_set(route->exec, &route->tick, hfi_now_ms());
+    else
+        hfi_alarm_clear(route->exec, &route->tick);
+}
+
+void hfi_sentinel_watch_init(struct hfi_sentinel *route) {
+    route->tick.fire = tick_fired;
+}
+
+void hfi_sentinel_watch_stop(struct hfi_sentinel *route) {
+    hfi_alarm_clear(route->exec, &route->tick);
+    drop_role(route);
+}

@@ -1,0 +1,74 @@
+/* What the tests of routes share: a client on a primary that sentinels watch, and what it is told.
+ *
+ *     struct scene s;
+ *     scene_begin(&s, NULL);
+ *     ...
+ *     scene_end(&s);
+ *
+ * Include as "route/scene.h". One set of servers and sentinels serves all tests of a program
+ * (scene_start); each test finds it whole and empty. No test here has a lease that a slow failover could
+ * end: what is asked of a failover is what it leads to, and that nothing else brings that about. */
+#ifndef HF_TEST_ROUTE_SCENE_H
+#define HF_TEST_ROUTE_SCENE_H
+
+#include <holdfast/holdfast.h>
+
+#include "support/new_lock.h"
+#include "support/server.h"
+#include "support/wait.h"
+#include "support/watched.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define HANG_MS 60000
+#define LONG_MS 300000 /* a lease whose next renewal is later than any test ends */
+
+struct scene {
+    struct watched *watched;
+    hf_client *client, *rival;
+};
+
+/* For cmocka's group functions. */
+int scene_start(void **state);
+int scene_stop(void **state);
+
+/* 20 s for an exchange, since a failover is inside of it; a lease of LONG_MS. */
+hf_options scene_options(void);
+void scene_begin(struct scene *scene, const hf_options *given); /* NULL: scene_options() */
+void scene_end(struct scene *scene);
+
+hf_lock *scene_lock(hf_client *client, any_kind kind, const char *name);
+hf_stats scene_stats(hf_client *client);
+bool scene_wait_switches(hf_client *client, uint64_t at_least);
+
+/* Everything that was written at the primary is at the replicas, too. */
+void scene_replicate(struct scene *scene);
+
+/* Kills the primary; returns the new one when the sentinels agree on it. */
+struct server *scene_kill_primary(struct scene *scene);
+
+/* Counts what a lock's callback is told; the `arg` of scene_on_event. */
+struct scene_events {
+    atomic_int losses;
+    char reason[128]; /* of the last loss; read it when that was counted */
+};
+void scene_on_event(hf_lock *lock, const hf_event *event, void *arg);
+bool scene_wait_losses(struct scene_events *events, int at_least);
+
+/* An acquire that waits for ever, on a thread of its own. */
+struct scene_waiter {
+    pthread_t thread;
+    hf_lock *lock;
+    int result;
+    hf_owner owner;
+};
+void scene_wait_for(struct scene_waiter *waiter, hf_lock *lock);
+int scene_join(struct scene_waiter *waiter);
+
+#endif

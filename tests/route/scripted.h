@@ -1,0 +1,34 @@
+/* A sentinel that says what a test wants: for what real ones say only by misfortune.
+ *
+ *     struct scripted *s = scripted_start();
+ *     scripted_name(s, "127.0.0.1", server_port(server), 5);
+ *     snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%d/" SCRIPTED_NAME, scripted_port(s));
+ *
+ * Include as "route/scripted.h". Any thread may call anything but scripted_free. */
+#ifndef HF_TEST_ROUTE_SCRIPTED_H
+#define HF_TEST_ROUTE_SCRIPTED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCRIPTED_NAME "guards"
+
+struct scripted;
+
+struct scripted *scripted_start(void);
+void scripted_free(struct scripted *scripted); /* NULL is fine */
+int scripted_port(const struct scripted *scripted);
+
+/* From now on it names this address, of this epoch; -1: it does not tell one. Without a host it knows no such
+ * name. */
+void scripted_name(struct scripted *scripted, const char *host, int port, int epoch);
+
+/* How often it was asked for the address. */
+size_t scripted_asked(struct scripted *scripted);
+bool scripted_wait_asked(struct scripted *scripted, size_t at_least, int64_t limit_ms);
+
+/* It cannot be reached any more, or again. */
+void scripted_hide(struct scripted *scripted, bool hidden);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * A failover that loses what was written: the replicas never had the lock, and one of them becomes the
+ * primary. Then two may hold it, as the documentation says; the first is told, soon and in these words, and
+ * the tokens tell them apart. With real servers and sentinels.
+ */
+#include "route/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the primary has is not at the replicas, for certain. */
+static void lose_at_replicas(struct scene *s, const char *key) {
+    struct server *primary = watched_primary(s->watched);
+    scene_replicate(s);
+    for (int i = 0; i < WATCHED_SERVERS; i++) {
+        struct server *server = watched_server(s->watched, i);
+        if (server == primary)
+            continue;
+        cmd_ok(server, "CONFIG SET replica-read-only no");
+        cmd_ok(server, "DEL %s", key);
+    }
+}
+
+static void acquire(hf_lock *lock, int64_t lease_ms, hf_result *result) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = lease_ms;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, result), HF_OK);
+}
+
+/* The next renewal is a hundred seconds away, and the end of the lease three hundred. */
+static void told_of_a_lost_lock(int64_t lease_ms) {
+    struct scene s;
+    struct scene_events events = {0}, none = {0};
+    hf_result first = HF_RESULT_INIT, second = HF_RESULT_INIT;
+    scene_begin(&s, NULL);
+    hf_lock *lock = scene_lock(s.client, HF_PLAIN | HF_FENCED, "lost");
+    hf_lock *kept = scene_lock(s.client, HF_PLAIN, "kept");
+    hf_lock *rival = scene_lock(s.rival, HF_PLAIN | HF_FENCED, "lost");
+    assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
+    acquire(lock, lease_ms, &first);
+    acquire(kept, lease_ms, NULL);
+    lose_at_replicas(&s, "lost");
+    scene_kill_primary(&s);
+    assert_true(scene_wait_losses(&events, 1));
+    assert_string_equal(events.reason, "the primary changed, and the new one does not have it");
+    acquire(rival, lease_ms, &second);
+    assert_true(second.token > first.token);
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    assert_int_equal(hf_lock_release(rival), HF_OK);
+    assert_int_equal(hf_lock_release(kept), HF_OK);
+    assert_int_equal(atomic_load(&none.losses), 0);
+    assert_int_equal(atomic_load(&events.losses), 1);
+    assert_int_equal(scene_stats(s.client).losses, 1);
+    hf_lock_free(lock);
+    hf_lock_free(kept);
+    hf_lock_free(rival);
+    scene_end(&s);
+}
+
+static void told_of_one_with_a_watchdog(void **state) {
+    (void)state;
+    told_of_a_lost_lock(HF_WATCHDOG);
+}
+
+static void told_of_one_with_a_lease(void **state) {
+    (void)state;
+    told_of_a_lost_lock(LONG_MS);
+}
+
+/* All of very many are asked about, and none is told wrongly. */
+static void many_are_verified(void **state) {
+    (void)state;
+    size_t many = getenv("HF_SOAK") != NULL ? 10000 : 1000;
+    struct scene s;
+    struct scene_events events = {0};
+    scene_begin(&s, NULL);
+    hf_lock **locks = calloc(many, sizeof(hf_lock *));
+    for (size_t i = 0; i < many; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "many-%zu", i);
+        locks[i] = scene_lock(s.client, HF_PLAIN, name);
+        assert_int_equal(hf_lock_on_lost(locks[i], scene_on_event, &events), HF_OK);
+        acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
+    }
+    lose_at_replicas(&s, "many-0");
+    lose_at_replicas(&s, "many-501");
+    scene_kill_primary(&s);
+    assert_true(scene_wait_losses(&events, 2));
+    for (size_t i = 0; i < many; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), i == 0 || i == 501 ? HF_ELOST : HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    free(locks);
+    assert_int_equal(scene_stats(s.client).losses, 2);
+    scene_end(&s);
+}
+
+/* It comes back empty before anybody has noticed: no change of primary, and nothing is there. */
+static void told_of_one_that_forgot(void **state) {
+    (void)state;
+    struct scene s;
+    struct scene_events events = {0};
+    scene_begin(&s, NULL);
+    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "forgotten");
+    assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
+    acquire(lock, LONG_MS, NULL);
+    assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
+    lose_at_replicas(&s, "forgotten"); /* should they notice after all */
+    server_restart(watched_primary(s.watched));
+    assert_true(scene_wait_losses(&events, 1));
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    hf_lock_free(lock);
+    scene_end(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(told_of_one_with_a_watchdog),
+        cmocka_unit_test(told_of_one_with_a_lease),
+        cmocka_unit_test(many_are_verified),
+        cmocka_unit_test(told_of_one_that_forgot),
+    };
+    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+}
