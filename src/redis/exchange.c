@@ -395,14 +395,9 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
     }
     hfi_exchange_held_up(x, HF_EREFUSED);
     struct hfi_route *route = x->redis->route;
-    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE, changes = hfi_route_changes(route);
-    if (elsewhere && changes)
+    if (remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route))
         route->ops->refused(route, x->node);
-    bool patient = x->retry == HFI_RETRY_PATIENTLY || (elsewhere && changes);
-    bool passing = x->retry != HFI_RETRY_NONE &&
-                   (remedy == HFI_REMEDY_WAIT ||
-                    ((elsewhere || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
-    if (!passing)
+    if (!hfi_exchange_may_pass(x, remedy))
         return finish(x, err);
     x->trouble = err;
     drop_request(x);

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "net/conn.h"
 #include "redis/command.h"
+#include "redis/errors.h"
 #include "redis/script.h"
 
 #include <hiredis/hiredis.h>
@@ -136,6 +137,8 @@ void hfi_exchange_tell(struct hfi_exchange *x);
 int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x);
 /* Another server may take over for the one that cannot be reached; unless there never was one. */
 bool hfi_exchange_may_move(const struct hfi_exchange *x);
+/* The server refuses, and this exchange has the time to ask again. */
+bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy);
 
 /* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then
  * hfi_exchange_woken() is true; if it is false, the TIMER event is stale. */

@@ -37,3 +37,12 @@ bool hfi_exchange_may_move(const struct hfi_exchange *x) {
     const struct hfi_route *route = x->redis->route;
     return hfi_route_changes(route) && atomic_load_explicit(&route->found, memory_order_relaxed);
 }
+
+bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy) {
+    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE;
+    bool patient =
+        x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_route_changes(x->redis->route));
+    return x->retry != HFI_RETRY_NONE &&
+           (remedy == HFI_REMEDY_WAIT ||
+            ((elsewhere || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
+}

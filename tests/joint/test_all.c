@@ -249,19 +249,6 @@ static void refused_members(void **state) {
     pack_end(&p);
 }
 
-static void handles_of_members_may_be_freed(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
-    hf_lock *all = pack_all_of(p.client[0], HF_PLAIN, abc, LEN(abc));
-    assert_int_equal(hf_lock_acquire(all), HF_OK);
-    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 3);
-    assert_int_equal(hf_lock_release(all), HF_OK);
-    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 0);
-    hf_lock_free(all);
-    pack_end(&p);
-}
-
 /* Sets that look alike once their names are joined have nothing in common. */
 static void names_that_look_alike(void **state) {
     (void)state;
@@ -491,7 +478,6 @@ int main(void) {
         cmocka_unit_test(one_inside_another_counts_as_its_members),
         cmocka_unit_test(order_means_nothing),
         cmocka_unit_test(refused_members),
-        cmocka_unit_test(handles_of_members_may_be_freed),
         cmocka_unit_test(names_that_look_alike),
         cmocka_unit_test(mixed_kinds),
         cmocka_unit_test(readers_share),

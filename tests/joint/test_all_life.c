@@ -1,5 +1,5 @@
 /* One lock out of many: waits that are cancelled, clients that are closed in every phase, threads that
- * end, forks, asynchronous calls and manual dispatch. */
+ * end, forks, asynchronous calls and manual dispatch, handles that are freed. */
 #include "joint/pack.h"
 
 #include <string.h>
@@ -302,6 +302,20 @@ static void released_by_another_handle(void **state) {
     pack_end(&p);
 }
 
+static void handles_of_members_may_be_freed(void **state) {
+    (void)state;
+    static const char *const abc[] = {"a", "b", "c"};
+    struct pack p;
+    pack_begin(&p, NULL);
+    hf_lock *all = pack_all_of(p.client[0], HF_PLAIN, abc, 3);
+    assert_int_equal(hf_lock_acquire(all), HF_OK);
+    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 3);
+    assert_int_equal(hf_lock_release(all), HF_OK);
+    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 0);
+    hf_lock_free(all);
+    pack_end(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancelled_while_it_waits),
@@ -317,6 +331,7 @@ int main(void) {
         cmocka_unit_test(asynchronous),
         cmocka_unit_test(manual_dispatch),
         cmocka_unit_test(released_by_another_handle),
+        cmocka_unit_test(handles_of_members_may_be_freed),
     };
     return cmocka_run_group_tests(tests, pack_start_servers, pack_stop_servers);
 }

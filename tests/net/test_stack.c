@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define LEAST_STACK (64 * 1024) /* as the header says */
-#if defined(__SANITIZE_THREAD__) /* keeps 768 KiB of its own on each stack, and leaves 128 of ours */
+/* ThreadSanitizer keeps 768 KiB of its own on each stack, and leaves 128 of ours. */
+#if defined(__SANITIZE_THREAD__)
 #define CALLBACK_STACK (64 * 1024)
 #else
 #define CALLBACK_STACK (128 * 1024)
