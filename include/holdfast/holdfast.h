@@ -30,9 +30,10 @@
  *     thread. Outputs (`ret_...`) are written on success only, unless a function says otherwise. A
  *     `bool *` output may be NULL; any other only where its function says so.
  *   - Errors of every exchange, which any call that talks to the server may return besides its own:
- *     HF_EUNREACH, HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (the server is
- *     too old), HF_EINVAL (an argument is wrong, or the server has no such database), HF_ECLOSED,
- *     HF_EFORKED, HF_EDEADLK (inside a callback), HF_ENOMEM, HF_ESYS.
+ *     HF_EUNREACH, HF_ENOQUORUM (of several servers), HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS,
+ *     HF_EPROTO, HF_ENOTSUP (the server is too old), HF_EINVAL (an argument is wrong, or the server
+ *     has no such database), HF_ECLOSED, HF_EFORKED, HF_EDEADLK (inside a callback), HF_ENOMEM,
+ *     HF_ESYS.
  *   - Owners: hf_lock_x() is about this thread's hold, hf_lock_x_as() about that of an owner, where
  *     0 is this thread. An operation (hf_lock_x_start()) belongs to no thread: it is told the
  *     owner, and 0 is refused, except that an acquire then draws a fresh one, which its result
@@ -90,8 +91,9 @@ HF_API int hf_version_num(void);
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* X(name, number, what it means). HF_ENOREPLICA is reserved: this version does not return it. A server without TLS says nothing at all to a client that tries TLS: that is
- * HF_EUNREACH, and hf_last_error() has the hint. */
+/* X(name, number, what it means). HF_ENOREPLICA is reserved: this version does not return it. A
+ * server without TLS says nothing at all to a client that tries TLS: that is HF_EUNREACH, and
+ * hf_last_error() has the hint. */
 #define HF_ERRORS(X)                                                                               \
     X(HF_EBUSY, -1, "another owner holds the lock")                                                \
     X(HF_ETIMEDOUT, -2, "the wait ended before the lock was free")                                 \
