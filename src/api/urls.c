@@ -130,6 +130,11 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
         const struct hfi_url *url = &urls->of[i];
         if (url->kind == HFI_URL_LOCAL)
             return hfi_fail(error, HF_EINVAL, "local: cannot be one server of a quorum");
+        if (url->kind == HFI_URL_SENTINEL)
+            return hfi_fail(
+                error, HF_EINVAL,
+                "a url for Sentinel cannot be one server of a quorum: a failover forgets "
+                "locks, and the quorum would not know");
         for (size_t j = 0; j < i; j++) {
             if (same_server(url, &urls->of[j]))
                 return hfi_fail(error, HF_EINVAL, "two of the urls lead to the same server");

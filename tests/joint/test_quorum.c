@@ -394,6 +394,8 @@ static void urls_are_checked(void **state) {
     assert_non_null(strstr(hf_last_error()->text, "two urls"));
     assert_int_equal(hf_open("redis://a redis://b redis://a", NULL, &client), HF_EINVAL);
     assert_int_equal(hf_open("redis://a redis://b local:", NULL, &client), HF_EINVAL);
+    assert_int_equal(hf_open("redis://a redis://b redis-sentinel://c/m", NULL, &client), HF_EINVAL);
+    assert_non_null(strstr(hf_last_error()->text, "Sentinel"));
     assert_int_equal(hf_open("redis://a redis://b redis://:x@", NULL, &client), HF_OK);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(
