@@ -112,6 +112,7 @@ struct hfi_call_state {
     const char *outcome_words;
     struct hfi_req *ghost; /* what a cancelled acquire has on its way: its settlement hears of it */
     unsigned ghost_event;
+    bool ghost_alone; /* nothing before it may have acquired */
     union {
         struct {
             struct hfi_waiter waiter;
