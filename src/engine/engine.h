@@ -168,6 +168,8 @@ struct hfi_call {
     int64_t deadline_ms;
     /* settle: it follows a release from `count`, else an acquire from `count`. */
     bool settle_release;
+    /* settle: something of the owner's may be there from before this call, too. */
+    bool leftover;
     void (*done)(struct hfi_call *call);
 
     /* Out of a call that ends unsettled, and in again for settle: a copy of its command may act

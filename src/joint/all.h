@@ -18,6 +18,7 @@ enum hfi_all_phase {
     HFI_ALL_OVER,      /* nothing is under way */
     HFI_ALL_ASKING,    /* one attempt at each that is not held */
     HFI_ALL_WAITING,   /* at one of them, with nothing held */
+    HFI_ALL_PAUSING,   /* before that, to get out of step with others */
     HFI_ALL_EXTENDING, /* those that were acquired first */
     HFI_ALL_RETURNING, /* it has failed, and gives back */
     HFI_ALL_RELEASING,
@@ -31,6 +32,8 @@ struct hfi_all_state {
     enum hfi_all_phase phase;
     bool alarm_set, contended, closing;
     size_t waits_at;
+    unsigned defeats;             /* how often it gave back what it had, in a row */
+    int64_t asked_us, waiting_us; /* when it began to */
     int err; /* HFI_ALL_RETURNING: what it fails with; the call's error has the words */
     struct hfi_alarm alarm;
 };

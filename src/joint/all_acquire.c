@@ -7,13 +7,21 @@
  *     extend those that      give all back; wait at the first that is busy, in order
  *     came first; done
  *
- * So nothing is held while it waits, and it is in no deadlock with anybody. That a server cannot be
+ * So nothing is held while it waits, and it is in no deadlock with anybody. But two that want the same may
+ * each have what the other one lacks, give way, and meet again the other way round. So whoever is defeated
+ * again pauses for a random time before it waits, of more round trips each time. That a server cannot be
  * reached, or refuses, is waited out as for that lock alone: by waiting at it. Any other error is the
  * answer; then everything is given back, and for that it waits, but no longer than for the answer itself.
  *
  * Runs on the executor of the call.
  */
+#include "base/chance.h"
 #include "joint/all.h"
+
+#define ROUND_MIN_US 500 /* the clock of a pause knows whole milliseconds only */
+#define PAUSE_MAX_US 500000
+#define DEFEATS_MAX 10    /* that make a pause longer */
+#define MEETING_ROUNDS 10 /* who gives way is gone in less */
 
 static void end_if_returned(struct hfi_call *call);
 
@@ -98,6 +106,7 @@ static void ask(struct hfi_call *call) {
     struct hfi_all_state *state = hfi_all_state_of(call);
     int err = HF_OK;
     state->phase = HFI_ALL_ASKING;
+    state->asked_us = hfi_now_us();
     set_alarm(call, is_one_attempt(call) ? HFI_NEVER : end_ms(call));
     for (size_t i = 0; i < call->parts->len && err == HF_OK; i++)
         if (state->bundle->slots[i].state == HFI_SLOT_EMPTY)
@@ -125,11 +134,56 @@ static void wait_at(struct hfi_call *call, size_t i) {
         left_ms = hfi_max_ms(call->deadline_ms - hfi_now_ms(), 1);
     state->phase = HFI_ALL_WAITING;
     state->waits_at = i;
-    state->contended = true;
+    state->waiting_us = hfi_now_us();
     if (!renew_bundle(call) || begin_at(call, i, left_ms) != HF_OK)
         fail_for_memory(call);
     else
         look(call);
+}
+
+/* Who has waited for long was defeated by somebody who holds, not by one who gives way as well. */
+static void note_defeat(struct hfi_all_state *state, int64_t round_us) {
+    int64_t waited_us = state->waiting_us != 0 ? state->asked_us - state->waiting_us : 0;
+    state->contended = true;
+    if (waited_us > PAUSE_MAX_US + MEETING_ROUNDS * round_us)
+        state->defeats = 0;
+    if (state->defeats < DEFEATS_MAX)
+        state->defeats++;
+}
+
+static int64_t random_pause_us(const struct hfi_all_state *state, int64_t round_us) {
+    int64_t most_us = hfi_min_ms(round_us << state->defeats, PAUSE_MAX_US);
+    return (int64_t)(hfi_throw_dice(state) % (uint64_t)most_us);
+}
+
+/* The first time, there is nobody yet with whom it could be in step. */
+static void give_way(struct hfi_call *call, size_t i) {
+    struct hfi_all_state *state = hfi_all_state_of(call);
+    int64_t round_us = hfi_max_ms(hfi_now_us() - state->asked_us, ROUND_MIN_US);
+    note_defeat(state, round_us);
+    if (state->defeats < 2) {
+        wait_at(call, i);
+        return;
+    }
+    state->phase = HFI_ALL_PAUSING;
+    state->waits_at = i;
+    hfi_bundle_give_back(state->bundle);
+    int64_t until_ms = (hfi_now_us() + random_pause_us(state, round_us)) / 1000;
+    set_alarm(call, hfi_min_ms(until_ms, call->deadline_ms));
+}
+
+/* There is no time to wait at this one. */
+static void fail_for_time(struct hfi_call *call, size_t i) {
+    int err = hfi_bundle_error(hfi_all_state_of(call)->bundle, i, &call->error);
+    fail(call, err == HF_EBUSY ? HF_ETIMEDOUT : err);
+}
+
+static void paused(struct hfi_call *call) {
+    size_t i = hfi_all_state_of(call)->waits_at;
+    if (hfi_now_ms() >= call->deadline_ms)
+        fail_for_time(call, i);
+    else
+        wait_at(call, i);
 }
 
 /* ---- All are held ---- */
@@ -228,9 +282,9 @@ static void asked(struct hfi_call *call) {
     if (!can_be_waited_out(err) || is_one_attempt(call))
         fail(call, err);
     else if (hfi_now_ms() >= call->deadline_ms)
-        fail(call, err == HF_EBUSY ? HF_ETIMEDOUT : err);
+        fail_for_time(call, i);
     else
-        wait_at(call, i);
+        give_way(call, i);
 }
 
 static void waited(struct hfi_call *call) {
@@ -258,6 +312,10 @@ static void look(struct hfi_call *call) {
 /* The wait is over, and some have not answered. */
 static void time_is_up(struct hfi_call *call) {
     struct hfi_all_state *state = hfi_all_state_of(call);
+    if (state->phase == HFI_ALL_PAUSING) {
+        paused(call);
+        return;
+    }
     if (hfi_now_ms() < end_ms(call) && state->phase != HFI_ALL_RETURNING)
         return;
     if (state->phase == HFI_ALL_RETURNING)

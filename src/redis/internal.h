@@ -115,6 +115,7 @@ struct hfi_call_state {
     struct hfi_req *ghost; /* what a cancelled acquire has on its way: its settlement hears of it */
     struct hfi_node *ghost_node; /* who has that, with a reference */
     unsigned ghost_event;
+    bool ghost_alone; /* nothing before it may have acquired */
     union {
         struct {
             struct hfi_waiter waiter;

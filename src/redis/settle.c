@@ -37,19 +37,28 @@ static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
                                    command);
 }
 
+/* The answer proves that the owner has nothing: it was another's; or this copy did not run, and there is no
+ * other that may have. */
+static bool means_nothing(struct hfi_call *call, const redisReply *reply) {
+    const struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_acquire_answer answer;
+    if (gives_up(call))
+        return false;
+    if (hfi_is_refusal(reply))
+        return state->ghost_alone;
+    return state->kind->read_acquire(call, reply, &answer) == HF_OK &&
+           answer.verdict != HFI_ACQUIRED;
+}
+
 /* The cancelled command has been answered after all, so there is nothing to wait for. */
 static void ghost_answered(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    const redisReply *reply = state->ghost->reply;
-    struct hfi_acquire_answer answer;
     if (state->ghost->err != HF_OK) {
         /* the connection was lost: the alarm is set to when no copy can act any more */
         hfi_call_drop_ghost(call);
         return;
     }
-    bool nothing = !gives_up(call) && (hfi_is_refusal(reply) ||
-                                       (state->kind->read_acquire(call, reply, &answer) == HF_OK &&
-                                        answer.verdict != HFI_ACQUIRED));
+    bool nothing = means_nothing(call, state->ghost->reply);
     hfi_call_drop_ghost(call);
     if (nothing)
         hfi_call_finish(call, HF_OK);
@@ -106,6 +115,7 @@ void hfi_settle(struct hfi_call *call) {
     struct hfi_req *ghost = state->ghost;
     struct hfi_node *ghost_node = state->ghost_node;
     unsigned ghost_event = state->ghost_event;
+    bool alone = !call->leftover && !state->exchange.resent;
     memset(state, 0, sizeof *state);
     hfi_call_begin(call);
     state->settles = state->settling = true;
@@ -114,6 +124,7 @@ void hfi_settle(struct hfi_call *call) {
     state->ghost = ghost;
     state->ghost_node = ghost_node;
     state->ghost_event = ghost_event;
+    state->ghost_alone = alone;
     if (state->kind->settle != NULL && !hfi_ticket_drawn(call)) {
         state->kind->settle(call);
         return;

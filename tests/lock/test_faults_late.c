@@ -237,6 +237,53 @@ static void U22_cancelled_async_acquire_that_wins_is_undone(void **state) {
     world_end(&w);
 }
 
+/* What a copy is answered that did nothing says nothing of the copies before it. */
+static void cancel_and_refuse(struct world *w, hf_op *op) {
+    hf_result result = HF_RESULT_INIT;
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    hf_op_cancel(op);
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ECANCELED);
+    hf_op_free(op);
+    cmd_ok(w->server, "SCRIPT FLUSH"); /* so what arrives now is refused */
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(world_wait_free(w, HANG_MS));
+}
+
+static void U22_cancelled_copy_is_refused_after_one_that_ran(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *op;
+    world_begin(&w, NULL);
+    hold(&w, &forms[1], 0);
+    proxy_drop_replies_after(w.proxy, WORLD_ACQUIRE);
+    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &op), HF_OK);
+    cancel_and_refuse(&w, op);
+    world_end(&w);
+}
+
+/* The one that ran was another call's, whose settlement has yielded. */
+static void U22_cancelled_copy_is_refused_after_another_calls(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *first, *second;
+    hf_result result = HF_RESULT_INIT;
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.owner = hf_owner_self();
+    world_begin(&w, NULL);
+    hold(&w, &forms[1], 0);
+    proxy_drop_replies_after(w.proxy, WORLD_ACQUIRE);
+    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &first), HF_OK);
+    assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
+    hf_op_cancel(first);
+    assert_int_equal(hf_op_wait(first, HANG_MS, &result), HF_ECANCELED);
+    hf_op_free(first);
+    assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &second), HF_OK);
+    cancel_and_refuse(&w, second);
+    world_end(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rule2_late_acquire_leaves_no_ghost),
@@ -248,6 +295,8 @@ int main(void) {
         cmocka_unit_test(U18_cut_before_it_ran_is_sent_again),
         cmocka_unit_test(U22_cancelled_acquire_that_wins_is_undone),
         cmocka_unit_test(U22_cancelled_async_acquire_that_wins_is_undone),
+        cmocka_unit_test(U22_cancelled_copy_is_refused_after_one_that_ran),
+        cmocka_unit_test(U22_cancelled_copy_is_refused_after_another_calls),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
 }
