@@ -192,13 +192,16 @@ static void succeed(struct hfi_call *call) {
     struct hfi_all_state *state = hfi_all_state_of(call);
     struct hfi_bundle *bundle = state->bundle;
     int64_t deadline_ms = HFI_NEVER;
+    bool lost = false; /* nobody has lost the whole: it was not held yet */
     for (size_t i = 0; i < call->parts->len; i++) {
         state->contended |= bundle->slots[i].contended;
         deadline_ms = hfi_min_ms(deadline_ms, atomic_load(&bundle->stakes[i]->deadline_ms));
+        lost |= atomic_load(&bundle->stakes[i]->lost) != NULL;
     }
-    if (deadline_ms <= hfi_now_ms()) {
-        fail(call, hfi_fail(&call->error, HF_ETIMEDOUT,
-                            "the lease was over before all of them were acquired"));
+    if (lost || deadline_ms <= hfi_now_ms()) {
+        fail(call, hfi_fail(&call->error, HF_ETIMEDOUT, "%s",
+                            lost ? "one of them was lost before all of them were acquired"
+                                 : "the lease was over before all of them were acquired"));
         return;
     }
     call->value = call->count + 1;

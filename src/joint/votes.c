@@ -40,6 +40,10 @@ static bool is_of_age(const struct hfi_votes *votes, const struct hfi_vote *vote
            vote->up_since_ms + votes->guard_ms <= at_ms;
 }
 
+bool hfi_votes_is_young(const struct hfi_votes *votes, size_t i, int64_t now_ms) {
+    return !is_of_age(votes, &votes->of[i], now_ms);
+}
+
 /* How many have held it without a break from `at_ms` until now. */
 static size_t unbroken_since(const struct hfi_votes *votes, int64_t at_ms, int64_t now_ms) {
     size_t count = 0;

@@ -50,6 +50,7 @@ void hfi_votes_gone(struct hfi_votes *votes, size_t i, int64_t now_ms);
 void hfi_votes_won(struct hfi_votes *votes, int64_t now_ms);
 
 /* Does this server count? How many do? */
+bool hfi_votes_is_young(const struct hfi_votes *votes, size_t i, int64_t now_ms); /* by the guard */
 bool hfi_votes_counts(const struct hfi_votes *votes, size_t i, int64_t now_ms);
 size_t hfi_votes_count(const struct hfi_votes *votes, int64_t now_ms);
 /* How many have it, whether they count or not. */

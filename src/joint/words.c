@@ -47,7 +47,7 @@ static bool was_listed(const struct hfi_ballot *ballot, const char *list, size_t
 static void add_young(hf_error *error, const struct hfi_ballot *ballot, int64_t now_ms) {
     const struct hfi_votes *votes = &ballot->votes;
     for (size_t i = 0; i < votes->len; i++)
-        if (votes->of[i].held && !hfi_votes_counts(votes, i, now_ms))
+        if (votes->of[i].held && hfi_votes_is_young(votes, i, now_ms))
             add(error, "; started %lld s ago: %s",
                 (long long)((now_ms - votes->of[i].up_since_ms) / 1000),
                 ballot->quorum->members[i]->node);

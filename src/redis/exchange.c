@@ -431,13 +431,18 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
     return finish(x, HF_OK);
 }
 
+/* What a server said that was left since counts for nothing: a hold that begins now would not be verified. */
 static enum hfi_progress on_reply(struct hfi_exchange *x) {
+    int err = x->req->err;
     x->phase = HFI_PHASE_PAUSED; /* nothing is in flight any more */
     x->attendant.asked = NULL;
-    if (x->req->err == HF_OK && !is_stopped(x))
-        return answered(x, x->req->reply);
-    int err = x->req->err == HF_OK ? HF_ECLOSED : x->req->err;
     *x->error = x->req->error;
+    if (err == HF_OK && is_stopped(x))
+        err = HF_ECLOSED;
+    else if (err == HF_OK && hfi_node_is_retired(x->node))
+        err = hfi_fail(x->error, HF_EUNREACH, "this is not the server to ask any more");
+    if (err == HF_OK)
+        return answered(x, x->req->reply);
     drop_request(x);
     return lost(x, err);
 }

@@ -261,6 +261,32 @@ static void released_right_after_a_member(void **state) {
 }
 
 /* However often it is nested, all of it is given back. */
+/* Nobody is told that he has it all, if one of them is gone when the last is acquired. */
+static void one_is_lost_before_all_are_held(void **state) {
+    (void)state;
+    const hf_owner owner = 7;
+    struct pack p;
+    hf_op *op;
+    hf_result result = HF_RESULT_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    pack_begin(&p, NULL);
+    acquire.owner = owner;
+    proxy_hold_request(p.proxy[2], FLEET_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, NULL, NULL, &op), HF_OK);
+    int64_t end_ms = now_ms() + HANG_MS;
+    while (hf_lock_remaining_ms_as(p.lock[0], owner) == 0) {
+        assert_true(now_ms() < end_ms);
+        sleep_ms(1);
+    }
+    assert_true(proxy_wait_held(p.proxy[2], HANG_MS));
+    break_ours(&p, 0);
+    proxy_release_held(p.proxy[2]);
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ETIMEDOUT);
+    assert_non_null(strstr(result.error.text, "was lost before"));
+    hf_op_free(op);
+    pack_end(&p);
+}
+
 static void a_nested_one_is_lost(void **state) {
     (void)state;
     struct pack p;
@@ -407,6 +433,7 @@ int main(void) {
         cmocka_unit_test(a_release_is_not_answered),
         cmocka_unit_test(a_member_ends),
         cmocka_unit_test(released_right_after_a_member),
+        cmocka_unit_test(one_is_lost_before_all_are_held),
         cmocka_unit_test(a_nested_one_is_lost),
         cmocka_unit_test(a_lease_runs_out),
         cmocka_unit_test(the_shortest_counts),

@@ -143,13 +143,18 @@ static void drop_role(struct hfi_sentinel *route) {
     route->role_node = NULL;
 }
 
+/* Not for the moment, as by a script that does not end, but for ever. */
+static bool is_forbidden(const char *words) {
+    return strncmp(words, "NOPERM", 6) == 0 || strncmp(words, "ERR unknown command", 19) == 0;
+}
+
 void hfi_sentinel_role_told(struct hfi_sentinel *route) {
     if (route->role == NULL || !atomic_load(&route->role->complete))
         return;
     const redisReply *reply = route->role->err == HF_OK ? route->role->reply : NULL;
     bool replica = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
                    is_string(reply->element[0]) && strcmp(reply->element[0]->str, "master") != 0;
-    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR && is_forbidden(reply->str))
         route->role_forbidden = true;
     if (replica) {
         hfi_node_hang_up(route->role_node);
