@@ -23,6 +23,8 @@ type event struct {
 	line string // who was seen to stand in line
 	mask uint8  // of a group: which value
 	more bool   // it may have found something of its own, and nested
+	like int    // see alike: which of them,
+	rank int    // and how many of them come before
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -37,6 +39,7 @@ type builder struct {
 	loose     bool // whoever waits may have been passed over
 	joint     bool // see joint.go
 	quorum    bool
+	alikes    map[string]*alike
 	events    []porcupine.Operation
 }
 
@@ -380,121 +383,4 @@ func (b *builder) giveUps(ops []*op, begun map[string]*op) {
 			b.ever(o.call, &event{what: "give up", op: o, hold: o.id})
 		}
 	}
-}
-
-// ---- Things that nobody holds --------------------------------------------------------------------
-
-// numberEvents are those of semaphores and latches: an operation was done once, or perhaps.
-func numberEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h}
-	for _, o := range ops {
-		waits := o.verb == "acquire" || o.verb == "await"
-		switch {
-		case o.code == "HF_OK":
-			b.whole(&event{what: o.verb, op: o})
-		case o.code == "HF_EBUSY" && waits:
-			b.whole(&event{what: "busy", op: o})
-		case o.verb == "acquire" && unknown[o.code]:
-			if o.code == "HF_ETIMEDOUT" {
-				b.whole(&event{what: "busy", op: o})
-			}
-			b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
-			b.ever(o.call, &event{what: "give if taken", op: o, hold: o.id})
-		case o.verb == "await" && o.code == "HF_ETIMEDOUT":
-			b.whole(&event{what: "busy", op: o})
-		case unknown[o.code] && (waits || o.verb == "available" || o.verb == "count"):
-		case unknown[o.code]:
-			b.ever(o.call, &event{what: o.verb + " perhaps", op: o})
-		default:
-			b.impossible(o)
-		}
-	}
-	b.wipes()
-	b.over()
-	return b.events
-}
-
-func permitEvents(h *history, ops []*op) []porcupine.Operation {
-	b := &builder{h: h}
-	begun, over, given := map[string]*op{}, map[string]bool{}, map[string]int64{}
-	for _, o := range ops {
-		switch o.verb {
-		case "acquire":
-			b.acquirePermits(o, begun)
-		case "release", "extend":
-			b.onPermits(o, over, given)
-		case "try_set":
-			if o.code == "HF_OK" {
-				b.whole(&event{what: o.verb, op: o})
-			} else {
-				b.ever(o.call, &event{what: "try_set perhaps", op: o})
-			}
-		default:
-			if o.code == "HF_OK" {
-				b.whole(&event{what: o.verb, op: o})
-			} else if !unknown[o.code] {
-				b.impossible(o)
-			}
-		}
-	}
-	b.ends(begun, over, given)
-	b.wipes()
-	b.over()
-	return b.events
-}
-
-func ids(text string) []string {
-	return strings.Split(text, ",")
-}
-
-func (b *builder) ghostPermits(o *op) {
-	b.ever(o.call, &event{what: "take if there", op: o, hold: o.id})
-	b.ever(o.call, &event{what: "end", op: o, hold: o.id})
-}
-
-func (b *builder) acquirePermits(o *op, begun map[string]*op) {
-	switch {
-	case o.code == "HF_OK":
-		for _, id := range ids(o.outs["ids"]) {
-			begun[id] = o
-		}
-		b.whole(&event{what: "acquire", op: o})
-		if o.ret-o.call >= silence && b.mayHaveLost(o) {
-			b.ghostPermits(o)
-		}
-	case o.code == "HF_EBUSY":
-		b.whole(&event{what: "busy", op: o})
-	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" {
-			b.whole(&event{what: "busy", op: o})
-		}
-		b.ghostPermits(o)
-	default:
-		b.impossible(o)
-	}
-}
-
-func (b *builder) onPermits(o *op, over map[string]bool, given map[string]int64) {
-	e := &event{what: o.verb, op: o}
-	for _, id := range ids(o.args["ids"]) {
-		e.late = e.late || b.isLate(id, o)
-		if o.verb == "release" && o.code == "HF_OK" {
-			over[id] = true
-		} else if o.verb == "release" {
-			b.give(o, id, given)
-		}
-	}
-	switch {
-	case o.code == "HF_OK":
-	case o.code == "HF_ELOST" && o.verb == "release":
-		e.what = "release late"
-	case o.code == "HF_ENOTOWNER" || o.code == "HF_ELOST":
-		e.what = "not there"
-	case unknown[o.code]:
-		return
-	default:
-		b.impossible(o)
-		return
-	}
-	b.whole(e)
 }

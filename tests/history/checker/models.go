@@ -44,30 +44,40 @@ func modelOf(kind string) *model {
 	panic("no model of " + kind)
 }
 
-// porcupine makes a model for one check. States are kept once each and known by their address: there
-// are few of them, and very many places that refer to them.
+func (m *model) happens(at *place, e *event) bool {
+	ok := e.what != "impossible"
+	if e.what == "wipe" {
+		at.state = m.wipe(at.state)
+	} else if ok {
+		ok, at.state = m.step(at.state, e)
+	}
+	return ok
+}
+
+// A place is where an order has got to.
+type place struct {
+	state interface{}
+	done  progress
+}
+
+// porcupine makes a model for one check. Places are kept once each and known by their address: there
+// are few of them, and very many that refer to them.
 func (m *model) porcupine() porcupine.Model {
-	known := map[interface{}]*interface{}{}
-	keep := func(state interface{}) interface{} {
-		if kept, ok := known[state]; ok {
-			return kept
+	known := map[place]*place{}
+	keep := func(at place) *place {
+		kept, ok := known[at]
+		if !ok {
+			kept = &at
+			known[at] = kept
 		}
-		kept := &state
-		known[state] = kept
 		return kept
 	}
 	return porcupine.Model{
-		Init: func() interface{} { return keep(m.begin()) },
+		Init: func() interface{} { return keep(place{state: m.begin()}) },
 		Step: func(state, input, output interface{}) (bool, interface{}) {
 			e := input.(*event)
-			if e.what == "impossible" {
-				return false, state
-			}
-			if e.what == "wipe" {
-				return true, keep(m.wipe(*state.(*interface{})))
-			}
-			ok, next := m.step(*state.(*interface{}), e)
-			if !ok {
+			next := *state.(*place)
+			if !next.done.comes(e) || !m.happens(&next, e) {
 				return false, state
 			}
 			return true, keep(next)
@@ -76,7 +86,7 @@ func (m *model) porcupine() porcupine.Model {
 			e := input.(*event)
 			return fmt.Sprintf("%s: %s %s %s", e.what, e.op.owner, e.op.verb, e.op.code)
 		},
-		DescribeState: func(state interface{}) string { return fmt.Sprintf("%+v", *state.(*interface{})) },
+		DescribeState: func(state interface{}) string { return fmt.Sprintf("%+v", state.(*place).state) },
 	}
 }
 
@@ -86,7 +96,7 @@ func (m *model) porcupine() porcupine.Model {
 type numberState struct {
 	there  bool
 	number int64
-	ghosts string // acquires that failed, and have taken all the same
+	ghosts string // what acquires have taken that were given up
 	over   bool   // the history is: what did not happen never does
 }
 
@@ -255,10 +265,13 @@ func stepPermits(state interface{}, e *event) (bool, interface{}) {
 			s.take(e.hold)
 		}
 	case "end":
-		ended := s.give(e.hold)
-		for s.give(e.hold) {
+		return s.give(e.hold), s
+	case "end given up":
+		for i := int64(0); i < e.op.number("permits"); i++ {
+			if !s.give(e.hold) {
+				return false, s
+			}
 		}
-		return ended, s
 	case "release":
 		for _, id := range ids(e.op.args["ids"]) {
 			if !s.give(id) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -136,6 +137,41 @@ func TestPermits(t *testing.T) {
 	judged(t, porcupine.Ok, sure, set, x, permit(9, 10, "acquire", "HF_OK", "y"))
 	judged(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_ELOST", "x"))
 	judged(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_OK", "y"))
+}
+
+// Of those who gave up it is known how many there are, not who has taken what: that is tried once for all
+// of them.
+func TestManyWhoGaveUp(t *testing.T) {
+	for kind, counts := range map[string]string{"permits": "taken", "semaphore": "available"} {
+		ops := []*op{number(1, 2, kind, "try_set", "HF_OK", "3", "1")}
+		for i := int64(0); i < 40; i++ {
+			given := number(3, 4, kind, "acquire", "HF_ECANCELED", strconv.FormatInt(1+i%2, 10), "")
+			given.id += strconv.FormatInt(i, 10)
+			ops = append(ops, given)
+		}
+		for i := int64(0); i < 40; i++ {
+			ops = append(ops, number(5+2*i, 6+2*i, kind, counts, "HF_OK", "", strconv.FormatInt(i%4, 10)))
+		}
+		judged(t, porcupine.Ok, nil, ops...)
+		judged(t, porcupine.Illegal, nil, append(ops, number(90, 91, kind, counts, "HF_OK", "", "4"))...)
+	}
+}
+
+// One of them cannot take twice, nor give back what it did not take.
+func TestOneWhoGaveUp(t *testing.T) {
+	for _, kind := range []string{"permits", "semaphore"} {
+		set := number(1, 2, kind, "try_set", "HF_OK", "3", "1")
+		given := number(3, 4, kind, "acquire", "HF_ECANCELED", "2", "")
+		count := func(at int64, value string) *op { return number(at, at+1, kind, "available", "HF_OK", "", value) }
+		judged(t, porcupine.Ok, nil, set, given, count(5, "3"), count(7, "1"), count(9, "3"))
+		judged(t, porcupine.Illegal, nil, set, given, count(5, "1"), count(7, "3"), count(9, "1"))
+		judged(t, porcupine.Illegal, nil, set, given, count(5, "2"))
+		later := number(5, 6, kind, "acquire", "HF_ECANCELED", "2", "")
+		judged(t, porcupine.Illegal, nil, set, count(3, "1"), later)
+		one := number(3, 4, kind, "acquire", "HF_ECANCELED", "1", "")
+		judged(t, porcupine.Ok, nil, set, given, one, count(5, "0"), count(7, "1"), count(9, "3"))
+		judged(t, porcupine.Illegal, nil, set, given, one, count(5, "0"), count(7, "3"), count(9, "2"))
+	}
 }
 
 func values(o *op, text string) *op {
