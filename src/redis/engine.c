@@ -269,6 +269,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->unknowns = config->unknowns;
     redis->notify_failures = config->notify_failures;
     redis->switches = config->switches;
+    redis->redirects = config->redirects;
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;
