@@ -143,9 +143,11 @@ static void node_freed(void *arg, struct hfi_node *node) {
     hfi_pubsub_free(learnt->pubsub);
 }
 
+/* That a slot is not its own any more is often the first that is heard of a failover. */
 static void on_push(void *arg, struct hfi_node *node, const void *message) {
-    (void)arg;
-    hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
+    struct hfi_route *route = ((struct hfi_redis *)arg)->route;
+    if (hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message))
+        route->ops->refused(route, node);
 }
 
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {

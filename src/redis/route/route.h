@@ -62,6 +62,9 @@ struct hfi_route_ops {
 struct hfi_route {
     const struct hfi_route_ops *ops;
     atomic_bool found; /* of one whose nodes change: there was one, so there may be one again */
+    /* of a cluster: messages go only to those who listen at the node of the slot. Settled before the first
+     * node is found */
+    atomic_bool sharded;
 };
 
 /* Whether another server may serve a key soon, so that it is worth waiting for. */
