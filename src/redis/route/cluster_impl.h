@@ -50,7 +50,7 @@ struct hfi_member {
     enum hfi_member_state state;
     unsigned order; /* in which it is asked */
     struct hfi_want want;
-    struct hfi_req *map;
+    struct hfi_req *map, *sharded; /* who serves what; whether messages can be sharded */
     hf_error why;
 
     struct hfi_req *role;

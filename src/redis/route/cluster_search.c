@@ -22,6 +22,7 @@
 
 static const struct hfi_backoff distance = {.first_ms = 100, .max_ms = 400, .factor = 2};
 static const char question[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n";
+static const char probe[] = "*2\r\n$6\r\nPUBSUB\r\n$11\r\nSHARDNUMSUB\r\n";
 
 static void advance(struct hfi_cluster *route);
 
@@ -29,16 +30,21 @@ static struct hfi_conn *line_to(const struct hfi_member *member) {
     return hfi_node_pick(atomic_load(&member->node), HFI_LANE_KEEPER);
 }
 
+static void drop(struct hfi_cluster *route, struct hfi_req **req) {
+    if (*req == NULL)
+        return;
+    if (route->stopped || atomic_load(&(*req)->complete))
+        hfi_req_unref(*req);
+    else
+        hfi_req_abandon(*req);
+    *req = NULL;
+}
+
 void hfi_cluster_unask(struct hfi_cluster *route, struct hfi_member *member) {
     if (member->state == HFI_MEMBER_CONNECTING && !route->stopped)
         hfi_conn_unwant(line_to(member), &member->want);
-    if (member->map != NULL) {
-        if (route->stopped || atomic_load(&member->map->complete))
-            hfi_req_unref(member->map);
-        else
-            hfi_req_abandon(member->map);
-        member->map = NULL;
-    }
+    drop(route, &member->map);
+    drop(route, &member->sharded);
     member->state = HFI_MEMBER_UNASKED;
 }
 
@@ -121,6 +127,18 @@ static void refused(struct hfi_member *member, const redisReply *reply) {
         fail(member, HF_EREFUSED, "the server refused: ", reply);
 }
 
+/* Which messages tell of releases, for the life of the client: as Redisson decides it. Before the first map
+ * is there, so that nobody has sent anything yet. */
+static void decide_messages(struct hfi_cluster *route, const struct hfi_member *member) {
+    const struct hfi_req *req = member->sharded;
+    const redisReply *reply = req != NULL && req->err == HF_OK ? req->reply : NULL;
+    bool sharded = reply != NULL && reply->type != REDIS_REPLY_ERROR;
+    if (route->url->pubsub == HFI_PUBSUB_SHARDED || route->url->pubsub == HFI_PUBSUB_CLASSIC)
+        sharded = route->url->pubsub == HFI_PUBSUB_SHARDED;
+    if (!atomic_load(&route->base.found))
+        atomic_store(&route->base.sharded, sharded);
+}
+
 /* True: the search is over. */
 static bool answered(struct hfi_cluster *route, struct hfi_member *member) {
     const redisReply *reply = member->map->err == HF_OK ? member->map->reply : NULL;
@@ -133,6 +151,7 @@ static bool answered(struct hfi_cluster *route, struct hfi_member *member) {
         refused(member, reply);
         return false;
     }
+    decide_messages(route, member);
     int err = hfi_cluster_read_map(route, member, reply);
     if (err != HF_OK) {
         fail(member, err,
@@ -155,7 +174,11 @@ static void connected(struct hfi_cluster *route, struct hfi_member *member) {
         fail(member, member->want.err, member->want.error.text, NULL);
         return;
     }
-    int err = hfi_conn_submit(conn, question, sizeof question - 1, &route->task, HFI_CLUSTER_ASKED,
+    int err = HF_OK;
+    if (!atomic_load(&route->base.found))
+        err = hfi_conn_submit(conn, probe, sizeof probe - 1, NULL, 0, NULL, &member->sharded);
+    if (err == HF_OK) /* whose answer comes behind the other's */
+        err = hfi_conn_submit(conn, question, sizeof question - 1, &route->task, HFI_CLUSTER_ASKED,
                               NULL, &member->map);
     if (err != HF_OK)
         fail(member, err, "the connection was lost", NULL);
