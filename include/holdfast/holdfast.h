@@ -956,6 +956,7 @@ typedef struct hf_stats {
     hf_times wait;            /* from call to acquired */
     hf_times hold;            /* from acquired to fully released */
     uint64_t switches;        /* how often another server took over as the primary */
+    uint64_t redirects;       /* commands that a server of a cluster sent elsewhere */
 } hf_stats;
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/route/cluster.h"
 #include "redis/route/sentinel.h"
 #include "redis/route/single.h"
 
@@ -185,6 +186,38 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
         news->doubted(news->arg, &(struct hfi_scope){.node = to});
 }
 
+/* Which holds are meant when slots have moved. */
+struct in_slots {
+    struct hfi_route *route;
+    const struct hfi_slot_set *slots;
+};
+
+static bool is_in_slots(const void *arg, const struct hfi_kind *kind, const char *name,
+                        size_t name_len) {
+    const struct in_slots *in = arg;
+    size_t len = hfi_kind_stem_len(kind, name, name_len);
+    return hfi_slot_set_has(in->slots, in->route->ops->slot(in->route, name, len));
+}
+
+/* The same for a part of what is held. */
+static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *slots,
+                     bool took_over) {
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
+    const struct in_slots in = {.route = redis->route, .slots = slots};
+    hfi_rumours_join(redis, to);
+    if (took_over) {
+        hfi_log(redis->log, HF_LOG_WARN,
+                "another server of the cluster took over: %s; all locks there are verified",
+                hfi_node_name(to));
+        atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+        hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
+    }
+    if (news != NULL)
+        news->doubted(news->arg,
+                      &(struct hfi_scope){.node = to, .among = is_in_slots, .among_arg = &in});
+}
+
 static const struct hfi_node_hooks hooks = {
     .made = node_made,
     .stopping = node_stopping,
@@ -208,6 +241,8 @@ void hfi_redis_notify_failed(struct hfi_exchange *x) {
 
 bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
                             bool *ret_control) {
+    if (hfi_route_changes(redis->route))
+        return false; /* that has other ways to find out */
     struct hfi_node *node = hfi_redis_aim(redis, name, len);
     bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
     if (replaced) {
@@ -240,7 +275,9 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
     if (config->url->kind == HFI_URL_CLUSTER)
-        return hfi_fail(error, HF_ENOTSUP, "url: Cluster is not supported by this version");
+        return hfi_cluster_new(&node, redis->prefix,
+                               &(struct hfi_cluster_hooks){.moved = on_moved, .arg = redis},
+                               &redis->route, error);
     return hfi_single_new(&node, &redis->route, error);
 }
 
@@ -273,6 +310,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->unknowns = config->unknowns;
     redis->notify_failures = config->notify_failures;
     redis->switches = config->switches;
+    redis->redirects = config->redirects;
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;

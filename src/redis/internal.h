@@ -57,7 +57,7 @@ struct hfi_redis {
     int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
     int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
-    atomic_ullong *unknowns, *notify_failures, *switches;
+    atomic_ullong *unknowns, *notify_failures, *switches, *redirects;
     struct hfi_tickets tickets;
 
     struct hfi_route *route;

@@ -59,7 +59,8 @@ static int join_channel(struct hfi_call *call, struct hfi_node *node, bool heard
 }
 
 void hfi_listen_if_heard(struct hfi_call *call) {
-    struct hfi_node *node = hfi_redis_aim(hfi_redis_of(call->engine), call->name, call->name_len);
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    struct hfi_node *node = hfi_redis_aim(x->redis, x->name, x->name_len);
     if (node != NULL)
         join_channel(call, node, true); /* without memory it joins when it has to wait */
 }
