@@ -74,6 +74,13 @@ static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
         route->ops->refused(route, x->node); /* it has just started, and may have lost its place */
 }
 
+/* By default all of a cluster stops when a part of it has. */
+static void add_advice(struct hfi_exchange *x, const redisReply *reply) {
+    static const char advice[] = " (with cluster-require-full-coverage no, what is left goes on)";
+    if (strncmp(reply->str, "CLUSTERDOWN", 11) == 0 && hfi_route_has_slots(x->redis->route))
+        hfi_error_quote(x->error, advice, strlen(advice));
+}
+
 enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *reply, int *ret_err) {
     enum hfi_remedy remedy;
     struct hfi_redirect redirect;
@@ -97,6 +104,7 @@ enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *repl
         x->unanswered = x->resent = true;
         help = HFI_HELP_LATER;
     } else if (!sent_away) {
+        add_advice(x, reply);
         look_around(x, remedy);
         help = later(x, remedy);
     }

@@ -70,6 +70,23 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     return &server;
 }
 
+/* In a cluster, all that belongs to a name must be in its slot. The channel of a latch has braces around
+ * the name in any case. */
+static int check_slot(const struct hfi_redis *redis, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error) {
+    const struct hfi_names *names = &redis->names;
+    if (!hfi_route_has_slots(redis->route))
+        return HF_OK;
+    bool braces =
+        memchr(names->prefix, '{', names->prefix_len) != NULL || memchr(name, '{', len) != NULL;
+    if (hfi_name_keeps_slot(names, name, len) && !(braces && kind == &hfi_thing_latch))
+        return HF_OK;
+    return hfi_fail(error, HF_EINVAL,
+                    braces && kind == &hfi_thing_latch
+                        ? "the name of a latch in a cluster must not have braces"
+                        : "in a cluster, braces in a name must be a pair with something between");
+}
+
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error) {
     len = hfi_kind_stem_len(kind, name, len);
@@ -83,7 +100,7 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
         return hfi_fail(error, HF_EINVAL,
                         "the name of a lock, with name_prefix in front, is longer than %d bytes",
                         HFI_NAME_MAX);
-    return HF_OK;
+    return check_slot(hfi_redis_of(engine), kind, name, len, error);
 }
 
 /* Adds bytes as far as there is room, and counts all of them. */

@@ -27,6 +27,7 @@
 
 #define SLICE_FIRST_MS 500
 #define SLICE_MIN_MS 20
+#define MOVE_MS 100   /* who cannot reach a server looks that often if it is another by now */
 #define ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
 
 /* ---- Timer ---- */
@@ -162,13 +163,6 @@ static enum hfi_progress closed(struct hfi_exchange *x) {
     return fail(x, HF_ECLOSED, "the client is closed");
 }
 
-/* The caller's time may be over before the connection's. */
-static const char *why_silent(struct hfi_exchange *x) {
-    const char *hint =
-        x->phase == HFI_PHASE_CONNECTING && x->conn != NULL ? hfi_conn_hint(x->conn) : NULL;
-    return hint != NULL ? hint : "the server did not answer in time";
-}
-
 /* The connection may have failed in the same moment, and has the better words for it. */
 static void note_failure(struct hfi_exchange *x) {
     if (x->phase != HFI_PHASE_CONNECTING || is_stopped(x))
@@ -183,7 +177,7 @@ static void note_failure(struct hfi_exchange *x) {
 /* The limit has passed, in whichever phase, or nothing has answered for too long. */
 static enum hfi_progress give_up(struct hfi_exchange *x) {
     bool in_flight = x->phase == HFI_PHASE_ASKED;
-    const char *why = why_silent(x);
+    const char *why = hfi_exchange_why_silent(x);
     note_failure(x);
     if (in_flight) {
         if (hfi_now_ms() - x->sent_ms >= x->redis->cmd_timeout_ms)
@@ -222,6 +216,8 @@ static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
 static enum hfi_progress back_off(struct hfi_exchange *x) {
     static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
     int64_t pause_ms = hfi_backoff_spread_ms(&backoff, x->tries++, hfi_throw_dice(x));
+    if (x->trouble == HF_EUNREACH && hfi_exchange_may_move(x))
+        pause_ms = hfi_min_ms(pause_ms, MOVE_MS);
     return pause_until(x, hfi_now_ms() + pause_ms);
 }
 
