@@ -183,6 +183,8 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
         if (hfi_route_changes(redis->route))
             news->doubted(news->arg, &scope);
     }
+    if (up)
+        hfi_rumours_join(redis, node);
     *was_up = *was_up || up;
 }
 

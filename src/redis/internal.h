@@ -6,6 +6,7 @@
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
  *   patience.c  how long it waits for servers that are of no help
+ *   detour.c    what helps when a server refuses: waiting, or another server
  *   acquire.c   attempt, begin to wait, attempt, sleep
  *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
  *               a manner of waiting each: what is told, how long to sleep, what ends it

@@ -142,8 +142,12 @@ int hfi_cluster_add_named(struct hfi_cluster *route, const char *host, uint16_t 
     return HF_OK;
 }
 
+/* Whom the url names is there again at once, with a new node: it may be all that is left one day. */
 void hfi_cluster_drop_member(struct hfi_cluster *route, struct hfi_member *member) {
     struct hfi_node *node = atomic_load(&member->node);
+    struct address at = {.port = member->port};
+    bool named = member->named;
+    memcpy(at.host, member->host, sizeof at.host);
     hfi_cluster_unask(route, member);
     hfi_cluster_unwatch(route, member);
     pthread_mutex_lock(&route->mtx);
@@ -155,6 +159,11 @@ void hfi_cluster_drop_member(struct hfi_cluster *route, struct hfi_member *membe
         return;
     hfi_nodes_retire(&route->nodes, node);
     hfi_cluster_sweep_soon(route);
+    size_t index = named ? get(route, &at, NULL) : 0;
+    if (index == 0)
+        return;
+    member_at(route, index)->named = true;
+    member_at(route, index)->idle = true; /* nobody has asked it anything yet */
 }
 
 /* ---- Slots ---- */

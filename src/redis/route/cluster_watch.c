@@ -33,7 +33,10 @@ bool hfi_cluster_is_doubted(const struct hfi_member *member) {
 
 static void suspect(struct hfi_cluster *route, struct hfi_member *member) {
     hfi_cluster_doubt(route, member);
-    hfi_cluster_look(route);
+    if (atomic_load(&member->slots) > 0)
+        hfi_cluster_look(route);
+    else
+        hfi_cluster_drop_member(route, member); /* somebody still waits for what it owes */
 }
 
 /* ---- Roles ---- */
@@ -105,11 +108,7 @@ static void ask_role(struct hfi_cluster *route, struct hfi_member *member, int64
 /* ---- Without work ---- */
 
 void hfi_cluster_left(struct hfi_cluster *route, struct hfi_member *member) {
-    if (!hfi_cluster_is_doubted(member))
-        return; /* it says so itself to whoever asks */
-    if (member->named)
-        hfi_node_hang_up(atomic_load(&member->node));
-    else
+    if (hfi_cluster_is_doubted(member)) /* else it says so itself to whoever asks */
         hfi_cluster_drop_member(route, member);
 }
 
@@ -118,11 +117,11 @@ static void close_idle(struct hfi_cluster *route, struct hfi_member *member) {
     bool serves = atomic_load(&member->slots) > 0;
     if (member->idle || hfi_node_is_shared(node) || (route->watching && serves))
         return;
-    if (!serves && !member->named) {
+    member->idle = true;
+    if (!serves) {
         hfi_cluster_drop_member(route, member);
         return;
     }
-    member->idle = true;
     struct hfi_conn *control = hfi_node_pick(node, HFI_LANE_KEEPER);
     if (control != NULL)
         hfi_conn_keep_up(control, false);
@@ -156,8 +155,10 @@ static void look_after(struct hfi_cluster *route, struct hfi_member *member, str
     bool loaded = hfi_node_load(node) > 0;
     round->busy = round->busy || used || loaded;
     round->awake = true;
-    if (loaded && round->now_ms - hfi_node_last_answer_ms(node) >= TICK_MS)
+    if (loaded && round->now_ms - hfi_node_last_answer_ms(node) >= TICK_MS) {
         suspect(route, member);
+        return;
+    }
     if (route->watching && atomic_load(&member->slots) > 0)
         ask_role(route, member, round->now_ms);
 }
