@@ -30,7 +30,7 @@ bool both_start(const char *url, const char *channels, struct server *(*server_o
     stage.server_of = server_of;
     stage.java = java_start(stage.java_dir);
     char *word = java_word(url);
-    const char *answer = java_call(stage.java, "client j %s timeout=5000", word);
+    const char *answer = java_call(stage.java, "client j %s timeout=5000 scan=1000", word);
     free(word);
     if (strncmp(answer, "ok ", 3) != 0)
         print_error("Redisson does not connect: %s\n", answer);

@@ -27,71 +27,10 @@ final class Clients {
         }
     }
 
-    private static final String CLUSTER = "redis-cluster://";
-    private static final String SENTINEL = "redis-sentinel://";
-
-    private static String[] addresses(String hosts) {
-        String[] addresses = hosts.split(",");
-        for (int i = 0; i < addresses.length; i++) {
-            addresses[i] = "redis://" + addresses[i];
-        }
-        return addresses;
-    }
-
-    /* The defaults are pools for a server, and replicas that are read from. */
-    private static void beSmall(BaseMasterSlaveServersConfig<?> servers, Request request) {
-        servers.setReadMode(ReadMode.MASTER);
-        servers.setSubscriptionMode(SubscriptionMode.MASTER);
-        servers.setMasterConnectionMinimumIdleSize(1);
-        servers.setMasterConnectionPoolSize((int) request.number("pool", 16));
-        servers.setSubscriptionConnectionMinimumIdleSize(1);
-    }
-
-    private static BaseConfig<?> useCluster(Config config, String hosts, Request request) {
-        ClusterServersConfig servers = config.useClusterServers();
-        servers.addNodeAddress(addresses(hosts));
-        servers.setScanInterval((int) request.number("scan", 1000));
-        beSmall(servers, request);
-        return servers;
-    }
-
-    /* HOST,.../NAME */
-    private static BaseConfig<?> useSentinel(Config config, String hosts, Request request) {
-        int slash = hosts.indexOf('/');
-        SentinelServersConfig servers = config.useSentinelServers();
-        servers.setMasterName(hosts.substring(slash + 1));
-        servers.addSentinelAddress(addresses(hosts.substring(0, slash)));
-        servers.setScanInterval((int) request.number("scan", 1000));
-        servers.setCheckSentinelsList(false);
-        beSmall(servers, request);
-        return servers;
-    }
-
-    private static BaseConfig<?> useSingle(Config config, String url, Request request) {
-        String address = url;
-        if (url.startsWith("unix://")) {
-            address = "redis+uds://" + url.substring("unix://".length());
-            config.setTransportMode(TransportMode.EPOLL);
-        }
-        SingleServerConfig server = config.useSingleServer().setAddress(address);
-        server.setConnectionMinimumIdleSize(1);
-        server.setConnectionPoolSize((int) request.number("pool", 16));
-        return server;
-    }
-
-    private static BaseConfig<?> use(Config config, String url, Request request) {
-        if (url.startsWith(CLUSTER)) {
-            return useCluster(config, url.substring(CLUSTER.length()), request);
-        }
-        if (url.startsWith(SENTINEL)) {
-            return useSentinel(config, url.substring(SENTINEL.length()), request);
-        }
-        return useSingle(config, url, request);
-    }
-
     /**
-     * Its connections have the name at the server. Urls are holdfast's; those that Redisson spells
-     * otherwise, or not at all, are put into its words.
+     * Its connections have the name at the server. {@code unix:///path} is put into Redisson's
+     * spelling. {@code redis-sentinel://host:port,.../NAME} and {@code redis-cluster://host:port,...}
+     * are what they are for holdfast; other urls are Redisson's already.
      */
     static RedissonClient open(String name, String url, Request request) {
         Config config = new Config();
@@ -105,11 +44,63 @@ final class Clients {
         if (request.has("fairwait")) {
             setFairWait(config, request.number("fairwait"));
         }
-
-        BaseConfig<?> server = use(config, url, request);
-        server.setClientName(name);
-        server.setTimeout((int) request.number("timeout", server.getTimeout()));
-        server.setRetryAttempts((int) request.number("retries", server.getRetryAttempts()));
+        useServers(config, url, request).setClientName(name);
         return Redisson.create(config);
+    }
+
+    private static BaseConfig<?> useServers(Config config, String url, Request request) {
+        BaseConfig<?> servers;
+        if (url.startsWith("redis-sentinel://")) {
+            servers = useSentinels(config, url);
+        } else if (url.startsWith("redis-cluster://")) {
+            servers = useCluster(config, url, request);
+        } else {
+            servers = useOne(config, url, request);
+        }
+        servers.setTimeout((int) request.number("timeout", servers.getTimeout()));
+        servers.setRetryAttempts((int) request.number("retries", servers.getRetryAttempts()));
+        return servers;
+    }
+
+    private static SingleServerConfig useOne(Config config, String url, Request request) {
+        String address = url;
+        if (url.startsWith("unix://")) {
+            address = "redis+uds://" + url.substring("unix://".length());
+            config.setTransportMode(TransportMode.EPOLL);
+        }
+        SingleServerConfig server = config.useSingleServer().setAddress(address);
+        server.setConnectionMinimumIdleSize(1);
+        return server.setConnectionPoolSize((int) request.number("pool", 16));
+    }
+
+    /** The addresses and, behind a slash, the name. */
+    private static String[] partsOf(String url) {
+        return url.substring(url.indexOf("://") + 3).split("/", 2);
+    }
+
+    private static SentinelServersConfig useSentinels(Config config, String url) {
+        String[] parts = partsOf(url);
+        SentinelServersConfig sentinels = config.useSentinelServers().setMasterName(parts[1]);
+        for (String address : parts[0].split(",")) {
+            sentinels.addSentinelAddress("redis://" + address);
+        }
+        return onlyPrimaries(sentinels);
+    }
+
+    private static ClusterServersConfig useCluster(Config config, String url, Request request) {
+        ClusterServersConfig cluster = config.useClusterServers();
+        cluster.setScanInterval((int) request.number("scan", cluster.getScanInterval()));
+        for (String address : partsOf(url)[0].split(",")) {
+            cluster.addNodeAddress("redis://" + address);
+        }
+        return onlyPrimaries(cluster);
+    }
+
+    private static <T extends BaseMasterSlaveServersConfig<T>> T onlyPrimaries(T servers) {
+        servers.setMasterConnectionMinimumIdleSize(1);
+        servers.setMasterConnectionPoolSize(16);
+        servers.setSubscriptionConnectionMinimumIdleSize(1);
+        servers.setSubscriptionMode(SubscriptionMode.MASTER);
+        return servers.setReadMode(ReadMode.MASTER);
     }
 }
