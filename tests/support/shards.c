@@ -139,7 +139,7 @@ unsigned shards_slot(struct shards *s, const char *key) {
 struct finding {
     struct shards *s;
     unsigned slot;
-    const struct server * not ;
+    const struct server *old;
     struct server *found;
 };
 

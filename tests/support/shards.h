@@ -3,7 +3,7 @@
  *     struct shards *s = shards_start(NULL);
  *     hf_open(shards_url(s), NULL, &client);
  *     unsigned slot = shards_slot(s, "mylock");
- *     struct server *from = shards_owner(c, slot), *to = shards_other(s, from);
+ *     struct server *from = shards_owner(s, slot), *to = shards_other(s, from);
  *     shards_open_slot(s, slot, from, to);
  *     shards_move_key(s, from, to, "mylock");
  *     shards_close_slot(s, slot, from, to);
