@@ -117,7 +117,6 @@ static size_t get(struct hfi_cluster *route, const struct address *at, hf_error 
 /* Where somebody is reached whom `from` announces. False: it makes no sense. */
 static bool resolve(const struct hfi_cluster *route, const struct hfi_member *from,
                     const struct hfi_slot_host *announced, struct address *ret) {
-    const char *host = ret->host;
     if (announced->host_len >= sizeof ret->host || (announced->host_len == 0 && from == NULL))
         return false;
     memset(ret, 0, sizeof *ret);
@@ -126,6 +125,7 @@ static bool resolve(const struct hfi_cluster *route, const struct hfi_member *fr
     else
         memcpy(ret->host, announced->host, announced->host_len);
     ret->port = announced->port;
+    const char *host = ret->host;
     hfi_nodes_map(route->url, &host, &ret->port);
     if (host != ret->host)
         strncpy(ret->host, host, sizeof ret->host - 1);
