@@ -65,13 +65,13 @@ static enum hfi_help later(const struct hfi_exchange *x, enum hfi_remedy remedy)
     return hfi_exchange_may_pass(x, remedy) ? HFI_HELP_LATER : HFI_HELP_NONE;
 }
 
-/* Somebody else may be the one to ask by now. */
+/* Somebody else may be the one to ask by now; in a cluster also if this one has just started, and may have
+ * lost its place. */
 static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route))
+    if ((remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route)) ||
+        (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route)))
         route->ops->refused(route, x->node);
-    else if (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route))
-        route->ops->refused(route, x->node); /* it has just started, and may have lost its place */
 }
 
 /* By default all of a cluster stops when a part of it has. */
@@ -122,4 +122,12 @@ bool hfi_exchange_was_left(const struct hfi_exchange *x) {
     return hfi_route_has_slots(route) && x->name != NULL && !x->asking && !x->once &&
            reply->type != REDIS_REPLY_ERROR &&
            route->ops->node(route, x->name, x->name_len) != x->node;
+}
+
+void hfi_exchange_advise(struct hfi_exchange *x) {
+    static const char advice[] =
+        " (if that address is good elsewhere only, there is the option map)";
+    if (x->node != NULL && hfi_route_has_slots(x->redis->route) && x->error->code == HF_EUNREACH &&
+        hfi_node_last_answer_ms(x->node) == 0)
+        hfi_error_quote(x->error, advice, strlen(advice));
 }
