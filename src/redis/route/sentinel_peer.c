@@ -6,6 +6,7 @@
  * somebody who does not know the name, which ones it knows. All answers have come before the search
  * hears of them.
  */
+#include "redis/route/addresses.h"
 #include "redis/route/sentinel_impl.h"
 
 #include <stdio.h>
@@ -72,8 +73,11 @@ static void read_others(struct hfi_peer *peer) {
     for (size_t i = 0; i < reply->elements; i++) {
         const char *host = value_of(reply->element[i], "ip");
         uint16_t port = port_of(value_of(reply->element[i], "port"));
-        if (host != NULL && port != 0)
-            hfi_peer_add(peer->route, host, port, NULL);
+        if (host == NULL || port == 0)
+            continue;
+        struct hfi_address address = {.host = host, .port = port};
+        hfi_address_map(&peer->route->nodes.config, &address);
+        hfi_peer_add(peer->route, address.host, address.port, NULL);
     }
 }
 
@@ -316,7 +320,6 @@ static bool is_known(const struct hfi_sentinel *route, const char *name) {
 }
 
 int hfi_peer_add(struct hfi_sentinel *route, const char *host, uint16_t port, hf_error *error) {
-    hfi_nodes_map(route->url, &host, &port);
     struct hfi_peer *peer = hfi_zalloc(route->mem, sizeof *peer);
     if (peer == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
