@@ -16,6 +16,7 @@
 #include "redis/route/single.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Kinds and names ---- */
@@ -147,9 +148,35 @@ static void on_push(void *arg, struct hfi_node *node, const void *message) {
     hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
 }
 
+/* A process that is another one than before, by what it says of itself. Remembers who it is. */
+static bool is_another(struct hfi_node *node) {
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    struct hfi_server server;
+    bool known = hfi_node_identity(node, &server), was_known = learnt->run_id[0] != '\0';
+    bool another = known && was_known && strcmp(learnt->run_id, server.run_id) != 0;
+    snprintf(learnt->run_id, sizeof learnt->run_id, "%s", known ? server.run_id : "");
+    return another;
+}
+
+/* Behind an address there may be another server than before. */
+static bool was_replaced(struct hfi_redis *redis, struct hfi_node *node) {
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    bool another = is_another(node), was_replica = atomic_exchange(&learnt->was_replica, false);
+    if (hfi_route_changes(redis->route) || !hfi_node_may_change(node) || (!another && !was_replica))
+        return false;
+    hfi_log(redis->log, HF_LOG_WARN, "%s: there is another server now; all locks are verified",
+            hfi_node_name(node));
+    if (was_replica)
+        learnt->took_over_ms = hfi_now_ms();
+    return true;
+}
+
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
-    (void)arg;
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
+    if (up && was_replaced(redis, node) && news != NULL)
+        news->doubted(news->arg, &(struct hfi_scope){.node = node});
 }
 
 /* Where a server can be replaced, it can also come back without what it had: that is a doubt. */
@@ -157,10 +184,11 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
     const struct hfi_news *news = redis->news;
     bool *was_up = &hfi_node_learnt(node)->control_was_up;
-    if (up && *was_up && news != NULL) {
+    bool replaced = up && was_replaced(redis, node);
+    if (up && news != NULL && (*was_up || replaced)) {
         const struct hfi_scope scope = {.node = node};
         news->reconnected(news->arg, &scope);
-        if (hfi_route_changes(redis->route))
+        if (replaced || hfi_route_changes(redis->route))
             news->doubted(news->arg, &scope);
     }
     *was_up = *was_up || up;

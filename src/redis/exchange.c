@@ -394,9 +394,8 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
         return try_now(x);
     }
     hfi_exchange_held_up(x, HF_EREFUSED);
-    struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route))
-        route->ops->refused(route, x->node);
+    if (remedy == HFI_REMEDY_ELSEWHERE)
+        hfi_exchange_turned_away(x);
     if (!hfi_exchange_may_pass(x, remedy))
         return finish(x, err);
     x->trouble = err;

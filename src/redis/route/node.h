@@ -33,11 +33,13 @@ struct hfi_learnt {
     atomic_bool wake_ups_warned; /* that it refuses to wake those who wait was logged */
     atomic_bool rumours_warned;  /* that it refuses to tell of a break was logged */
     atomic_bool held_up_told;    /* that waits get no useful answer was logged */
+    atomic_bool was_replica;     /* its address led to one; it is asked for its role since */
 
     /* The keeper's thread only. */
     int64_t took_over_ms; /* when it followed another; 0: it did not */
     bool in_slots;        /* it is a cluster's: the keys of a script must share a slot */
     bool control_was_up;  /* so when it is up again, that is a reconnect */
+    char run_id[48]; /* who it was when the keeper's connection was last up; "": it does not tell */
 };
 
 /* What a node tells the engine. */
@@ -92,6 +94,10 @@ void hfi_node_retire(struct hfi_node *node);
 bool hfi_node_is_retired(const struct hfi_node *node); /* any thread */
 /* Ends its connections; whoever wants one connects again. Any thread. */
 void hfi_node_hang_up(struct hfi_node *node);
+/* From now on only a primary is of use there. Any thread. */
+void hfi_node_insist_on_primary(struct hfi_node *node);
+/* Whether another server may be there some day: its address is that of a network. */
+bool hfi_node_may_change(const struct hfi_node *node);
 /* Whether somebody other than the one who asks has a reference. */
 bool hfi_node_is_shared(const struct hfi_node *node);
 void hfi_node_close_fds(struct hfi_node *node);
