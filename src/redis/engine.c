@@ -16,7 +16,6 @@
 #include "redis/route/single.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- Kinds and names ---- */
@@ -148,34 +147,11 @@ static void on_push(void *arg, struct hfi_node *node, const void *message) {
     hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
 }
 
-/* A process that is another one than before, by what it says of itself. Remembers who it is. */
-static bool is_another(struct hfi_node *node) {
-    struct hfi_learnt *learnt = hfi_node_learnt(node);
-    struct hfi_server server;
-    bool known = hfi_node_identity(node, &server), was_known = learnt->run_id[0] != '\0';
-    bool another = known && was_known && strcmp(learnt->run_id, server.run_id) != 0;
-    snprintf(learnt->run_id, sizeof learnt->run_id, "%s", known ? server.run_id : "");
-    return another;
-}
-
-/* Behind an address there may be another server than before. */
-static bool was_replaced(struct hfi_redis *redis, struct hfi_node *node) {
-    struct hfi_learnt *learnt = hfi_node_learnt(node);
-    bool another = is_another(node), was_replica = atomic_exchange(&learnt->was_replica, false);
-    if (hfi_route_changes(redis->route) || !hfi_node_may_change(node) || (!another && !was_replica))
-        return false;
-    hfi_log(redis->log, HF_LOG_WARN, "%s: there is another server now; all locks are verified",
-            hfi_node_name(node));
-    if (was_replica)
-        learnt->took_over_ms = hfi_now_ms();
-    return true;
-}
-
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
     const struct hfi_news *news = redis->news;
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
-    if (up && was_replaced(redis, node) && news != NULL)
+    if (up && hfi_redis_is_another(redis, node) && news != NULL)
         news->doubted(news->arg, &(struct hfi_scope){.node = node});
 }
 
@@ -184,11 +160,11 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
     const struct hfi_news *news = redis->news;
     bool *was_up = &hfi_node_learnt(node)->control_was_up;
-    bool replaced = up && was_replaced(redis, node);
-    if (up && news != NULL && (*was_up || replaced)) {
+    bool another = up && hfi_redis_is_another(redis, node);
+    if (up && news != NULL && (*was_up || another)) {
         const struct hfi_scope scope = {.node = node};
         news->reconnected(news->arg, &scope);
-        if (replaced || hfi_route_changes(redis->route))
+        if (another || hfi_route_changes(redis->route))
             news->doubted(news->arg, &scope);
     }
     *was_up = *was_up || up;
@@ -206,6 +182,7 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
             "the primary changed: %s instead of %s; all locks are verified", hfi_node_name(to),
             hfi_node_name(from));
     atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+    hfi_redis_compare_clocks(redis, from, to);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     if (news != NULL)
         news->doubted(news->arg, &(struct hfi_scope){.node = to});
@@ -292,6 +269,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->connect_timeout_ms = config->connect_timeout_ms;
     redis->failover_timeout_ms = config->failover_timeout_ms;
     redis->renew_every_ms = config->watchdog_ms / 3;
+    redis->skew_limit_ms = config->watchdog_ms / 10;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;

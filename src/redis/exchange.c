@@ -173,6 +173,8 @@ static void note_failure(struct hfi_exchange *x) {
     if (x->phase != HFI_PHASE_CONNECTING || is_stopped(x))
         return;
     drop_want(x); /* takes the connection's mutex, so that `err` is settled */
+    if (x->want->err == HF_OK && x->conn != NULL)
+        x->want->err = hfi_conn_failure(x->conn, &x->want->error); /* it was about to try again */
     if (x->want->err == HF_OK)
         return;
     *x->error = x->want->error;
@@ -394,8 +396,7 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
         return try_now(x);
     }
     hfi_exchange_held_up(x, HF_EREFUSED);
-    if (remedy == HFI_REMEDY_ELSEWHERE)
-        hfi_exchange_turned_away(x);
+    hfi_exchange_turned_away(x, remedy);
     if (!hfi_exchange_may_pass(x, remedy))
         return finish(x, err);
     x->trouble = err;

@@ -137,8 +137,8 @@ void hfi_exchange_tell(struct hfi_exchange *x);
 int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x);
 /* Another server may take over for the one that cannot be reached; unless there never was one. */
 bool hfi_exchange_may_move(const struct hfi_exchange *x);
-/* The server is not the one to ask; x->error has its words. */
-void hfi_exchange_turned_away(struct hfi_exchange *x);
+/* The server has refused, perhaps because it is not the one to ask; x->error has its words. */
+void hfi_exchange_turned_away(struct hfi_exchange *x, enum hfi_remedy remedy);
 /* The server refuses, and this exchange has the time to ask again. */
 bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy);
 

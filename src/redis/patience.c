@@ -40,9 +40,11 @@ bool hfi_exchange_may_move(const struct hfi_exchange *x) {
 }
 
 /* Whoever has given one address should learn what is wrong with it. */
-void hfi_exchange_turned_away(struct hfi_exchange *x) {
+void hfi_exchange_turned_away(struct hfi_exchange *x, enum hfi_remedy remedy) {
     static const char advice[] = " (this is a replica's address, and not the primary's)";
     struct hfi_route *route = x->redis->route;
+    if (remedy != HFI_REMEDY_ELSEWHERE)
+        return;
     if (!hfi_route_changes(route))
         hfi_error_quote(x->error, advice, sizeof advice - 1);
     route->ops->refused(route, x->node);

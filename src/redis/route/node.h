@@ -19,6 +19,13 @@ struct hfi_node;
 struct hfi_pubsub;
 struct hfi_rumours;
 
+/* Which process it is, and what its clock says. */
+struct hfi_met {
+    char run_id[48]; /* "": it does not tell */
+    bool clock_known;
+    int64_t ahead_ms; /* its clock's lead over ours */
+};
+
 /* What the engine has learnt from a server, beside its scripts, which it simply tries. The clock is
  * not here but with each connection: an address can lead to two processes for a moment, and
  * `not-after` would be worth nothing if it were by the clock of the other. */
@@ -39,7 +46,7 @@ struct hfi_learnt {
     int64_t took_over_ms; /* when it followed another; 0: it did not */
     bool in_slots;        /* it is a cluster's: the keys of a script must share a slot */
     bool control_was_up;  /* so when it is up again, that is a reconnect */
-    char run_id[48]; /* who it was when the keeper's connection was last up; "": it does not tell */
+    struct hfi_met met;   /* who it was when a connection that tells of it was last up */
 };
 
 /* What a node tells the engine. */
