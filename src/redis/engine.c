@@ -181,8 +181,8 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     hfi_log(redis->log, HF_LOG_WARN,
             "the primary changed: %s instead of %s; all locks are verified", hfi_node_name(to),
             hfi_node_name(from));
-    atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
     hfi_redis_compare_clocks(redis, from, to);
+    atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     if (news != NULL)
         news->doubted(news->arg, &(struct hfi_scope){.node = to});
