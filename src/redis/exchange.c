@@ -14,8 +14,6 @@
  */
 #include "redis/exchange.h"
 
-#include "base/backoff.h"
-#include "base/chance.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "redis/errors.h"
@@ -221,9 +219,7 @@ static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
 }
 
 static enum hfi_progress back_off(struct hfi_exchange *x) {
-    static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
-    int64_t pause_ms = hfi_backoff_spread_ms(&backoff, x->tries++, hfi_throw_dice(x));
-    return pause_until(x, hfi_now_ms() + pause_ms);
+    return pause_until(x, hfi_now_ms() + hfi_exchange_pause_ms(x));
 }
 
 /* A connection could not be made; x->error says why. */
