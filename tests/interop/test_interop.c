@@ -169,6 +169,7 @@ static void open_stage(void) {
 static void close_stage(void) {
     java_kill_all();
     five_stop();
+    sentinel_stop();
     server_free(suite.server);
 }
 
@@ -334,6 +335,9 @@ int main(void) {
         ROW(multi_killed_java_holder),
         ROW(multi_java_unlock_stops_at_a_lost_member),
         ROW(multi_of_multis_with_a_lease),
+        ROW(sentinel_each_waits_for_the_other),
+        ROW(sentinel_java_waits_for_c_through_a_failover),
+        ROW(sentinel_c_waits_for_java_through_a_failover),
         ROW(semaphore_wakes_all_of_both_sides),
         ROW(semaphore_give_ups_take_nothing),
         ROW(permits_many_ids_cross),
