@@ -24,7 +24,7 @@ struct hfi_engine_config {
     hf_map_fn map;
     void *map_user;
     /* counters of hf_stats */
-    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches;
+    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects;
 };
 
 #endif

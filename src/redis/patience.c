@@ -6,7 +6,6 @@
 #include "base/backoff.h"
 #include "base/chance.h"
 #include "base/clock.h"
-#include "base/error.h"
 #include "redis/exchange.h"
 #include "redis/internal.h"
 
@@ -50,21 +49,12 @@ bool hfi_exchange_may_move(const struct hfi_exchange *x) {
     return hfi_route_changes(route) && atomic_load_explicit(&route->found, memory_order_relaxed);
 }
 
-/* Whoever has given one address should learn what is wrong with it. */
-void hfi_exchange_turned_away(struct hfi_exchange *x, enum hfi_remedy remedy) {
-    static const char advice[] = " (this is a replica's address, and not the primary's)";
-    struct hfi_route *route = x->redis->route;
-    if (remedy != HFI_REMEDY_ELSEWHERE)
-        return;
-    if (!hfi_route_changes(route))
-        hfi_error_quote(x->error, advice, sizeof advice - 1);
-    route->ops->refused(route, x->node);
-}
-
 bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy) {
-    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE;
-    bool patient = x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_node_may_change(x->node));
+    const struct hfi_route *route = x->redis->route;
+    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE, moves = remedy == HFI_REMEDY_WAIT_MOVE;
+    bool patient = x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_node_may_change(x->node)) ||
+                   (moves && hfi_route_has_slots(route));
     return x->retry != HFI_RETRY_NONE &&
            (remedy == HFI_REMEDY_WAIT ||
-            ((elsewhere || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
+            ((elsewhere || moves || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
 }

@@ -27,6 +27,7 @@ static int join_at(struct hfi_call *call, struct hfi_node *node, const char *nam
     struct hfi_waiter *waiter = &state->u.acquire.waiter;
     bool *heard = &state->u.acquire.heard;
     int err = HF_OK;
+    waiter->sharded = hfi_redis_is_sharded(state->exchange.redis);
     if (call->lane == HFI_LANE_CALLER)
         waiter->caller = &state->exchange.attendant;
     if (heard_only)
@@ -58,7 +59,8 @@ static int join_channel(struct hfi_call *call, struct hfi_node *node, bool heard
 }
 
 void hfi_listen_if_heard(struct hfi_call *call) {
-    struct hfi_node *node = hfi_redis_aim(hfi_redis_of(call->engine), call->name, call->name_len);
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    struct hfi_node *node = hfi_redis_aim(x->redis, x->name, x->name_len);
     if (node != NULL)
         join_channel(call, node, true); /* without memory it joins when it has to wait */
 }
@@ -80,6 +82,8 @@ int64_t hfi_listen_poll_ms(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->u.acquire.heard)
         return POLL_MAX_MS;
+    if (state->u.acquire.home != NULL)
+        hfi_pubsub_again(&state->u.acquire.waiter);
     return hfi_backoff_ms(&deaf, state->u.acquire.naps++, hfi_throw_dice(state));
 }
 

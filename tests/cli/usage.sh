@@ -82,7 +82,7 @@ test_connection_letters_after_the_subcommand_get_a_hint() {
 
 # Options of redis-cli and flock that are none here.
 test_unknown_options() {
-    for option in -c -4 --cluster=x; do
+    for option in -c -4 --clusters=x; do
         expect 64 "$HOLDFAST" "$option" run x true
         says "unknown option ${option%=x}"
     done

@@ -1,6 +1,6 @@
 /*
- * Where servers are reached that others tell of (addresses.h). Used by the routes whose servers change, on the keeper's
- * thread; no state.
+ * Where servers are reached that others tell of (addresses.h). Used by the routes whose servers change, on any thread;
+ * no state.
  */
 #include "redis/route/addresses.h"
 

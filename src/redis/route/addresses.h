@@ -12,8 +12,7 @@ struct hfi_address {
     char room[HF_HOST_SIZE]; /* `host` may point to it */
 };
 
-/* Turns what was announced into where that is reached. On the keeper's thread, since it may ask the
- * application. */
+/* Turns what was announced into where that is reached; may ask the application. Any thread. */
 void hfi_address_map(const struct hfi_node_config *config, struct hfi_address *address);
 
 /* Whether two are the same: host names have no case. */

@@ -120,9 +120,14 @@ int hfi_nodes_get(struct hfi_nodes *nodes, const char *host, uint16_t port, stru
                   hf_error *error) {
     struct hfi_address address = {.host = host, .port = port};
     hfi_address_map(&nodes->config, &address);
-    struct hfi_node *node = find(nodes, address.host, address.port);
+    return hfi_nodes_reach(nodes, address.host, address.port, ret, error);
+}
+
+int hfi_nodes_reach(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
+                    hf_error *error) {
+    struct hfi_node *node = find(nodes, host, port);
     if (node == NULL)
-        return make(nodes, address.host, address.port, ret, error);
+        return make(nodes, host, port, ret, error);
     *ret = hfi_node_ref(node);
     return HF_OK;
 }

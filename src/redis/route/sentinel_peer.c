@@ -73,11 +73,8 @@ static void read_others(struct hfi_peer *peer) {
     for (size_t i = 0; i < reply->elements; i++) {
         const char *host = value_of(reply->element[i], "ip");
         uint16_t port = port_of(value_of(reply->element[i], "port"));
-        if (host == NULL || port == 0)
-            continue;
-        struct hfi_address address = {.host = host, .port = port};
-        hfi_address_map(&peer->route->nodes.config, &address);
-        hfi_peer_add(peer->route, address.host, address.port, NULL);
+        if (host != NULL && port != 0)
+            hfi_peer_add(peer->route, host, port, NULL);
     }
 }
 
@@ -320,13 +317,15 @@ static bool is_known(const struct hfi_sentinel *route, const char *name) {
 }
 
 int hfi_peer_add(struct hfi_sentinel *route, const char *host, uint16_t port, hf_error *error) {
+    struct hfi_address address = {.host = host, .port = port};
+    hfi_address_map(&route->nodes.config, &address);
     struct hfi_peer *peer = hfi_zalloc(route->mem, sizeof *peer);
     if (peer == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     peer->route = route;
     hfi_task_init(&peer->task, route->exec, run, destroy);
     describe(peer);
-    int err = aim(peer, host, port, error);
+    int err = aim(peer, address.host, address.port, error);
     bool needed = err == HF_OK && route->peers_len < HFI_PEERS_MAX && !is_known(route, peer->name);
     if (needed) {
         peer->ask = hfi_conn_new(&peer->target, HFI_SEAT_KEEPER, NULL, NULL, NULL);
