@@ -357,12 +357,14 @@ static void ask_again_locked(struct hfi_pubsub *pubsub, struct hfi_channel *chan
     do_later_locked(pubsub, channel);
 }
 
-void hfi_pubsub_again(struct hfi_waiter *waiter) {
+bool hfi_pubsub_again(struct hfi_waiter *waiter) {
     struct hfi_pubsub *pubsub = waiter->pubsub;
     pthread_mutex_lock(&pubsub->mtx);
-    if (!pubsub->stopped)
+    bool astray = !pubsub->stopped && waiter->channel->state == CHANNEL_ASTRAY;
+    if (astray)
         ask_again_locked(pubsub, waiter->channel);
     pthread_mutex_unlock(&pubsub->mtx);
+    return astray;
 }
 
 static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,

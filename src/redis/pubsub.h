@@ -54,9 +54,9 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
 void hfi_pubsub_leave(struct hfi_waiter *waiter);
-/* It is still there, and hears nothing: if that was because the server did not have the slot, it is asked
- * again. */
-void hfi_pubsub_again(struct hfi_waiter *waiter);
+/* It is still there, and hears nothing. True: because the server does not have the slot, or not yet; then it
+ * is asked again. */
+bool hfi_pubsub_again(struct hfi_waiter *waiter);
 
 /* The largest positive number among the messages since it joined or last asked. False: none, or
  * only words. */

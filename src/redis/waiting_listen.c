@@ -17,6 +17,9 @@
 
 /* For waiters that want to listen, but whose subscription is not confirmed. */
 static const struct hfi_backoff deaf = {.first_ms = 20, .max_ms = 1000, .factor = 2};
+/* For those who were sent after a lock while its slot moves: over there it is published, and yet they cannot
+ * subscribe. (Behind ASKING they could, but a connection with subscriptions may not say that.) */
+static const struct hfi_backoff astray = {.first_ms = 20, .max_ms = 250, .factor = 2};
 
 /* Joins the channel at a node; with `heard_only` only if it is already subscribed. Takes over the
  * reference if it does. */
@@ -82,9 +85,8 @@ int64_t hfi_listen_poll_ms(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->u.acquire.heard)
         return POLL_MAX_MS;
-    if (state->u.acquire.home != NULL)
-        hfi_pubsub_again(&state->u.acquire.waiter);
-    return hfi_backoff_ms(&deaf, state->u.acquire.naps++, hfi_throw_dice(state));
+    bool moves = state->u.acquire.home != NULL && hfi_pubsub_again(&state->u.acquire.waiter);
+    return hfi_backoff_ms(moves ? &astray : &deaf, state->u.acquire.naps++, hfi_throw_dice(state));
 }
 
 int64_t hfi_listen_nap_ms(struct hfi_call *call) {

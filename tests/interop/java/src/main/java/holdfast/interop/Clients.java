@@ -53,7 +53,7 @@ final class Clients {
         if (url.startsWith("redis-sentinel://")) {
             servers = useSentinels(config, url);
         } else if (url.startsWith("redis-cluster://")) {
-            servers = useCluster(config, url);
+            servers = useCluster(config, url, request);
         } else {
             servers = useOne(config, url, request);
         }
@@ -87,8 +87,9 @@ final class Clients {
         return onlyPrimaries(sentinels);
     }
 
-    private static ClusterServersConfig useCluster(Config config, String url) {
+    private static ClusterServersConfig useCluster(Config config, String url, Request request) {
         ClusterServersConfig cluster = config.useClusterServers();
+        cluster.setScanInterval((int) request.number("scan", cluster.getScanInterval()));
         for (String address : partsOf(url)[0].split(",")) {
             cluster.addNodeAddress("redis://" + address);
         }
