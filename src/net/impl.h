@@ -11,6 +11,7 @@
  *   retire.c     ending it for good, whoever uses it
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
+ *   chair.c      callers that stand in for it
  *
  * What is spoken is behind protocol.h: resp.c and resp_greet.c do not include this.
  *
