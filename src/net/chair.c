@@ -22,8 +22,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define LOOK_MIN_MS 2
-#define LOOK_MAX_MS 200
+#define LOOK_SOON_MS 2
+#define LOOK_MS 200
 #define STUCK_MS 100
 #define RUN_MOST 64 /* of the keeper's tasks, before a guest looks after its own */
 
@@ -74,7 +74,7 @@ static void pass_on_locked(struct hfi_keeper *keeper) {
     keeper->sitter = NULL;
     atomic_store_explicit(&keeper->sitting, 0, memory_order_relaxed);
     hfi_exec_stand_in(&keeper->exec, false);
-    if (hfi_exec_has_work(&keeper->exec) || keeper->looks_at_ms > hfi_now_ms() + LOOK_MIN_MS)
+    if (hfi_exec_has_work(&keeper->exec) || keeper->looks_at_ms > hfi_now_ms() + LOOK_SOON_MS)
         hfi_exec_nudge(&keeper->exec);
 }
 
@@ -220,20 +220,24 @@ static void doze_locked(struct hfi_keeper *keeper, int64_t pause_ms) {
     hfi_exec_get_up(exec);
 }
 
+static int64_t pause_ms_locked(const struct hfi_keeper *keeper) {
+    return keeper->idler_since_ms != HFI_NEVER ? STUCK_MS : LOOK_MS;
+}
+
+/* Guests that come and go are looked after closely, and one that stays now and then: when it leaves, it says
+ * so. */
 void hfi_chair_take_back(struct hfi_keeper *keeper) {
-    int64_t pause_ms = LOOK_MIN_MS;
     pthread_mutex_lock(&keeper->mtx);
     unsigned seen = keeper->turns - 1;
     while (keeper->sitter != &keeper->exec) {
         bool quiet = seen == keeper->turns; /* nobody has taken it since the last look */
         seen = keeper->turns;
-        pause_ms = quiet ? hfi_min_ms(2 * pause_ms, LOOK_MAX_MS) : LOOK_MIN_MS;
         if (keeper->sitter == NULL &&
             (quiet || keeper->stopping || hfi_exec_has_work(&keeper->exec)))
             take_locked(keeper);
         else if (keeper->sitter == NULL || !is_stuck_locked(keeper, hfi_now_ms()) ||
                  !relieve_locked(keeper))
-            doze_locked(keeper, pause_ms);
+            doze_locked(keeper, !quiet ? LOOK_SOON_MS : pause_ms_locked(keeper));
     }
     pthread_mutex_unlock(&keeper->mtx);
 }

@@ -62,6 +62,7 @@ int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error 
     keeper->sitter = &keeper->exec;
     keeper->idler_since_ms = HFI_NEVER;
     hfi_list_init(&keeper->guests);
+    hfi_list_init(&keeper->gathered);
     hfi_exec_init(&keeper->exec);
     pthread_mutex_init(&keeper->mtx, NULL);
     make_room_locked(keeper); /* nobody else knows it yet */
@@ -110,8 +111,9 @@ bool hfi_keeper_is_self(struct hfi_keeper *keeper) {
            (uintptr_t)pthread_self();
 }
 
-void hfi_keeper_gathers(struct hfi_keeper *keeper) {
-    keeper->gathered = true;
+void hfi_keeper_gathers(struct hfi_keeper *keeper, struct hfi_conn *conn) {
+    if (!hfi_linked(&conn->gathered))
+        hfi_list_push_back(&keeper->gathered, &conn->gathered);
 }
 
 bool hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn) {
@@ -141,6 +143,7 @@ void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
             break;
         }
     pthread_mutex_unlock(&keeper->mtx);
+    hfi_list_remove(&conn->gathered);
     if (keeper->table != NULL)
         clear_from_table(keeper->table, conn);
 }
@@ -189,7 +192,6 @@ static void arm_timer(struct hfi_keeper *keeper, int64_t at_ms) {
 static void tend_all(struct hfi_keeper *keeper) {
     lay_table(keeper);
     struct table *table = keeper->table;
-    keeper->gathered = false;
     for (size_t i = 0; i < table->conns_len; i++) {
         struct hfi_conn *conn = table->conns[i];
         if (conn == NULL)
@@ -202,9 +204,11 @@ static void tend_all(struct hfi_keeper *keeper) {
     }
 }
 
+/* In the order in which they were made: who gives something back begins where others wait for it. */
 void hfi_keeper_write_all(struct hfi_keeper *keeper) {
-    if (keeper->gathered)
-        tend_all(keeper);
+    struct hfi_link *link;
+    while ((link = hfi_list_pop_front(&keeper->gathered)) != NULL)
+        hfi_conn_flush(HFI_CONTAINER(link, struct hfi_conn, gathered));
 }
 
 static void fill_fds(const struct table *table, int kick_fd, int timer_fd, struct pollfd *fds) {
@@ -245,6 +249,7 @@ static bool end_poll(struct hfi_keeper *keeper, const struct sitter *sitter) {
 }
 
 bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter) {
+    hfi_keeper_write_all(keeper);
     tend_all(keeper);
     struct table *table = keeper->table;
     bool room = table->room + 2 <= SITTER_FDS;

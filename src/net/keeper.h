@@ -23,8 +23,8 @@ void hfi_keeper_close_fds(struct hfi_keeper *keeper); /* in a forked child */
 struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper);
 /* Is this the keeper's thread, or one that stands in for it? */
 bool hfi_keeper_is_self(struct hfi_keeper *keeper);
-/* For that one: something is to be written, when it has nothing else to do or leaves. */
-void hfi_keeper_gathers(struct hfi_keeper *keeper);
+/* For that one: this connection has something to write, when there is nothing else to do. */
+void hfi_keeper_gathers(struct hfi_keeper *keeper, struct hfi_conn *conn);
 
 /* ---- Standing in for it: chair.c ---- */
 

@@ -39,7 +39,8 @@ struct hfi_keeper {
     /* Of whoever has the chair, and is not in its poll. */
     int64_t timer_at_ms;
     struct table *table;
-    bool gathered; /* commands that are not written yet */
+    struct hfi_link
+        gathered; /* connections with commands that are not written yet, in their order */
 
     pthread_mutex_t mtx; /* guards below */
     struct hfi_conn **conns;

@@ -209,7 +209,7 @@ static void send_or_gather_locked(struct hfi_conn *conn) {
     if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
         hfi_conn_flush_locked(conn);
     else if (keeper)
-        hfi_keeper_gathers(conn->target->keeper);
+        hfi_keeper_gathers(conn->target->keeper, conn);
 }
 
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
