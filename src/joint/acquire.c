@@ -30,7 +30,7 @@
 #define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
 #define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
-#define TOKEN_PAUSE_MS 50
+#define AGEING_MS 50   /* between two renewals, if it is not the age of a server that is missing */
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
 static void ask_all(struct hfi_request *request);
@@ -266,9 +266,8 @@ static void wait_for_age(struct hfi_request *request) {
         return;
     }
     request->acquire.phase = HFI_PHASE_AGEING;
-    int64_t none_ms =
-        request->ballot->fenced ? TOKEN_PAUSE_MS : 1; /* it is the token that is missing */
-    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : none_ms;
+    /* else it is the token that is missing, or a renewal that has not been answered in time */
+    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : AGEING_MS;
     int64_t renew_ms = request->lease_ms / 3;
     look_after_us(request, (pause_ms < renew_ms ? pause_ms : renew_ms) * 1000);
 }
