@@ -69,12 +69,7 @@ static enum hfi_help later(const struct hfi_exchange *x, enum hfi_remedy remedy)
  * lost its place. */
 static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
-<<<<<<< HEAD
-    if ((remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route)) ||
-        (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route)))
-=======
-    if (remedy == HFI_REMEDY_ELSEWHERE)
->>>>>>> int
+    if (remedy == HFI_REMEDY_ELSEWHERE || (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route)))
         route->ops->refused(route, x->node);
 }
 
