@@ -68,10 +68,10 @@ static enum hfi_help later(const struct hfi_exchange *x, enum hfi_remedy remedy)
 /* Somebody else may be the one to ask by now. */
 static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE)
+    /* it has just started, and may have lost its place */
+    bool is_new = remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route);
+    if (remedy == HFI_REMEDY_ELSEWHERE || is_new)
         route->ops->refused(route, x->node);
-    else if (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route))
-        route->ops->refused(route, x->node); /* it has just started, and may have lost its place */
 }
 
 /* By default all of a cluster stops when a part of it has. And whoever has given one address should learn what is wrong
