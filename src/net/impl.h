@@ -11,6 +11,7 @@
  *   retire.c     ending it for good, whoever uses it
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
+ *   chair.c      callers that stand in for it
  *
  * What is spoken is behind protocol.h: resp.c and resp_greet.c do not include this.
  *
@@ -83,8 +84,9 @@ struct hfi_conn {
     bool is_doubted;       /* `doubt` is set */
     struct hfi_alarm doubt;
     unsigned unsent;
-    struct buffer out;     /* appended to by submits */
-    struct buffer writing; /* being written, from write_pos; not to be changed by others */
+    struct hfi_link gathered; /* the keeper is to write; it alone looks at this */
+    struct buffer out;        /* appended to by submits */
+    struct buffer writing;    /* being written, from write_pos; not to be changed by others */
     size_t write_pos;
     struct writer *writer; /* who is in send(); NULL: nobody */
     struct hfi_tls *tls;   /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
