@@ -65,6 +65,9 @@ static int set_tls_option(struct url_parser *p, struct slice name, struct slice 
     if (!*ret_known)
         return HF_OK;
     p->tls_options_given = true;
+    if (!p->url.tls && p->url.kind == HFI_URL_CLUSTER)
+        return hfi_fail(p->error, HF_EINVAL,
+                        "url: options of TLS need TLS; write rediss-cluster://");
     if (!p->url.tls && p->url.kind != HFI_URL_SENTINEL)
         return hfi_fail(p->error, HF_EINVAL,
                         "url: options of TLS need TLS; write rediss:// or valkeys://");
@@ -126,7 +129,9 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
     if (is_password)
         return hfi_url_set_password(p, value);
     bool known;
-    int err = hfi_url_set_sentinel_option(p, name, value, &known);
+    int err = hfi_url_set_hosts_option(p, name, value, &known);
+    if (!known)
+        err = hfi_url_set_sentinel_option(p, name, value, &known);
     if (!known)
         err = set_tls_option(p, name, value, &known);
     return known ? err : unknown_option(p, name, may_quote);

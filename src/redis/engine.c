@@ -237,6 +237,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
     };
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
+    if (config->url->kind == HFI_URL_CLUSTER)
+        return hfi_fail(error, HF_ENOTSUP, "url: Cluster is not supported by this version");
     return hfi_single_new(&node, &redis->route, error);
 }
 

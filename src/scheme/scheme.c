@@ -11,6 +11,7 @@ static const make_fn makers[] = {
     [HFI_URL_UNIX] = hfi_redis_new,
     [HFI_URL_LOCAL] = hfi_redis_new,
     [HFI_URL_SENTINEL] = hfi_redis_new,
+    [HFI_URL_CLUSTER] = hfi_redis_new,
 };
 
 int hfi_engine_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
