@@ -17,6 +17,7 @@ struct hfi_zk_look {
 
 struct hfi_zk_kind {
     enum hfi_zk_label label; /* of its nodes */
+    bool by_event;           /* that the last one before us is gone makes it ours, without a look */
     /* Looks at the line. `me` is our node; NULL: we are not in it, and would come last. */
     struct hfi_zk_look (*look)(struct hfi_zk_children line, const struct hfi_zk_node *me);
     /* Whether this node, which is in the line, holds the lock on the kind's side. */

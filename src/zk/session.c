@@ -71,15 +71,6 @@ void hfi_zk_session_distrust(struct hfi_zk_session *session) {
 
 /* ---- The handshake ---- */
 
-void hfi_zk_session_greet(struct hfi_zk_session *session, struct hfi_zk_connect *ret) {
-    pthread_mutex_lock(&session->mtx);
-    ret->last_zxid = atomic_load(&session->last_zxid);
-    ret->timeout_ms = session->wish_ms;
-    ret->session = session->id;
-    memcpy(ret->password, session->password, sizeof ret->password);
-    pthread_mutex_unlock(&session->mtx);
-}
-
 static void end_session_locked(struct hfi_zk_session *session, const char *why) {
     if (session->id == 0)
         return;
@@ -91,6 +82,26 @@ static void end_session_locked(struct hfi_zk_session *session, const char *why) 
     atomic_store(&session->anew, true);
     /* Told a moment later: the connection is in the middle of something. */
     hfi_alarm_set(hfi_keeper_exec(session->keeper), &session->news, hfi_now_ms());
+}
+
+/* Any ensemble that is well has ended it by now: T from our last packet, rounded up to a tick. One that
+ * has lost its data would refuse us for ever, since we have seen more than it has. */
+static bool is_long_over_locked(const struct hfi_zk_session *session) {
+    int64_t timeout_ms = session->trust.timeout_ms;
+    return session->id != 0 && hfi_now_ms() >= session->last_sent_ms + timeout_ms + timeout_ms / 2;
+}
+
+void hfi_zk_session_greet(struct hfi_zk_session *session, struct hfi_zk_connect *ret) {
+    pthread_mutex_lock(&session->mtx);
+    if (is_long_over_locked(session)) {
+        end_session_locked(session, "ZooKeeper was out of reach for longer than a session lasts");
+        atomic_store(&session->last_zxid, 0);
+    }
+    ret->last_zxid = atomic_load(&session->last_zxid);
+    ret->timeout_ms = session->wish_ms;
+    ret->session = session->id;
+    memcpy(ret->password, session->password, sizeof ret->password);
+    pthread_mutex_unlock(&session->mtx);
 }
 
 int hfi_zk_session_greeted(struct hfi_zk_session *session, int64_t sent_ms,
