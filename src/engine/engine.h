@@ -321,12 +321,6 @@ struct hfi_engine_ops {
     int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error);
 
-    /* What identifies a hold's place on the server: kinds that share a record give the same bytes
-     * for it. Writes at most `cap` bytes and returns how many there are. (Redis: key name and hash
-     * field.) Called under a shard. */
-    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap);
-
     /* How long there may be something to settle: by then whatever has this lease has ended by
      * itself, or nobody can tell what it was. HFI_NEVER: it never ends. */
     int64_t (*settle_until_ms)(struct hfi_engine *engine, const struct hfi_kind *kind,

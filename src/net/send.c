@@ -160,6 +160,8 @@ static bool peek_is_alive(struct hfi_conn *conn) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         /* anything to read would be taken for the answer to the next command */
         return true;
+    if (got > 0 && conn->push != NULL)
+        return true; /* it may be something that nobody asked for, and then it is no answer */
     if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
         return true;
     hfi_conn_break_locked(conn);
@@ -209,8 +211,9 @@ static bool is_to_be_sent_now(const struct hfi_conn *conn) {
     return gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK;
 }
 
-int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                    unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+static inline int submit(struct hfi_conn *conn, const char *bytes, size_t len,
+                         struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,
+                         bool now, struct hfi_req **ret_req) {
     assert(attendant == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
     struct hfi_req *req = new_request(conn, task, event);
     if (req == NULL)
@@ -231,7 +234,7 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
             attendant->asked = conn;
         }
         *ret_req = req;
-        if (is_to_be_sent_now(conn))
+        if (now && is_to_be_sent_now(conn))
             hfi_conn_flush_locked(conn);
         if (attendant == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
@@ -243,6 +246,16 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
         hfi_free(req->mem, req);
     }
     return err;
+}
+
+int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                    unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+    return submit(conn, bytes, len, task, event, attendant, true, ret_req);
+}
+
+int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                     unsigned event, struct hfi_req **ret_req) {
+    return submit(conn, bytes, len, task, event, NULL, false, ret_req);
 }
 
 int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {

@@ -210,9 +210,9 @@ int hfi_url_set_host(const struct url_parser *p, struct slice text, uint16_t def
 static int parse_host_and_port(struct url_parser *p, struct slice text) {
     if (find(text, ',') != NULL)
         return hfi_fail(
-            p->error, HF_ENOTSUP,
-            "url: several hosts: write redis-sentinel:// if they are sentinels; Cluster is "
-            "not supported by this version");
+            p->error, HF_EINVAL,
+            "url: several hosts: write redis-sentinel:// if they are sentinels, redis-cluster:// if they "
+            "are nodes of a cluster");
     struct hfi_url_host host;
     int err = hfi_url_set_host(p, text, DEFAULT_PORT, &host);
     if (err != HF_OK)
@@ -285,38 +285,48 @@ static int parse_local(struct url_parser *p, struct slice text) {
 struct scheme {
     const char *name;
     enum hfi_url_kind kind;
-    int (*parse)(struct url_parser *p, struct slice text); /* NULL: not yet */
-    const char *refusal;                                   /* what is not supported yet */
+    int (*parse)(struct url_parser *p, struct slice text);
 };
 
 static const struct scheme schemes[] = {
-    {"redis", HFI_URL_TCP, parse_tcp, NULL},
-    {"valkey", HFI_URL_TCP, parse_tcp, NULL},
-    {"unix", HFI_URL_UNIX, parse_unix, NULL},
-    {"redis+unix", HFI_URL_UNIX, parse_unix, NULL},
-    {"redis+uds", HFI_URL_UNIX, parse_unix, NULL},
-    {"valkey+uds", HFI_URL_UNIX, parse_unix, NULL},
-    {"redis-socket", HFI_URL_UNIX, parse_unix, NULL},
-    {"rediss", HFI_URL_TCP, parse_tls, NULL},
-    {"valkeys", HFI_URL_TCP, parse_tls, NULL},
-    {"redis-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
-    {"redis+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
-    {"valkey-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
-    {"valkey+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel, NULL},
-    {"rediss-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"rediss+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"valkeys-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"valkeys+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"redis-sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"redis+sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"valkey-sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"valkey+sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls, NULL},
-    {"redis-cluster", HFI_URL_TCP, NULL, "Cluster"},
-    {"rediss-cluster", HFI_URL_TCP, NULL, "Cluster"},
-    {"valkey-cluster", HFI_URL_TCP, NULL, "Cluster"},
+    {"redis", HFI_URL_TCP, parse_tcp},
+    {"valkey", HFI_URL_TCP, parse_tcp},
+    {"unix", HFI_URL_UNIX, parse_unix},
+    {"redis+unix", HFI_URL_UNIX, parse_unix},
+    {"redis+uds", HFI_URL_UNIX, parse_unix},
+    {"valkey+uds", HFI_URL_UNIX, parse_unix},
+    {"redis-socket", HFI_URL_UNIX, parse_unix},
+    {"rediss", HFI_URL_TCP, parse_tls},
+    {"valkeys", HFI_URL_TCP, parse_tls},
+    {"redis-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel},
+    {"redis+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel},
+    {"valkey-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel},
+    {"valkey+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel},
+    {"rediss-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"rediss+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"valkeys-sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"valkeys+sentinel", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"redis-sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"redis+sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"valkey-sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"valkey+sentinels", HFI_URL_SENTINEL, hfi_url_parse_sentinel_tls},
+    {"redis-cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster},
+    {"redis+cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster},
+    {"valkey-cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster},
+    {"valkey+cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster},
+    {"rediss-cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"rediss+cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"valkeys-cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"valkeys+cluster", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"redis-clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"redis+clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"valkey-clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"valkey+clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"zk", HFI_URL_ZK, hfi_url_parse_zk},
+    {"zks", HFI_URL_ZK, hfi_url_parse_zk_tls},
 };
 
-static const struct scheme local_scheme = {"local", HFI_URL_LOCAL, parse_local, NULL};
+static const struct scheme local_scheme = {"local", HFI_URL_LOCAL, parse_local};
 
 /* Finds the scheme and removes it from the text, with its `:` or `://`. */
 static int parse_scheme(const struct url_parser *p, struct slice *text, const struct scheme **ret) {
@@ -334,9 +344,6 @@ static int parse_scheme(const struct url_parser *p, struct slice *text, const st
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         if (!slice_is_nocase(before(*text, mark), schemes[i].name))
             continue;
-        if (schemes[i].parse == NULL)
-            return hfi_fail(p->error, HF_ENOTSUP, "url: %s is not supported by this version",
-                            schemes[i].refusal);
         *ret = &schemes[i];
         *text = behind(*text, mark, strlen("://"));
         return HF_OK;
@@ -344,7 +351,7 @@ static int parse_scheme(const struct url_parser *p, struct slice *text, const st
     return hfi_fail(
         p->error, HF_EINVAL,
         "url: the scheme is unknown; it is one of redis, rediss, valkey, valkeys, redis-sentinel, "
-        "unix, local");
+        "redis-cluster, zk, zks, unix, local");
 }
 
 static int parse_all(struct url_parser *p, struct slice text) {

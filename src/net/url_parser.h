@@ -1,5 +1,5 @@
 /*
- * What url.c, url_options.c and url_sentinel.c share: pieces of the text, and the parser's state. Nobody else
+ * What url.c, url_options.c, url_hosts.c and url_sentinel.c share: pieces of the text, and the parser's state. Nobody else
  * includes this.
  *
  * All functions that return an int return HF_OK or an error that has been written to `p->error`.
@@ -70,6 +70,14 @@ int hfi_url_parse_userinfo(struct url_parser *p, struct slice text);
 /* Frees it and leaves it empty. */
 void hfi_url_host_clear(const struct hfi_mem *mem, struct hfi_url_host *host);
 
+/* url_hosts.c: user, password and hosts, which are before the `?`, leaving `p->path`; the same for a cluster,
+ * with its path; and an option of those with several hosts (*ret_known: it is one at all). */
+int hfi_url_parse_hosts(struct url_parser *p, struct slice text, uint16_t default_port);
+int hfi_url_parse_cluster(struct url_parser *p, struct slice text);
+int hfi_url_parse_cluster_tls(struct url_parser *p, struct slice text);
+int hfi_url_set_hosts_option(struct url_parser *p, struct slice name, struct slice value,
+                             bool *ret_known);
+
 /* url_sentinel.c: what is before the `?`; an option (*ret_known: it is one of Sentinel's at all); and when
  * all of it was read. */
 int hfi_url_parse_sentinel(struct url_parser *p, struct slice text);
@@ -77,6 +85,12 @@ int hfi_url_parse_sentinel_tls(struct url_parser *p, struct slice text);
 int hfi_url_set_sentinel_option(struct url_parser *p, struct slice name, struct slice value,
                                 bool *ret_known);
 int hfi_url_finish_sentinel(struct url_parser *p);
+
+/* url_zk.c: the same. */
+int hfi_url_parse_zk(struct url_parser *p, struct slice text);
+int hfi_url_parse_zk_tls(struct url_parser *p, struct slice text);
+int hfi_url_set_zk_option(struct url_parser *p, struct slice name, struct slice value,
+                          bool *ret_known);
 
 /* url_options.c: `text` is what comes after the `?`. */
 int hfi_url_parse_options(struct url_parser *p, struct slice text);

@@ -1,6 +1,5 @@
 /*
- * Urls of Sentinel: several hosts, the name of the primary, and options of their own (the forms are in
- * url.h).
+ * Urls of Sentinel: the name of the primary, and options of their own (the forms are in url.h).
  *
  * Called by url.c and url_options.c, on the caller's thread; stateless. What the path says depends on
  * whether an option names the primary, so it is read last. The rule of url.c holds here, too: no
@@ -12,48 +11,8 @@
 
 /* ---- Before the options ---- */
 
-static int add_host(struct url_parser *p, struct slice text) {
-    struct hfi_url *url = &p->url;
-    if (url->hosts_len == HFI_URL_HOSTS_MAX)
-        return hfi_fail(p->error, HF_EINVAL, "url: there are more than %d sentinels",
-                        HFI_URL_HOSTS_MAX);
-    struct hfi_url_host *more =
-        hfi_realloc(p->mem, url->hosts, (url->hosts_len + 1) * sizeof *more);
-    if (more == NULL)
-        return hfi_fail(p->error, HF_ENOMEM, "out of memory");
-    url->hosts = more;
-    int err = hfi_url_set_host(p, text, SENTINEL_PORT, &more[url->hosts_len]);
-    url->hosts_len += err == HF_OK;
-    return err;
-}
-
-static int add_hosts(struct url_parser *p, struct slice text) {
-    int err = HF_OK;
-    bool more = true;
-    while (err == HF_OK && more) {
-        const char *comma = find(text, ',');
-        struct slice host = comma != NULL ? before(text, comma) : text;
-        more = comma != NULL;
-        if (host.len == 0 && (more || p->url.hosts_len > 0))
-            return hfi_fail(p->error, HF_EINVAL, "url: beside a comma there is no host");
-        err = add_host(p, host);
-        if (more)
-            text = behind(text, comma, 1);
-    }
-    return err;
-}
-
 int hfi_url_parse_sentinel(struct url_parser *p, struct slice text) {
-    const char *at = find_last(text, '@');
-    if (at != NULL) {
-        int err = hfi_url_parse_userinfo(p, before(text, at));
-        if (err != HF_OK)
-            return err;
-        text = behind(text, at, 1);
-    }
-    const char *slash = find(text, '/');
-    p->path = slash != NULL ? behind(text, slash, 1) : (struct slice){"", 0};
-    return add_hosts(p, slash != NULL ? before(text, slash) : text);
+    return hfi_url_parse_hosts(p, text, SENTINEL_PORT);
 }
 
 int hfi_url_parse_sentinel_tls(struct url_parser *p, struct slice text) {
@@ -80,35 +39,6 @@ static int set_sentinel_tls(struct url_parser *p, struct slice value) {
     return HF_OK;
 }
 
-static int set_mapped(struct url_parser *p, struct slice text, struct hfi_url_host *ret) {
-    int err = text.len > 0 && text.at[0] != ':' ? hfi_url_set_host(p, text, 0, ret) : HF_EINVAL;
-    if (err == HF_OK && ret->port == 0)
-        hfi_url_host_clear(p->mem, ret);
-    if (err == HF_EINVAL || (err == HF_OK && ret->host == NULL))
-        return hfi_fail(p->error, HF_EINVAL, "url: the option map is not ANNOUNCED:PORT=REAL:PORT");
-    return err;
-}
-
-static int add_map(struct url_parser *p, struct slice value) {
-    struct hfi_url *url = &p->url;
-    const char *equals = find(value, '=');
-    struct slice real = equals != NULL ? behind(value, equals, 1) : (struct slice){"", 0};
-    struct hfi_url_map *more = hfi_realloc(p->mem, url->map, (url->map_len + 1) * sizeof *more);
-    if (more == NULL)
-        return hfi_fail(p->error, HF_ENOMEM, "out of memory");
-    url->map = more;
-    more[url->map_len] = (struct hfi_url_map){{NULL, 0}, {NULL, 0}};
-    int err = set_mapped(p, equals != NULL ? before(value, equals) : value,
-                         &more[url->map_len].announced);
-    if (err != HF_OK)
-        return err;
-    err = set_mapped(p, real, &more[url->map_len].real);
-    if (err != HF_OK)
-        hfi_url_host_clear(p->mem, &more[url->map_len].announced);
-    url->map_len += err == HF_OK;
-    return err;
-}
-
 int hfi_url_set_sentinel_option(struct url_parser *p, struct slice name, struct slice value,
                                 bool *ret_known) {
     const struct {
@@ -125,11 +55,11 @@ int hfi_url_set_sentinel_option(struct url_parser *p, struct slice name, struct 
         {"sentinel_tls_server_name", "sentinel_tls_server_name", &p->url.sentinel_tls_server_name},
     };
     const size_t len = sizeof texts / sizeof texts[0];
-    bool is_tls = slice_is(name, "sentinel_tls"), is_map = slice_is(name, "map");
+    bool is_tls = slice_is(name, "sentinel_tls");
     size_t i = 0;
     while (i < len && !slice_is(name, texts[i].name))
         i++;
-    *ret_known = i < len || is_tls || is_map;
+    *ret_known = i < len || is_tls;
     if (!*ret_known)
         return HF_OK;
     if (p->url.kind != HFI_URL_SENTINEL)
@@ -137,8 +67,6 @@ int hfi_url_set_sentinel_option(struct url_parser *p, struct slice name, struct 
                         "url: options of Sentinel need Sentinel; write redis-sentinel://");
     if (is_tls)
         return set_sentinel_tls(p, value);
-    if (is_map)
-        return add_map(p, value);
     return set_text(p, value, texts[i].shown, texts[i].text);
 }
 

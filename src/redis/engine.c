@@ -85,24 +85,6 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
     return HF_OK;
 }
 
-/* Adds bytes as far as there is room, and counts all of them. */
-static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
-    if (len < cap)
-        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
-    return len + more;
-}
-
-/* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is
- * unambiguous, whatever is behind the stem of a name. */
-static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap) {
-    const char *part = hfi_kind_part(kind);
-    size_t len = append(buffer, cap, 0, name, name_len);
-    len = append(buffer, cap, len, "", 1);
-    len = append(buffer, cap, len, owner, owner_len);
-    return append(buffer, cap, len, part, strlen(part));
-}
-
 /* What a ticket can tell of has no lease; what has neither is attended to for as long as the client
  * lives. */
 static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
@@ -237,6 +219,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
     };
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
+    if (config->url->kind == HFI_URL_CLUSTER)
+        return hfi_fail(error, HF_ENOTSUP, "url: Cluster is not supported by this version");
     return hfi_single_new(&node, &redis->route, error);
 }
 
@@ -417,7 +401,6 @@ static const struct hfi_engine_ops engine_ops = {
     .thing = find_thing,
     .server = find_server,
     .check_name = check_name,
-    .hold_id = hold_id,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
     .node_of = node_of,

@@ -193,9 +193,8 @@ static const struct bad bad[] = {
     {"rediss://host?tls_ca_file=a&tls_ca_file=a", HF_EINVAL, "tls_ca_file is given twice"},
     {"rediss://host?tls_key_file=%00", HF_EINVAL, "tls_key_file"},
     {"rediss://host?tls_password=" SECRET, HF_EINVAL, "tls_password"},
-    {"redis-cluster://h1,h2", HF_ENOTSUP, "Cluster"},
-    {"redis://h1,h2", HF_ENOTSUP, "several hosts"},
-    {"redis://:" SECRET "@h1:1,h2:2/3", HF_ENOTSUP, "several hosts"},
+    {"redis://h1,h2", HF_EINVAL, "several hosts"},
+    {"redis://:" SECRET "@h1:1,h2:2/3", HF_EINVAL, "redis-cluster://"},
 
     {"redis://host:", HF_EINVAL, "the port"},
     {"redis://host:0", HF_EINVAL, "the port"},

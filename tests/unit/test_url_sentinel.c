@@ -128,6 +128,7 @@ static const struct {
     {"redis://h?master=m", "redis-sentinel://"},
     {"redis://h?sentinel_password=" SECRET, "redis-sentinel://"},
     {"unix:///a?map=a:1=b:1", "redis-sentinel://"},
+    {"redis-sentinel://h/m?pubsub=auto", "redis-cluster://"},
 };
 
 static void bad_urls_are_refused_in_words(void **state) {

@@ -1,0 +1,33 @@
+/* Standing in line, which is what every kind of lock does; and the verbs on a place in it. */
+#ifndef HFI_ZK_LINE_H
+#define HFI_ZK_LINE_H
+
+#include "zk/call.h"
+
+extern const struct hfi_call_ops hfi_zk_lock_ops;
+
+/* ---- line.c ---- */
+
+void hfi_zk_acquire(struct hfi_call *call);
+/* Whether a node of our uuid is in the line; then *ret is it. */
+bool hfi_zk_line_find(struct hfi_zk_children line, const unsigned char uuid[HFI_ZK_UUID_LEN],
+                      struct hfi_zk_node *ret);
+/* Finds out whether a create whose answer was lost has made a node: c->line.made then tells, and `then`
+ * goes on. */
+void hfi_zk_line_search(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *c));
+
+/* ---- verbs.c ---- */
+
+void hfi_zk_release(struct hfi_call *call);
+void hfi_zk_extend(struct hfi_call *call);
+void hfi_zk_settle(struct hfi_call *call);
+/* ---- questions.c ---- */
+void hfi_zk_force(struct hfi_call *call);
+void hfi_zk_ask(struct hfi_call *call);
+/* ---- inspect.c ---- */
+void hfi_zk_inspect(struct hfi_call *call);
+/* ---- renew.c ---- */
+void hfi_zk_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
+void hfi_zk_renewals_stop(struct hfi_zk *zk);
+
+#endif

@@ -1,0 +1,2 @@
+package holdfast.curator;
+final class Main { public static void main(String[] a) {} }

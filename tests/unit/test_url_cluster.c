@@ -1,0 +1,126 @@
+/* Urls of a cluster: every spelling of the scheme, several nodes, and the options that are theirs. */
+#include "net/url.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SECRET "S3cr3tPassw0rd"
+
+static const struct hfi_mem plain_memory;
+
+/* A url in one line: "hosts|db|tls|user|password|pubsub|map". */
+static void describe(const struct hfi_url *url, char *text, size_t size) {
+    static const char *const pubsub[] = {"-", "auto", "sharded", "classic"};
+    FILE *out = fmemopen(text, size, "w");
+    for (size_t i = 0; i < url->hosts_len; i++)
+        fprintf(out, "%s%s:%u", i > 0 ? "," : "", url->hosts[i].host, (unsigned)url->hosts[i].port);
+    fprintf(out, "|%d|%s|%s|%s|%s|", url->db, url->tls ? "tls" : "clear",
+            url->user != NULL ? url->user : "-", url->password != NULL ? url->password : "-",
+            pubsub[url->pubsub]);
+    for (size_t i = 0; i < url->map_len; i++)
+        fprintf(out, "%s%s:%u=%s:%u", i > 0 ? "," : "", url->map[i].announced.host,
+                (unsigned)url->map[i].announced.port, url->map[i].real.host,
+                (unsigned)url->map[i].real.port);
+    fclose(out);
+}
+
+static const struct {
+    const char *text, *expected;
+} good[] = {
+    {"redis-cluster://h1", "h1:6379|0|clear|-|-|-|"},
+    {"redis-cluster://h1:1,h2,[::3]:3", "h1:1,h2:6379,::3:3|0|clear|-|-|-|"},
+    {"redis-cluster://", "localhost:6379|0|clear|-|-|-|"},
+    {"redis-cluster://h/", "h:6379|0|clear|-|-|-|"},
+    {"redis+cluster://h", "h:6379|0|clear|-|-|-|"},
+    {"valkey-cluster://h", "h:6379|0|clear|-|-|-|"},
+    {"valkey+cluster://h", "h:6379|0|clear|-|-|-|"},
+    {"rediss-cluster://h", "h:6379|0|tls|-|-|-|"},
+    {"rediss+cluster://h", "h:6379|0|tls|-|-|-|"},
+    {"valkeys-cluster://h", "h:6379|0|tls|-|-|-|"},
+    {"VALKEYS+CLUSTER://h", "h:6379|0|tls|-|-|-|"},
+    {"redis-clusters://h", "h:6379|0|tls|-|-|-|"},
+    {"redis+clusters://h", "h:6379|0|tls|-|-|-|"},
+    {"valkey-clusters://h", "h:6379|0|tls|-|-|-|"},
+    {"valkey+clusters://h", "h:6379|0|tls|-|-|-|"},
+    {"redis-cluster://me:p@,/w@h1,h2/3", "h1:6379,h2:6379|3|clear|me|p@,/w|-|"},
+    {"redis-cluster://h?db=2&user=me&password=pw", "h:6379|2|clear|me|pw|-|"},
+    {"redis-cluster://h?pubsub=auto", "h:6379|0|clear|-|-|auto|"},
+    {"redis-cluster://h?pubsub=sharded", "h:6379|0|clear|-|-|sharded|"},
+    {"redis-cluster://h?pubsub=classic", "h:6379|0|clear|-|-|classic|"},
+    {"redis-cluster://h?map=a:1=b:2&map=[::1]:1=[::2]:2",
+     "h:6379|0|clear|-|-|-|a:1=b:2,::1:1=::2:2"},
+    {"rediss-cluster://h?tls_verify=none", "h:6379|0|tls|-|-|-|"},
+};
+
+static void good_urls_are_taken_apart(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct hfi_url url, copy;
+        hf_error error = {0};
+        char text[512], copied[512];
+        if (hfi_url_parse(&plain_memory, good[i].text, &url, &error) != HF_OK)
+            fail_msg("%s: %s", good[i].text, error.text);
+        assert_int_equal(url.kind, HFI_URL_CLUSTER);
+        describe(&url, text, sizeof text);
+        assert_string_equal(text, good[i].expected);
+        assert_int_equal(hfi_url_copy(&plain_memory, &url, &copy), HF_OK);
+        hfi_url_clear(&plain_memory, &url);
+        describe(&copy, copied, sizeof copied);
+        assert_string_equal(copied, good[i].expected);
+        hfi_url_clear(&plain_memory, &copy);
+    }
+}
+
+static const struct {
+    const char *text, *words;
+} bad[] = {
+    {"redis-cluster://:" SECRET "@h/x", "the database is not a number"},
+    {"redis-cluster://h/1?db=1", "the database is given twice"},
+    {"redis-cluster://h1,,h2", "beside a comma"},
+    {"redis-cluster://h1,", "beside a comma"},
+    {"redis-cluster://h1:x", "the port"},
+    {"redis-cluster://h?pubsub=on", "auto, sharded or classic"},
+    {"redis-cluster://h?pubsub=auto&pubsub=auto", "given twice"},
+    {"redis-cluster://h?map=a:1", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-cluster://h?tls_ca_file=a", "rediss-cluster://"},
+    {"redis-cluster://h?master=m", "redis-sentinel://"},
+    {"redis-cluster://h?sentinel_password=" SECRET, "redis-sentinel://"},
+    {"redis-cluster://h?nonsense=1", "nonsense"},
+    {"redis://h?pubsub=auto", "redis-cluster://"},
+    {"unix:///a?pubsub=auto", "redis-cluster://"},
+    {"redis://h?map=a:1=b:1", "redis-cluster://"},
+};
+
+static void bad_urls_are_refused_in_words(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct hfi_url url;
+        hf_error error = {0};
+        if (hfi_url_parse(&plain_memory, bad[i].text, &url, &error) != HF_EINVAL)
+            fail_msg("%s is accepted", bad[i].text);
+        if (strstr(error.text, bad[i].words) == NULL || strstr(error.text, SECRET) != NULL)
+            fail_msg("%s: %s", bad[i].text, error.text);
+    }
+}
+
+static void no_quorum_is_made_of_clusters(void **state) {
+    hf_client *client;
+    (void)state;
+    assert_int_equal(
+        hf_open("redis-cluster://a redis-cluster://b redis-cluster://c", NULL, &client), HF_EINVAL);
+    assert_non_null(strstr(hf_last_error()->text, "cluster cannot be one server of a quorum"));
+    assert_int_equal(hf_open("redis://a redis://b redis+cluster://c", NULL, &client), HF_EINVAL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_urls_are_taken_apart),
+        cmocka_unit_test(bad_urls_are_refused_in_words),
+        cmocka_unit_test(no_quorum_is_made_of_clusters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
