@@ -57,7 +57,8 @@ struct hfi_zk_line {
     int64_t token;
     struct hfi_zk_watch watch;
     void (*searched)(struct hfi_zk_call *c); /* goes on when a lost answer was made up for */
-    size_t parent_len; /* how much of the lock's path is being made; 0: nothing is */
+    void (*parents_made)(struct hfi_zk_call *c);
+    size_t parent_len; /* how much of the lock's path is being made */
 };
 
 struct hfi_zk_call {

@@ -8,9 +8,7 @@
  *
  * A session's requests are carried out in order, so the list that is asked for in the same write shows
  * the node. A node that was created by a request whose answer was lost is found by its uuid, which is
- * drawn anew for each acquire; `sync` first, since a follower that lags behind would hide it, and a
- * second node would wait for the first for ever. What another session has made is never adopted: that
- * session is about to die.
+ * drawn anew for each acquire (search.c).
  *
  * Runs on the thread of the call's executor. A wait that ends in vain leaves its node to the
  * settlement (verbs.c).
@@ -44,19 +42,6 @@ static void wrong_type(struct hfi_zk_call *c) {
     hfi_zk_call_fail(c, HF_EWRONGTYPE, "what has this name is something else");
 }
 
-bool hfi_zk_line_find(struct hfi_zk_children line, const unsigned char uuid[HFI_ZK_UUID_LEN],
-                      struct hfi_zk_node *ret) {
-    struct hfi_zk_text name;
-    while (hfi_zk_next_child(&line, &name)) {
-        struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
-        if (!node.has_uuid || memcmp(node.uuid, uuid, HFI_ZK_UUID_LEN) != 0)
-            continue;
-        *ret = node;
-        return true;
-    }
-    return false;
-}
-
 /* What we had is gone, or was of another session: a new node, at the end of the line. */
 static void begin_anew(struct hfi_zk_call *c) {
     hfi_zk_unwatch(c->zk->watches, &c->line.watch);
@@ -75,83 +60,10 @@ static void write_list(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     hfi_zk_put_get_children(out, 0, path, false);
 }
 
-/* ---- Parents ---- */
-
-static void make_parent(struct hfi_zk_call *c);
-
-static void write_parent(struct hfi_zk_call *c, struct hfi_zk_out *out) {
-    char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
-    path[c->line.parent_len] = '\0';
-    hfi_zk_put_create(out, 0, path, NULL, 0, HFI_ZK_CONTAINER, c->zk->acl);
-}
-
-/* It is there: now the one beneath it, or what all of it was for. */
-static void parent_is_there(struct hfi_zk_call *c) {
-    char path[HFI_ZK_PATH_MAX];
-    size_t len = hfi_zk_call_path(c, path);
-    if (c->line.parent_len == len) {
-        c->line.parent_len = 0;
-        create(c);
-        return;
-    }
-    const char *slash = memchr(path + c->line.parent_len + 1, '/', len - c->line.parent_len - 1);
-    c->line.parent_len = slash != NULL ? (size_t)(slash - path) : len;
-    make_parent(c);
-}
-
-static void parent_is_missing(struct hfi_zk_call *c) {
-    char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
-    c->line.parent_len = hfi_zk_parent_len(path, c->line.parent_len);
-    if (c->line.parent_len > strlen(c->zk->names.chroot)) {
-        make_parent(c);
-        return;
-    }
-    hfi_error_clear(&c->call->error);
-    hfi_fail(&c->call->error, HF_EINVAL,
-             "there is no node %.100s, which the url names: it has to be made first",
-             c->zk->names.chroot);
-    hfi_zk_call_finish(c, HF_EINVAL);
-}
-
-static void parent_answered(struct hfi_zk_call *c) {
-    int32_t err = c->answers[0].err;
-    if (err == HFI_ZK_OK || err == HFI_ZK_NODE_EXISTS)
-        parent_is_there(c);
-    else if (err == HFI_ZK_NO_NODE)
-        parent_is_missing(c);
-    else
-        hfi_zk_call_refused(c, err);
-}
-
-static const struct hfi_zk_step parent_step = {
-    .frames = 1, .commits = 1, .write = write_parent, .answered = parent_answered};
-
-static void make_parent(struct hfi_zk_call *c) {
-    hfi_zk_ask_for(c, &parent_step);
-}
-
 /* ---- The grant ---- */
 
-static void write_check(struct hfi_zk_call *c, struct hfi_zk_out *out) {
-    char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_node_path(c, "/", &c->line.node, path);
-    hfi_zk_multi_begin(out, 0);
-    hfi_zk_multi_check(out, path, HFI_ZK_ANY_VERSION);
-    hfi_zk_multi_end(out);
-}
-
-/* HF_OK; HF_ELOST: it is gone; HF_EPROTO. */
-static int read_check(struct hfi_zk_call *c) {
-    struct hfi_zk_results results;
-    if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK)
-        return HF_EPROTO;
-    return results.err == HFI_ZK_OK ? HF_OK : HF_ELOST;
-}
-
 static void checked(struct hfi_zk_call *c) {
-    int err = c->answers[0].err == HFI_ZK_OK ? read_check(c) : HF_ELOST;
+    int err = hfi_zk_read_check(c);
     c->line.proved = true;
     if (err == HF_OK)
         granted(c);
@@ -162,7 +74,7 @@ static void checked(struct hfi_zk_call *c) {
 }
 
 static const struct hfi_zk_step check_step = {
-    .frames = 1, .commits = 1, .write = write_check, .answered = checked, .lost = list};
+    .frames = 1, .commits = 1, .write = hfi_zk_write_check, .answered = checked, .lost = list};
 
 /* It is ours, as far as a follower knows. What that is worth is what the session is worth: if that is
  * little, the leader is asked first, or the lock would be lost as soon as it was got. */
@@ -293,63 +205,6 @@ static void list(struct hfi_zk_call *c) {
     hfi_zk_ask_for(c, &list_step);
 }
 
-/* ---- A lost answer of create ---- */
-
-static void write_stat(struct hfi_zk_call *c, struct hfi_zk_out *out) {
-    char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_node_path(c, "/", &c->line.node, path);
-    hfi_zk_put_exists(out, 0, path, false);
-}
-
-static void identified(struct hfi_zk_call *c) {
-    struct hfi_zk_stat stat;
-    struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
-    if (c->answers[0].err == HFI_ZK_OK && hfi_zk_get_stat(&c->answers[0].body, &stat) != HF_OK) {
-        hfi_zk_call_fail_proto(c);
-        return;
-    }
-    c->line.made = c->answers[0].err == HFI_ZK_OK && credit.number == c->number &&
-                   stat.ephemeral_owner == credit.id;
-    if (c->line.made)
-        c->line.token = stat.czxid;
-    c->line.searched(c);
-}
-
-static const struct hfi_zk_step stat_step = {
-    .frames = 1, .write = write_stat, .answered = identified};
-
-static void write_search(struct hfi_zk_call *c, struct hfi_zk_out *out) {
-    char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
-    hfi_zk_put_sync(out, 0, path);
-    hfi_zk_put_get_children(out, 0, path, false);
-}
-
-static void search_answered(struct hfi_zk_call *c) {
-    const struct hfi_zk_answer *answers = c->answers;
-    struct hfi_zk_in body = answers[1].body;
-    struct hfi_zk_children line = {.len = 0};
-    if (answers[0].err != HFI_ZK_OK)
-        hfi_zk_call_refused(c, answers[0].err);
-    else if (answers[1].err != HFI_ZK_OK && answers[1].err != HFI_ZK_NO_NODE)
-        hfi_zk_call_refused(c, answers[1].err);
-    else if (answers[1].err == HFI_ZK_OK && hfi_zk_get_children(&body, &line) != HF_OK)
-        hfi_zk_call_fail_proto(c);
-    else if (hfi_zk_line_find(line, c->line.uuid, &c->line.node))
-        hfi_zk_ask_for(c, &stat_step);
-    else
-        c->line.searched(c);
-}
-
-static const struct hfi_zk_step search_step = {
-    .frames = 2, .write = write_search, .answered = search_answered};
-
-void hfi_zk_line_search(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *c)) {
-    c->line.made = false;
-    c->line.searched = then;
-    hfi_zk_ask_for(c, &search_step);
-}
-
 /* ---- Creating ---- */
 
 static void searched(struct hfi_zk_call *c) {
@@ -395,9 +250,7 @@ static void created(struct hfi_zk_call *c) {
     if (err != HFI_ZK_OK)
         c->leaves = false;
     if (err == HFI_ZK_NO_NODE) {
-        char path[HFI_ZK_PATH_MAX];
-        c->line.parent_len = hfi_zk_call_path(c, path);
-        make_parent(c);
+        hfi_zk_make_parents(c, create);
     } else if (err != HFI_ZK_OK) {
         hfi_zk_call_refused(c, err);
     } else if (!read_created(c)) {
@@ -465,56 +318,6 @@ static void go(struct hfi_zk_call *c) {
         create(c);
 }
 
-/* ---- Once more ---- */
-
-static void gone_again(struct hfi_zk_call *c) {
-    const struct hfi_zk_place place = hfi_zk_place_of(c->call);
-    hfi_zk_forget(c->zk, &place);
-    c->call->gone = true;
-    hfi_zk_call_fail(c, HF_ELOST, "the lock was gone when it was to be acquired again");
-}
-
-static void grant_again(struct hfi_zk_call *c, const struct hfi_zk_credit *credit) {
-    struct hfi_call *call = c->call;
-    const struct hfi_zk_place place = hfi_zk_place_of(call);
-    call->value = c->held.count = call->count + 1;
-    call->token = c->held.token;
-    call->proof = hfi_zk_proof(credit, call->lease_ms);
-    c->held.promised_until_ms =
-        hfi_max_ms(c->held.promised_until_ms, call->proof.promised_until_ms);
-    hfi_zk_remember(c->zk, &place, &c->held); /* it is there, so this takes no memory */
-    hfi_zk_call_finish(c, HF_OK);
-}
-
-static void checked_again(struct hfi_zk_call *c) {
-    struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
-    int err = c->answers[0].err == HFI_ZK_OK ? read_check(c) : HF_ELOST;
-    if (err == HF_EPROTO)
-        hfi_zk_call_fail_proto(c);
-    else if (err == HF_ELOST || credit.number != c->held.number)
-        gone_again(c);
-    else
-        grant_again(c, &credit);
-}
-
-static const struct hfi_zk_step check_again_step = {
-    .frames = 1, .commits = 1, .write = write_check, .answered = checked_again};
-
-/* It is held already: that is counted here, and the server is asked only if little is left of what was
- * proved. */
-static void again(struct hfi_zk_call *c, bool there) {
-    struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
-    c->session_over = gone_again;
-    c->number = c->held.number;
-    c->line.node = c->held.node;
-    if (!there || credit.number != c->held.number)
-        gone_again(c);
-    else if (credit.good_until_ms - hfi_now_ms() > credit.timeout_ms / 4)
-        grant_again(c, &credit);
-    else
-        hfi_zk_ask_for(c, &check_again_step);
-}
-
 /* ---- What this owner left behind ---- */
 
 static void nothing_left(struct hfi_zk_call *c) {
@@ -543,7 +346,7 @@ void hfi_zk_acquire(struct hfi_call *call) {
         c->end_ms = hfi_after_ms(call->start_ms, c->zk->cmd_timeout_ms);
     c->session_over = begin_anew;
     if (call->count > 0) {
-        again(c, there);
+        hfi_zk_acquire_again(c, there);
     } else if (there) { /* it would wait for itself */
         c->number = c->held.number;
         c->session_over = nothing_left;

@@ -9,6 +9,23 @@ extern const struct hfi_call_ops hfi_zk_lock_ops;
 /* ---- line.c ---- */
 
 void hfi_zk_acquire(struct hfi_call *call);
+
+/* ---- again.c ---- */
+
+/* It is held: that is counted here, and the server is asked only if little is left of what was proved.
+ * `there`: c->held is it. */
+void hfi_zk_acquire_again(struct hfi_zk_call *c, bool there);
+/* A `multi` that checks the node in c->line, and what came of it: HF_OK; HF_ELOST: it is gone; HF_EPROTO. */
+void hfi_zk_write_check(struct hfi_zk_call *c, struct hfi_zk_out *out);
+int hfi_zk_read_check(struct hfi_zk_call *c);
+
+/* ---- parents.c ---- */
+
+/* Makes the lock's own node, and those above it. */
+void hfi_zk_make_parents(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *c));
+
+/* ---- search.c ---- */
+
 /* Whether a node of our uuid is in the line; then *ret is it. */
 bool hfi_zk_line_find(struct hfi_zk_children line, const unsigned char uuid[HFI_ZK_UUID_LEN],
                       struct hfi_zk_node *ret);
@@ -21,12 +38,18 @@ void hfi_zk_line_search(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *
 void hfi_zk_release(struct hfi_call *call);
 void hfi_zk_extend(struct hfi_call *call);
 void hfi_zk_settle(struct hfi_call *call);
+
 /* ---- questions.c ---- */
+
 void hfi_zk_force(struct hfi_call *call);
 void hfi_zk_ask(struct hfi_call *call);
+
 /* ---- inspect.c ---- */
+
 void hfi_zk_inspect(struct hfi_call *call);
+
 /* ---- renew.c ---- */
+
 void hfi_zk_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
 void hfi_zk_renewals_stop(struct hfi_zk *zk);
 
