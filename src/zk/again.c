@@ -7,7 +7,7 @@
 
 void hfi_zk_write_check(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_node_path(c, "/", &c->line.node, path);
+    hfi_zk_line_node_path(c, &c->line.node, path);
     hfi_zk_multi_begin(out, 0);
     hfi_zk_multi_check(out, path, HFI_ZK_ANY_VERSION);
     hfi_zk_multi_end(out);

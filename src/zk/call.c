@@ -391,6 +391,20 @@ size_t hfi_zk_call_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]) {
     return hfi_zk_path(&c->zk->names, c->call->name, c->call->name_len, to);
 }
 
+size_t hfi_zk_line_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]) {
+    const char *beneath = c->kind->beneath != NULL ? c->kind->beneath : "";
+    size_t len = hfi_zk_call_path(c, to);
+    memcpy(to + len, beneath, strlen(beneath) + 1);
+    return len + strlen(beneath);
+}
+
+void hfi_zk_line_node_path(const struct hfi_zk_call *c, const struct hfi_zk_node *node,
+                           char to[HFI_ZK_PATH_MAX]) {
+    size_t len = hfi_zk_line_path(c, to);
+    to[len] = '/';
+    hfi_zk_node_name(node, to + len + 1);
+}
+
 void hfi_zk_call_node_path(const struct hfi_zk_call *c, const char *beneath,
                            const struct hfi_zk_node *node, char to[HFI_ZK_PATH_MAX]) {
     size_t len = hfi_zk_call_path(c, to);

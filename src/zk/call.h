@@ -49,10 +49,11 @@ struct hfi_zk_answer {
 /* Our place in a line, as line.c knows it. */
 struct hfi_zk_line {
     unsigned char uuid[HFI_ZK_UUID_LEN];
-    bool drawn;  /* the uuid is: a node of it may be there if c->leaves, in session c->number */
-    bool made;   /* it is, as `node` */
-    bool proved; /* it was seen to that the leader knows us, for this grant */
-    bool only;   /* nobody but the one we watch is before us */
+    bool drawn;   /* the uuid is: a node of it may be there if c->leaves, in session c->number */
+    bool made;    /* it is, as `node` */
+    bool proved;  /* it was seen to that the leader knows us, for this grant */
+    bool borrows; /* the number is one that our owner has already */
+    bool only;    /* nobody but the one we watch is before us */
     struct hfi_zk_node node;
     int64_t token;
     struct hfi_zk_watch watch;
@@ -158,6 +159,10 @@ void hfi_zk_call_attend(struct hfi_call *call);
 
 /* ---- Paths, places, proofs ---- */
 
+/* The path of the line that the call stands in, and of a node of it. */
+size_t hfi_zk_line_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]);
+void hfi_zk_line_node_path(const struct hfi_zk_call *c, const struct hfi_zk_node *node,
+                           char to[HFI_ZK_PATH_MAX]);
 /* The path of the call's lock, with `beneath` and a node's name behind it unless that is NULL. */
 size_t hfi_zk_call_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]);
 void hfi_zk_call_node_path(const struct hfi_zk_call *c, const char *beneath,

@@ -25,6 +25,7 @@ static const struct {
     {HF_PLAIN, 0, &hfi_zk_plain},      {HF_PLAIN, HF_NONREENTRANT, &hfi_zk_nonreentrant},
     {HF_PLAIN, HF_SPIN, &hfi_zk_spin}, {HF_PLAIN, HF_FENCED, &hfi_zk_fenced},
     {HF_FAIR, 0, &hfi_zk_fair},        {HF_FAIR, HF_NONREENTRANT, &hfi_zk_fair_nonreentrant},
+    {HF_READ, 0, &hfi_zk_read},        {HF_WRITE, 0, &hfi_zk_write},
 };
 
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {

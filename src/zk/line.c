@@ -56,7 +56,7 @@ static void begin_anew(struct hfi_zk_call *c) {
 
 static void write_list(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
+    hfi_zk_line_path(c, path);
     hfi_zk_put_get_children(out, 0, path, false);
 }
 
@@ -158,7 +158,7 @@ static const struct hfi_zk_step watch_step = {
 
 static void wait_for(struct hfi_zk_call *c, const struct hfi_zk_look *look) {
     char path[HFI_ZK_PATH_MAX];
-    size_t len = hfi_zk_call_path(c, path);
+    size_t len = hfi_zk_line_path(c, path);
     path[len++] = '/';
     c->line.only = look->only;
     int err = hfi_zk_watch(c->zk->watches, &c->line.watch, path, len, look->watch.bytes,
@@ -169,6 +169,31 @@ static void wait_for(struct hfi_zk_call *c, const struct hfi_zk_look *look) {
         hfi_zk_call_fail(c, err, "out of memory");
 }
 
+/* ---- Robbed ---- */
+
+/* The number that we borrowed is worth nothing, since who lent it is gone: another one is drawn, as by
+ * anybody else. */
+static void robbed(struct hfi_zk_call *c) {
+    struct hfi_zk_place place = hfi_zk_place_of(c->call);
+    int32_t err = c->answers[0].err;
+    if (err != HFI_ZK_OK && err != HFI_ZK_NO_NODE) {
+        hfi_zk_call_refused(c, err);
+        return;
+    }
+    place.kind = c->kind->borrows_from;
+    hfi_zk_forget(c->zk, &place);
+    begin_anew(c);
+}
+
+static void write_robbed(struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    char path[HFI_ZK_PATH_MAX];
+    hfi_zk_line_node_path(c, &c->line.node, path);
+    hfi_zk_put_delete(out, 0, path, HFI_ZK_ANY_VERSION);
+}
+
+static const struct hfi_zk_step robbed_step = {
+    .frames = 1, .commits = 1, .write = write_robbed, .answered = robbed};
+
 /* ---- Looking ---- */
 
 static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
@@ -177,12 +202,15 @@ static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
         hfi_zk_call_fail_proto(c);
         return;
     }
+    c->line.node.borrowed = c->line.borrows;
     struct hfi_zk_look look = c->kind->look(line, &c->line.node);
     c->call->contended = c->call->contended || !look.held;
     if (look.wrong)
         wrong_type(c);
     else if (!look.found)
         begin_anew(c);
+    else if (look.robbed)
+        hfi_zk_ask_for(c, &robbed_step);
     else if (look.held)
         granted(c);
     else if (tries_once(c->call))
@@ -226,11 +254,15 @@ static void create_lost(struct hfi_zk_call *c) {
 static void write_create(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX], data[HFI_ZK_DATA_MAX];
     const struct hfi_call *call = c->call;
-    size_t len = hfi_zk_call_path(c, path);
     size_t data_len = hfi_zk_data_write(call->owner, call->owner_len, c->zk->who, data);
+    size_t len = hfi_zk_line_path(c, path);
     path[len] = '/';
-    hfi_zk_node_stem(c->kind->label, c->line.uuid, path + len + 1);
-    hfi_zk_put_create(out, 0, path, data, data_len, HFI_ZK_EPHEMERAL_SEQUENTIAL, c->zk->acl);
+    if (c->line.borrows)
+        hfi_zk_node_name(&c->line.node, path + len + 1);
+    else
+        hfi_zk_node_stem(c->kind->label, c->line.uuid, path + len + 1);
+    hfi_zk_put_create(out, 0, path, data, data_len,
+                      c->line.borrows ? HFI_ZK_EPHEMERAL : HFI_ZK_EPHEMERAL_SEQUENTIAL, c->zk->acl);
     path[len] = '\0';
     hfi_zk_put_get_children(out, 0, path, false);
 }
@@ -275,6 +307,20 @@ static const struct hfi_zk_step create_step = {.frames = 2,
                                                .answered = created,
                                                .lost = create_lost};
 
+/* Whether our owner has a number already that this lock goes with; then it is about that session. */
+static bool borrow_number(struct hfi_zk_call *c) {
+    struct hfi_zk_place place = hfi_zk_place_of(c->call);
+    struct hfi_zk_held lender;
+    place.kind = c->kind->borrows_from;
+    if (place.kind == NULL || !hfi_zk_nodes_find(c->zk->nodes, &place, &lender))
+        return false;
+    c->number = lender.number;
+    c->line.node.label = c->kind->label;
+    c->line.node.number = lender.node.number;
+    memcpy(c->line.node.uuid, c->line.uuid, sizeof c->line.node.uuid);
+    return true;
+}
+
 static void create(struct hfi_zk_call *c) {
     if (!c->line.drawn &&
         getrandom(c->line.uuid, sizeof c->line.uuid, 0) != (ssize_t)sizeof c->line.uuid) {
@@ -287,6 +333,7 @@ static void create(struct hfi_zk_call *c) {
         c->line.uuid[8] = (unsigned char)((c->line.uuid[8] & 0x3f) | 0x80);
     }
     c->line.drawn = true;
+    c->line.borrows = borrow_number(c);
     hfi_zk_ask_for(c, &create_step);
 }
 
@@ -317,7 +364,7 @@ static void peeked(struct hfi_zk_call *c) {
 static const struct hfi_zk_step peek_step = {.frames = 1, .write = write_list, .answered = peeked};
 
 static void go(struct hfi_zk_call *c) {
-    if (tries_once(c->call))
+    if (tries_once(c->call) && !borrow_number(c))
         hfi_zk_ask_for(c, &peek_step);
     else
         create(c);

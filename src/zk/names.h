@@ -51,6 +51,7 @@ struct hfi_zk_node {
     int32_t number;
     bool has_uuid;
     unsigned char uuid[HFI_ZK_UUID_LEN];
+    bool borrowed; /* the number is that of another node of its owner's; a name does not tell */
 };
 
 /* Room for "_c_<uuid>-<label>" with a number and a zero byte. */

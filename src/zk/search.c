@@ -25,7 +25,7 @@ bool hfi_zk_line_find(struct hfi_zk_children line, const unsigned char uuid[HFI_
 
 static void write_stat(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_node_path(c, "/", &c->line.node, path);
+    hfi_zk_line_node_path(c, &c->line.node, path);
     hfi_zk_put_exists(out, 0, path, false);
 }
 
@@ -48,7 +48,7 @@ static const struct hfi_zk_step stat_step = {
 
 static void write_search(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
+    hfi_zk_line_path(c, path);
     hfi_zk_put_sync(out, 0, path);
     hfi_zk_put_get_children(out, 0, path, false);
 }

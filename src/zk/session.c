@@ -79,25 +79,25 @@ static void end_session_locked(struct hfi_zk_session *session, const char *why) 
     memset(session->password, 0, sizeof session->password);
     session->trust = (struct hfi_zk_trust){0};
     session->over = why;
+    atomic_store(&session->last_zxid, 0);
     atomic_store(&session->anew, true);
     /* Told a moment later: the connection is in the middle of something. */
     hfi_alarm_set(hfi_keeper_exec(session->keeper), &session->news, hfi_now_ms());
 }
 
-/* Any ensemble that is well has ended it by now: T from our last packet, rounded up to a tick. One that
- * has lost its data would refuse us for ever, since we have seen more than it has. */
-static bool is_long_over_locked(const struct hfi_zk_session *session) {
-    int64_t timeout_ms = session->trust.timeout_ms;
-    return session->id != 0 && hfi_now_ms() >= session->last_sent_ms + timeout_ms + timeout_ms / 2;
+/* Then the leader has ended it, or will. To insist on it would be to ask for a server that has seen as much as we
+ * have, and one that has begun anew never will. With a new session there is nothing to fear from one that has seen
+ * less: that a session begins is itself the latest news. */
+static bool is_silent_locked(const struct hfi_zk_session *session) {
+    return session->id != 0 &&
+           hfi_now_ms() - hfi_zk_session_heard_ms(session) > session->trust.timeout_ms;
 }
 
 void hfi_zk_session_greet(struct hfi_zk_session *session, struct hfi_zk_connect *ret) {
     pthread_mutex_lock(&session->mtx);
-    if (is_long_over_locked(session)) {
-        end_session_locked(session, "ZooKeeper was out of reach for longer than a session lasts");
-        atomic_store(&session->last_zxid, 0);
-    }
-    ret->last_zxid = atomic_load(&session->last_zxid);
+    if (is_silent_locked(session))
+        end_session_locked(session, "no server has answered for as long as the session lasts");
+    ret->last_zxid = session->id != 0 ? atomic_load(&session->last_zxid) : 0;
     ret->timeout_ms = session->wish_ms;
     ret->session = session->id;
     memcpy(ret->password, session->password, sizeof ret->password);
@@ -118,7 +118,8 @@ int hfi_zk_session_greeted(struct hfi_zk_session *session, int64_t sent_ms,
         session->number += session->number == 0;
         session->id = connected->session;
         memcpy(session->password, connected->password, sizeof session->password);
-        hfi_zk_trust_connected(&session->trust, connected->timeout_ms, sent_ms);
+        hfi_zk_trust_connected(&session->trust, connected->timeout_ms, sent_ms, hfi_now_ms());
+        session->pings_due = 0;
         session->last_sent_ms = sent_ms;
         session->pinged_ms = 0;
     }
@@ -150,10 +151,26 @@ static void plan_ping_locked(struct hfi_zk_session *session) {
 
 /* Something is sent: an answer is due, unless one is already. */
 static void sent_locked(struct hfi_zk_session *session, int64_t now_ms) {
-    hfi_zk_trust_sent(&session->trust, now_ms);
     session->last_sent_ms = now_ms;
     if (session->pinged_ms == 0 || hfi_zk_session_heard_ms(session) >= session->pinged_ms)
         session->pinged_ms = now_ms;
+}
+
+/* Answers to pings have no number: one counts only if it can be no other's. */
+static void send_ping_locked(struct hfi_zk_session *session, int64_t now_ms) {
+    sent_locked(session, now_ms);
+    if (session->pings_due++ == 0)
+        session->first_ping_ms = now_ms;
+    hfi_conn_send(session->conn, hfi_zk_protocol.ping, hfi_zk_protocol.ping_len);
+}
+
+static void heard_pong(struct hfi_zk_session *session) {
+    pthread_mutex_lock(&session->mtx);
+    if (session->first_ping_ms != 0 && session->trust.timeout_ms > 0)
+        hfi_zk_trust_answered(&session->trust, session->first_ping_ms, hfi_now_ms());
+    session->first_ping_ms = 0;
+    session->pings_due -= session->pings_due > 0;
+    pthread_mutex_unlock(&session->mtx);
 }
 
 static void look_after(struct hfi_alarm *alarm) {
@@ -168,8 +185,7 @@ static void look_after(struct hfi_alarm *alarm) {
     int64_t since_ms = session->pinged_ms;
     bool silent = since_ms != 0 && now_ms >= since_ms + timeout_ms / SILENCE_PART;
     if (ready && !silent && now_ms >= session->last_sent_ms + timeout_ms / PING_PART) {
-        sent_locked(session, now_ms);
-        hfi_conn_send(session->conn, hfi_zk_protocol.ping, hfi_zk_protocol.ping_len);
+        send_ping_locked(session, now_ms);
     }
     if (ready && !silent)
         plan_ping_locked(session);
@@ -191,7 +207,11 @@ static void on_push(void *arg, const void *answer) {
     struct hfi_zk_in in = hfi_zk_in(message->bytes, message->len);
     struct hfi_zk_header header;
     struct hfi_zk_event event;
-    if (hfi_zk_get_header(&in, &header) != HF_OK || header.xid != HFI_ZK_XID_EVENT)
+    if (hfi_zk_get_header(&in, &header) != HF_OK)
+        return;
+    if (header.xid == HFI_ZK_XID_PING)
+        heard_pong(session);
+    if (header.xid != HFI_ZK_XID_EVENT)
         return;
     if (hfi_zk_get_event(&in, &event) == HF_OK)
         session->hooks->event(session->arg, &event);
@@ -292,12 +312,16 @@ static bool is_committed(int32_t err) {
            err == HFI_ZK_NOT_EMPTY || err == HFI_ZK_BAD_VERSION;
 }
 
-static void note_commit(struct hfi_zk_session *session, const struct hfi_zk_ask *ask, int32_t err) {
-    if (!ask->commits || !is_committed(err))
-        return;
+static void note_answer(struct hfi_zk_session *session, const struct hfi_zk_ask *ask, int32_t err) {
+    int64_t sent_ms = ask->req->sent_ms, now_ms = hfi_now_ms();
     pthread_mutex_lock(&session->mtx);
-    if (ask->number == session->number && session->id != 0)
-        hfi_zk_trust_committed(&session->trust, ask->req->sent_ms);
+    if (ask->number != session->number || session->id == 0) {
+        /* of a session that is over */
+    } else if (ask->commits && is_committed(err)) {
+        hfi_zk_trust_committed(&session->trust, sent_ms, now_ms);
+    } else {
+        hfi_zk_trust_answered(&session->trust, sent_ms, now_ms);
+    }
     pthread_mutex_unlock(&session->mtx);
 }
 
@@ -323,7 +347,7 @@ int hfi_zk_session_answer(struct hfi_zk_session *session, const struct hfi_zk_as
         hfi_zk_session_distrust(session);
         return HF_EUNREACH;
     }
-    note_commit(session, ask, header->err);
+    note_answer(session, ask, header->err);
     return HF_OK;
 }
 

@@ -31,9 +31,11 @@ struct hfi_zk_session {
     unsigned char password[HFI_ZK_PASSWORD_LEN];
     struct hfi_zk_trust trust;
     int64_t last_sent_ms;
-    int64_t pinged_ms; /* since then an answer is due; 0: none is */
-    const char *over;  /* why the last one is, as long as nobody was told */
-    unsigned keepers;  /* who depend on the connection */
+    unsigned pings_due;    /* pings that were not answered */
+    int64_t first_ping_ms; /* when the first of them was sent; 0: it was answered */
+    int64_t pinged_ms;     /* since then an answer is due; 0: none is */
+    const char *over;      /* why the last one is, as long as nobody was told */
+    unsigned keepers;      /* who depend on the connection */
 
     /* The keeper's. */
     struct hfi_alarm alarm; /* pings */

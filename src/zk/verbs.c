@@ -117,7 +117,7 @@ static void settle_deleted(struct hfi_zk_call *c) {
 
 static void write_own(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_node_path(c, "/", &c->line.node, path);
+    hfi_zk_line_node_path(c, &c->line.node, path);
     hfi_zk_put_delete(out, 0, path, HFI_ZK_ANY_VERSION);
 }
 
