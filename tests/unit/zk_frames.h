@@ -22,8 +22,9 @@ enum zk_frame_kind {
     ZK_FRAME_KINDS
 };
 
-extern const char zk_connected[], zk_pong[], zk_bad_version[], zk_created[], zk_children[],
-    zk_data[], zk_stat[], zk_event[], zk_multi[], zk_refused[], zk_empty_multi[];
+extern const char frame_connected[], frame_pong[], frame_bad_version[], frame_created[],
+    frame_children[], frame_data[], frame_stat[], frame_event[], frame_multi[], frame_refused[],
+    frame_empty_multi[];
 
 struct zk_frame {
     enum zk_frame_kind kind;
