@@ -26,7 +26,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { RELEASE_LIMIT_MS = 10000, MAX_POLLED = 8192 };
+enum { RELEASE_LIMIT_MS = 10000, MAX_POLLED = 8192, RETRY_MS = 20 };
 
 /* ---- Listening ------------------------------------------------------------------------------- */
 
@@ -96,6 +96,8 @@ static int prepare_poll(const struct proxy *proxy, struct pollfd *fds, nfds_t *r
         add_polled(fds, ret_count, link->server, link_server_events(link));
         if (link_waits_for_taker(proxy, link))
             wait_ms = 1;
+        if (link_waits_for_server(link) && wait_ms < 0)
+            wait_ms = RETRY_MS;
         int64_t delay_left = link->delayed_until_ms - now;
         if (delay_left > 0 && (wait_ms < 0 || delay_left < wait_ms))
             wait_ms = delay_left;

@@ -41,7 +41,8 @@ struct proxy *proxy_start(const char *server_unix_path);
  *   RESP       as above
  *   ZOOKEEPER  frames; a reply is known by its request's number. A matcher is looked for in the
  *              request's name, its path and its bytes: "create2 /app/x/_c_", "multi", "connect"
- *   OPAQUE     bytes: for black holes, refusal and cuts only */
+ *   OPAQUE     bytes: for black holes, refusal and cuts only. A server that is down may come: its
+ *              clients are not cut for a while */
 enum proxy_wire { PROXY_RESP, PROXY_ZOOKEEPER, PROXY_OPAQUE };
 struct proxy *proxy_start_tcp(int server_port, enum proxy_wire wire);
 

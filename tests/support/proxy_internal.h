@@ -58,8 +58,9 @@ struct link {
     bool held;                /* from_client waits for proxy_release_held */
     size_t late_due;          /* replies to come before a release is complete */
     bool pubsub, cut_at_next, muted, frozen;
-    bool cut_wanted;     /* now, by a control */
-    bool cut_when_quiet; /* by a rule, when earlier replies have been delivered */
+    int64_t reach_until_ms; /* OPAQUE: a server that is not there yet is tried again until then */
+    bool cut_wanted;        /* now, by a control */
+    bool cut_when_quiet;    /* by a rule, when earlier replies have been delivered */
 };
 
 struct log_entry {
@@ -104,6 +105,7 @@ void proxy_begin(struct proxy *proxy);
 struct link *link_open(struct proxy *proxy, int client, bool tcp);
 void link_pump(struct proxy *proxy, struct link *link);
 bool link_is_done(const struct link *link);
+bool link_waits_for_server(const struct link *link);
 bool link_waits_for_taker(const struct proxy *proxy, const struct link *link);
 short link_client_events(const struct proxy *proxy, const struct link *link);
 short link_server_events(const struct link *link);

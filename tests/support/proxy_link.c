@@ -29,6 +29,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { REACH_MS = 5000 };
+
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
 /* A forked child of the test may hold copies of the descriptor, so closing would end nothing. */
@@ -369,6 +371,42 @@ size_t link_held_commands(const struct proxy *proxy, const struct link *link) {
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
+/* `flags` of the socket until it is connected. */
+static int connect_to(const struct sockaddr *address, socklen_t size, int flags) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    if (fd < 0)
+        support_die("socket: %s", strerror(errno));
+    if (connect(fd, address, size) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_to_server(const struct proxy *proxy) {
+    if (proxy->server_path == NULL) {
+        struct sockaddr_in inet = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)proxy->server_port)};
+        inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        int fd = connect_to((struct sockaddr *)&inet, sizeof inet, 0);
+        if (fd >= 0)
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        return fd;
+    }
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    memcpy(local.sun_path, proxy->server_path, strlen(proxy->server_path) + 1);
+    return connect_to((struct sockaddr *)&local, sizeof local, SOCK_NONBLOCK);
+}
+
+bool link_waits_for_server(const struct link *link) {
+    return link->server < 0 && link->client >= 0 && now_ms() < link->reach_until_ms;
+}
+
+static void reach_server(const struct proxy *proxy, struct link *link) {
+    link->server = connect_to_server(proxy);
+    if (link->server >= 0)
+        link->reach_until_ms = 0;
+}
+
 enum flow { FLOW_OPEN, FLOW_ENDED, FLOW_RESET };
 
 static enum flow receive(int fd, struct bytes *into) {
@@ -439,7 +477,8 @@ static void settle_ends(struct proxy *proxy, struct link *link) {
         link_held_commands(proxy, link) == 0 && !reply_matters(link))
         lose_server(proxy, link);
     if (link->server < 0 && link->client >= 0 && link->from_server.length == 0 &&
-        link->to_client.length == 0 && !proxy->hole_to_client && !link->frozen)
+        link->to_client.length == 0 && !proxy->hole_to_client && !link->frozen &&
+        !link_waits_for_server(link))
         end_socket(&link->client);
 }
 
@@ -460,6 +499,8 @@ void link_pump(struct proxy *proxy, struct link *link) {
         if (flow == FLOW_RESET && !link->held)
             bytes_clear(&link->from_client);
     }
+    if (link_waits_for_server(link))
+        reach_server(proxy, link);
     move_commands(proxy, link);
     if (link->server >= 0 && transmit(link->server, &link->to_server, SIZE_MAX) != FLOW_OPEN)
         bytes_clear(&link->to_server); /* what the server had said is still to be read */
@@ -478,32 +519,6 @@ bool link_is_done(const struct link *link) {
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
-/* `flags` of the socket until it is connected. */
-static int connect_to(const struct sockaddr *address, socklen_t size, int flags) {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-    if (fd < 0)
-        support_die("socket: %s", strerror(errno));
-    if (connect(fd, address, size) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static int connect_to_server(const struct proxy *proxy) {
-    if (proxy->server_path == NULL) {
-        struct sockaddr_in inet = {.sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)proxy->server_port)};
-        inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        int fd = connect_to((struct sockaddr *)&inet, sizeof inet, 0);
-        if (fd >= 0)
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-        return fd;
-    }
-    struct sockaddr_un local = {.sun_family = AF_UNIX};
-    memcpy(local.sun_path, proxy->server_path, strlen(proxy->server_path) + 1);
-    return connect_to((struct sockaddr *)&local, sizeof local, SOCK_NONBLOCK);
-}
-
 struct link *link_open(struct proxy *proxy, int client, bool tcp) {
     struct link *link = calloc(1, sizeof *link);
     if (link == NULL)
@@ -511,7 +526,9 @@ struct link *link_open(struct proxy *proxy, int client, bool tcp) {
     link->id = proxy->accepted++;
     link->tcp = tcp;
     link->client = client;
-    link->server = connect_to_server(proxy);
+    if (proxy->speech->opaque)
+        link->reach_until_ms = now_ms() + REACH_MS;
+    reach_server(proxy, link);
     return link;
 }
 

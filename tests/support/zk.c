@@ -88,6 +88,12 @@ static int connect_to(int port) {
     return -1;
 }
 
+/* A server that does not serve yet says so and leaves the connection open. */
+static bool is_refusal(const char *text, size_t length) {
+    static const char refusal[] = "This ZooKeeper instance is not currently serving requests";
+    return length >= sizeof refusal - 1 && memcmp(text, refusal, sizeof refusal - 1) == 0;
+}
+
 char *zk_word(const struct zk *zk, const char *word) {
     int fd = connect_to(zk->port);
     if (fd < 0)
@@ -95,7 +101,8 @@ char *zk_word(const struct zk *zk, const char *word) {
     size_t length = 0, room = 65536;
     char *text = malloc(room);
     ssize_t got = send(fd, word, strlen(word), MSG_NOSIGNAL);
-    while (text != NULL && got > 0 && (got = recv(fd, text + length, room - length - 1, 0)) > 0) {
+    while (text != NULL && got > 0 && !is_refusal(text, length) &&
+           (got = recv(fd, text + length, room - length - 1, 0)) > 0) {
         length += (size_t)got;
         if (room - length < 4096)
             text = realloc(text, room *= 2);
@@ -135,7 +142,7 @@ void zk_write_config(const struct zk *zk, const struct zk_options *options, cons
         support_die("%s: %s", zk->config, strerror(errno));
     fprintf(file, "dataDir=%s/data\nclientPort=%d\nclientPortAddress=127.0.0.1\n", zk->dir,
             zk->port);
-    fprintf(file, "tickTime=%d\ninitLimit=40\nsyncLimit=%d\n",
+    fprintf(file, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\n",
             options->tick_ms != 0 ? options->tick_ms : 500,
             options->sync_limit != 0 ? options->sync_limit : 20);
     fprintf(file, "admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n");
@@ -199,8 +206,24 @@ void zk_die_with_log(const struct zk *zk, const char *what) {
     support_die("ZooKeeper's server %s; its log is above", what);
 }
 
+/* Asks for a session and ends it again. An ensemble's member has to have that committed, so one that is about to
+ * find out that it has lost the others does not answer. */
+static bool takes_a_session(const struct zk *zk) {
+    static const unsigned char hello[4 + 44] = {0, 0, 0, 44, [18] = 0x0f, 0xa0, [31] = 16};
+    static const unsigned char close_session[12] = {0, 0, 0, 8, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf5};
+    unsigned char answer[8];
+    int fd = connect_to(zk->port);
+    if (fd < 0)
+        return false;
+    bool taken = send(fd, hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello &&
+                 recv(fd, answer, sizeof answer, MSG_WAITALL) == (ssize_t)sizeof answer &&
+                 send(fd, close_session, sizeof close_session, MSG_NOSIGNAL) > 0;
+    close(fd);
+    return taken;
+}
+
 bool zk_serves(const struct zk *zk) {
-    return zk_has_mode(zk, "");
+    return zk_has_mode(zk, "") && takes_a_session(zk);
 }
 
 static bool serves_or_ended(void *arg) {

@@ -90,12 +90,20 @@ static int count(struct zk_ensemble *ensemble, const char *mode) {
     return found;
 }
 
+static bool all_serve(struct zk_ensemble *ensemble) {
+    bool all = true;
+    for (int i = 0; all && i < ZK_MEMBERS; i++)
+        all = zk_serves(ensemble->members[i]);
+    return all;
+}
+
 static bool is_whole_or_broken(void *arg) {
     struct zk_ensemble *ensemble = arg;
     for (int i = 0; i < ZK_MEMBERS; i++)
         if (!warden_running(zk_pid(ensemble->members[i])))
             return true;
-    return count(ensemble, "leader") == 1 && count(ensemble, "follower") == ZK_MEMBERS - 1;
+    return all_serve(ensemble) && count(ensemble, "leader") == 1 &&
+           count(ensemble, "follower") == ZK_MEMBERS - 1;
 }
 
 /* False when a member has ended by itself, as it does when a port is taken. */

@@ -5,6 +5,7 @@
 #include "support/proxy.h"
 #include "support/wait.h"
 #include "support/zk.h"
+#include "support/zk_client.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { LIMIT_MS = 60000, CREATE = 1, EXISTS = 3, NO_NODE = -101 };
+enum { LIMIT_MS = 60000, CREATE = 1, EXISTS = 3 };
 
 /* ---- A client by hand ------------------------------------------------------------------------ */
 
@@ -141,10 +142,40 @@ static void a_server_has_a_life(void **state) {
     zk_unfreeze(zk);
     assert_int_equal(look(zk, "/n"), 0);
     zk_restart_empty(zk);
-    assert_int_equal(look(zk, "/n"), NO_NODE);
+    assert_int_equal(look(zk, "/n"), ZK_NO_NODE);
 
     zk_kill(zk);
     assert_null(zk_word(zk, "ruok"));
+    zk_free(zk);
+}
+
+static void its_tree_can_be_seen_and_changed(void **state) {
+    (void)state;
+    struct zk *zk = zk_start(NULL);
+    struct zk_client *eyes = zk_client_open(zk_port(zk));
+    assert_int_equal(zk_count(eyes, "/n"), -1);
+    assert_int_equal(zk_make(eyes, "/n", "one", 3), 0);
+    assert_int_equal(zk_make(eyes, "/n", "", 0), ZK_NODE_EXISTS);
+    assert_int_equal(zk_make(eyes, "/n/b-0000000001", "", 0), 0);
+    assert_int_equal(zk_make(eyes, "/n/a-0000000002", "", 0), 0);
+    struct zk_children *children = zk_children(eyes, "/n");
+    assert_int_equal(children->count, 2);
+    assert_string_equal(children->names[0], "b-0000000001");
+    assert_string_equal(children->names[1], "a-0000000002");
+    zk_children_free(children);
+    assert_int_equal(zk_put(eyes, "/n", "other", 5), 0);
+    size_t length;
+    char *data = zk_data(eyes, "/n", &length);
+    assert_int_equal(length, 5);
+    assert_string_equal(data, "other");
+    free(data);
+    assert_int_equal(zk_owner(eyes, "/n"), 0);
+
+    zk_restart(zk);
+    assert_int_equal(zk_delete(eyes, "/n/b-0000000001"), 0);
+    assert_true(zk_wait_children(eyes, "/n", 1, LIMIT_MS));
+    assert_int_equal(zk_exists(eyes, "/n/b-0000000001"), ZK_NO_NODE);
+    zk_client_close(eyes);
     zk_free(zk);
 }
 
@@ -167,7 +198,7 @@ static void the_proxy_loses_one_reply(void **state) {
     proxy_hold_request(proxy, "create /never");
     ask(fd, 1, CREATE, "/never");
     assert_int_equal(read_frame(fd, &id, &error), -1);
-    assert_int_equal(look(zk, "/never"), NO_NODE);
+    assert_int_equal(look(zk, "/never"), ZK_NO_NODE);
     assert_int_equal(proxy_seen(proxy, "connect"), 2);
     assert_int_equal(proxy_seen(proxy, "create /"), 3);
     close(fd);
@@ -211,6 +242,7 @@ static void a_follower_that_is_cut_off_still_answers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_has_a_life),
+        cmocka_unit_test(its_tree_can_be_seen_and_changed),
         cmocka_unit_test(the_proxy_loses_one_reply),
         cmocka_unit_test(a_follower_that_is_cut_off_still_answers),
     };
