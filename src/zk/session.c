@@ -71,15 +71,6 @@ void hfi_zk_session_distrust(struct hfi_zk_session *session) {
 
 /* ---- The handshake ---- */
 
-void hfi_zk_session_greet(struct hfi_zk_session *session, struct hfi_zk_connect *ret) {
-    pthread_mutex_lock(&session->mtx);
-    ret->last_zxid = atomic_load(&session->last_zxid);
-    ret->timeout_ms = session->wish_ms;
-    ret->session = session->id;
-    memcpy(ret->password, session->password, sizeof ret->password);
-    pthread_mutex_unlock(&session->mtx);
-}
-
 static void end_session_locked(struct hfi_zk_session *session, const char *why) {
     if (session->id == 0)
         return;
@@ -88,9 +79,29 @@ static void end_session_locked(struct hfi_zk_session *session, const char *why) 
     memset(session->password, 0, sizeof session->password);
     session->trust = (struct hfi_zk_trust){0};
     session->over = why;
+    atomic_store(&session->last_zxid, 0);
     atomic_store(&session->anew, true);
     /* Told a moment later: the connection is in the middle of something. */
     hfi_alarm_set(hfi_keeper_exec(session->keeper), &session->news, hfi_now_ms());
+}
+
+/* Then the leader has ended it, or will. To insist on it would be to ask for a server that has seen as much as we
+ * have, and one that has begun anew never will. With a new session there is nothing to fear from one that has seen
+ * less: that a session begins is itself the latest news. */
+static bool is_silent_locked(const struct hfi_zk_session *session) {
+    return session->id != 0 &&
+           hfi_now_ms() - hfi_zk_session_heard_ms(session) > session->trust.timeout_ms;
+}
+
+void hfi_zk_session_greet(struct hfi_zk_session *session, struct hfi_zk_connect *ret) {
+    pthread_mutex_lock(&session->mtx);
+    if (is_silent_locked(session))
+        end_session_locked(session, "no server has answered for as long as the session lasts");
+    ret->last_zxid = session->id != 0 ? atomic_load(&session->last_zxid) : 0;
+    ret->timeout_ms = session->wish_ms;
+    ret->session = session->id;
+    memcpy(ret->password, session->password, sizeof ret->password);
+    pthread_mutex_unlock(&session->mtx);
 }
 
 int hfi_zk_session_greeted(struct hfi_zk_session *session, int64_t sent_ms,

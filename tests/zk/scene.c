@@ -26,6 +26,9 @@ int scene_stop(void **state) {
 int scene_heal(void **state) {
     (void)state;
     proxy_heal(scene.proxy);
+    if (proxy_held(scene.proxy) > 0)
+        (void)proxy_release_held(
+            scene.proxy); /* to a connection that the server has closed since */
     return 0;
 }
 
@@ -34,6 +37,7 @@ hf_client *scene_client(const char *url, int64_t watchdog_ms) {
     hf_client *client = NULL;
     options.watchdog_ms = watchdog_ms;
     options.cmd_timeout_ms = 20000; /* an election may be inside of it */
+    options.connect_timeout_ms = HANG_MS;
     assert_hf(HF_OK, hf_open(url, &options, &client));
     return client;
 }

@@ -134,34 +134,44 @@ static void the_quorum_is_lost_and_comes_back(void **state) {
 
 /* The reply of the create is lost, and the only other server is a follower that was stopped before it ran: what that
  * one shows first is the past. */
+static void lose_and_lag(struct proxy *leads, struct proxy *lags, struct zk *follower,
+                         const char *url) {
+    proxy_refuse(lags, true); /* so it is the leader that we begin with */
+    hf_client *client = scene_client(url, SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "lags");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    zk_freeze(follower);
+    size_t fired = proxy_fired(leads);
+    proxy_drop_replies_after(leads, "create2 /lags/");
+    hf_op *op = scene_acquire_start(lock);
+    bool dropped = proxy_wait_fired(leads, fired + 1, HANG_MS);
+    proxy_refuse(leads, true);
+    proxy_refuse(lags, false);
+    zk_unfreeze(follower);
+    assert_true(dropped);
+    hf_owner owner = scene_acquired(op);
+    assert_int_equal(zk_count(scene.eyes, "/lags"), 1);
+    assert_hf(HF_OK, hf_lock_release_as(lock, owner));
+    assert_int_equal(zk_count(scene.eyes, "/lags"), 0);
+    hf_lock_free(lock);
+    hf_close(client);
+    proxy_refuse(leads, false);
+}
+
 static void a_lost_reply_and_a_follower_that_lags(void **state) {
     (void)state;
-    int leader = zk_wait_leader(ensemble), follower = (leader + 1) % ZK_MEMBERS;
-    struct proxy *proxy = proxy_start_tcp(zk_port(zk_member(ensemble, leader)), PROXY_ZOOKEEPER);
+    int leader = zk_wait_leader(ensemble);
+    struct zk *follower = zk_member(ensemble, (leader + 1) % ZK_MEMBERS);
+    struct proxy *leads = proxy_start_tcp(zk_port(zk_member(ensemble, leader)), PROXY_ZOOKEEPER);
+    struct proxy *lags = proxy_start_tcp(zk_port(follower), PROXY_ZOOKEEPER);
     char url[128];
-    snprintf(url, sizeof url, "zk://127.0.0.1:%d,127.0.0.1:%d", proxy_port(proxy),
-             zk_port(zk_member(ensemble, follower)));
-    for (int round = 0; round < (getenv("HF_SOAK") != NULL ? 40 : 3); round++) {
-        zk_freeze(zk_member(ensemble, follower)); /* so it is the leader that we begin with */
-        hf_client *client = scene_client(url, SURVIVES_MS);
-        hf_lock *lock = scene_lock(client, HF_PLAIN, "lags");
-        assert_hf(HF_OK, hf_lock_acquire(lock));
-        assert_hf(HF_OK, hf_lock_release(lock));
-        size_t fired = proxy_fired(proxy);
-        proxy_drop_replies_after(proxy, "create2 /lags/");
-        hf_op *op = scene_acquire_start(lock);
-        assert_true(proxy_wait_fired(proxy, fired + 1, HANG_MS));
-        proxy_refuse(proxy, true);
-        zk_unfreeze(zk_member(ensemble, follower));
-        hf_owner owner = scene_acquired(op);
-        assert_int_equal(zk_count(scene.eyes, "/lags"), 1);
-        assert_hf(HF_OK, hf_lock_release_as(lock, owner));
-        assert_int_equal(zk_count(scene.eyes, "/lags"), 0);
-        hf_lock_free(lock);
-        hf_close(client);
-        proxy_refuse(proxy, false);
-    }
-    proxy_free(proxy);
+    snprintf(url, sizeof url, "zk://127.0.0.1:%d,127.0.0.1:%d", proxy_port(leads),
+             proxy_port(lags));
+    for (int round = 0; round < (getenv("HF_SOAK") != NULL ? 40 : 3); round++)
+        lose_and_lag(leads, lags, follower, url);
+    proxy_free(leads);
+    proxy_free(lags);
 }
 
 /* ---- A follower that is cut off, or killed ----------------------------------------------------- */

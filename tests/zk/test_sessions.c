@@ -141,7 +141,7 @@ static void a_server_that_comes_back(void **state) {
 static void a_server_that_comes_back_empty(void **state) {
     (void)state;
     struct scene_events events = {0};
-    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_client *client = scene_direct(SHORT_MS), *rival = scene_direct(SHORT_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "empty"),
             *wanted = scene_lock(rival, HF_PLAIN, "empty");
     assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
