@@ -181,7 +181,8 @@ static void connect_first(struct hfi_zk_call *c) {
 }
 
 static int submit(struct hfi_zk_call *c) {
-    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER};
+    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER,
+                                                 HFI_ZK_EVENT_ANSWER};
     struct hfi_zk_out out;
     hfi_zk_out_init(&out, c->zk->mem);
     c->step->write(c, &out);
@@ -237,10 +238,10 @@ void hfi_zk_sleep(struct hfi_zk_call *c, int64_t until_ms) {
     wake_at(c, until_ms);
 }
 
-void hfi_zk_keep_answer(struct hfi_zk_call *c) {
+void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which) {
     hfi_zk_session_drop(c->zk->session, &c->kept);
-    c->kept = c->asks[0];
-    c->asks[0].req = NULL;
+    c->kept = c->asks[which];
+    c->asks[which].req = NULL;
 }
 
 /* ---- What comes back ---- */

@@ -17,7 +17,7 @@
 
 #define HFI_ZK_CHROOT_MAX 1000
 #define HFI_ZK_PATH_MAX (HFI_ZK_CHROOT_MAX + HFI_ZK_NAME_MAX + HFI_ZK_NODE_TEXT + 32)
-#define HFI_ZK_ASKS 2 /* requests of one step, at most */
+#define HFI_ZK_ASKS 3 /* requests of one step, at most */
 
 struct hfi_zk;
 struct hfi_zk_call;
@@ -73,6 +73,7 @@ struct hfi_zk_call {
     /* The session is not the one of c->number any more. Set before anything is asked. */
     void (*session_over)(struct hfi_zk_call *c);
     void (*woken)(struct hfi_zk_call *c);   /* asleep: the time has come, or there was an event */
+    void (*left)(struct hfi_zk_call *c);    /* our node is out of the line again */
     void (*cleanup)(struct hfi_zk_call *c); /* frees what is in `u`; may be NULL */
 
     bool waits;      /* has patience with servers, as long as the call may take */
@@ -110,6 +111,11 @@ struct hfi_zk_call {
             struct hfi_zk_count first, found;
             struct hfi_zk_change change;
         } counter;
+        struct {
+            struct hfi_zk_watch total_watch, name_watch;
+            struct hfi_zk_children leases; /* of `kept` */
+            bool all;                      /* they are to go, whosesoever they are */
+        } permits;
     } u;
 };
 
@@ -159,8 +165,8 @@ void hfi_zk_call_fail_proto(struct hfi_zk_call *c);
 void hfi_zk_ask_for(struct hfi_zk_call *c, const struct hfi_zk_step *step);
 /* Sleeps; c->woken comes then, at the latest. */
 void hfi_zk_sleep(struct hfi_zk_call *c, int64_t until_ms);
-/* Keeps the first answer beyond the next step. */
-void hfi_zk_keep_answer(struct hfi_zk_call *c);
+/* Keeps an answer beyond the next step. */
+void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which);
 
 void hfi_zk_call_step(struct hfi_call *call, unsigned events);
 void hfi_zk_call_cancel(struct hfi_call *call, int err);
