@@ -159,7 +159,7 @@ static void give_up(struct hfi_zk_call *c) {
     bool in_words = c->call->error.text[0] != '\0';
     int err = HF_EUNREACH;
     c->call->no_server = c->waits && silent;
-    if (c->unanswered && !c->waits)
+    if (c->unanswered && (!c->waits || c->in_doubt))
         err = HF_EUNKNOWN;
     else if (c->waits && c->heard && !silent)
         err = HF_ETIMEDOUT;
@@ -183,7 +183,8 @@ static void connect_first(struct hfi_zk_call *c) {
 }
 
 static int submit(struct hfi_zk_call *c) {
-    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER};
+    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER,
+                                                 HFI_ZK_EVENT_ANSWER};
     struct hfi_zk_out out;
     hfi_zk_out_init(&out, c->zk->mem);
     c->step->write(c, &out);
@@ -239,10 +240,10 @@ void hfi_zk_sleep(struct hfi_zk_call *c, int64_t until_ms) {
     wake_at(c, until_ms);
 }
 
-void hfi_zk_keep_answer(struct hfi_zk_call *c) {
+void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which) {
     hfi_zk_session_drop(c->zk->session, &c->kept);
-    c->kept = c->asks[0];
-    c->asks[0].req = NULL;
+    c->kept = c->asks[which];
+    c->asks[which].req = NULL;
 }
 
 /* ---- What comes back ---- */

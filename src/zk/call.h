@@ -9,6 +9,7 @@
 #ifndef HFI_ZK_CALL_H
 #define HFI_ZK_CALL_H
 
+#include "zk/counter.h"
 #include "zk/kind.h"
 #include "zk/nodes.h"
 #include "zk/session.h"
@@ -16,7 +17,7 @@
 
 #define HFI_ZK_CHROOT_MAX 1000
 #define HFI_ZK_PATH_MAX (HFI_ZK_CHROOT_MAX + HFI_ZK_NAME_MAX + HFI_ZK_NODE_TEXT + 32)
-#define HFI_ZK_ASKS 2 /* requests of one step, at most */
+#define HFI_ZK_ASKS 3 /* requests of one step, at most */
 
 struct hfi_zk;
 struct hfi_zk_call;
@@ -59,7 +60,8 @@ struct hfi_zk_line {
     struct hfi_zk_watch watch;
     void (*searched)(struct hfi_zk_call *c); /* goes on when a lost answer was made up for */
     void (*parents_made)(struct hfi_zk_call *c);
-    size_t parent_len; /* how much of the lock's path is being made */
+    size_t parent_len;           /* how much of the lock's path is being made */
+    const char *parents_beneath; /* behind the lock\'s path */
 };
 
 struct hfi_zk_call {
@@ -71,6 +73,7 @@ struct hfi_zk_call {
     /* The session is not the one of c->number any more. Set before anything is asked. */
     void (*session_over)(struct hfi_zk_call *c);
     void (*woken)(struct hfi_zk_call *c);   /* asleep: the time has come, or there was an event */
+    void (*left)(struct hfi_zk_call *c);    /* our node is out of the line again */
     void (*cleanup)(struct hfi_zk_call *c); /* frees what is in `u`; may be NULL */
 
     bool waits;      /* has patience with servers, as long as the call may take */
@@ -78,6 +81,7 @@ struct hfi_zk_call {
     bool leaves;     /* something of ours may be at the server: if it fails, it is unsettled */
     bool unanswered; /* what had to be committed was sent, and the answer has not come */
     bool resent;     /* something was sent again after its answer was lost */
+    bool in_doubt;   /* nobody can tell whether what was sent was done, unless it is answered */
     bool heard;      /* the server has answered anything */
 
     uint64_t number; /* the session that it is about; 0: any */
@@ -100,7 +104,18 @@ struct hfi_zk_call {
             size_t at;
             hf_lock_info *info;
         } look;
-        void *other; /* for kinds with more to remember */
+        struct {
+            const struct hfi_zk_counter *of;
+            bool takes, looked;
+            int cancelled; /* with this; 0: it is not */
+            struct hfi_zk_count first, found;
+            struct hfi_zk_change change;
+        } counter;
+        struct {
+            struct hfi_zk_watch total_watch, name_watch;
+            struct hfi_zk_children leases; /* of `kept` */
+            bool all;                      /* they are to go, whosesoever they are */
+        } permits;
     } u;
 };
 
@@ -150,8 +165,8 @@ void hfi_zk_call_fail_proto(struct hfi_zk_call *c);
 void hfi_zk_ask_for(struct hfi_zk_call *c, const struct hfi_zk_step *step);
 /* Sleeps; c->woken comes then, at the latest. */
 void hfi_zk_sleep(struct hfi_zk_call *c, int64_t until_ms);
-/* Keeps the first answer beyond the next step. */
-void hfi_zk_keep_answer(struct hfi_zk_call *c);
+/* Keeps an answer beyond the next step. */
+void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which);
 
 void hfi_zk_call_step(struct hfi_call *call, unsigned events);
 void hfi_zk_call_cancel(struct hfi_call *call, int err);
