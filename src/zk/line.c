@@ -99,10 +99,14 @@ static void granted(struct hfi_zk_call *c) {
                                      .node = c->line.node,
                                      .beneath = "/"};
     const struct hfi_zk_place place = hfi_zk_place_of(call);
-    if (hfi_zk_remember(c->zk, &place, &held) == HF_OK)
+    if (hfi_zk_remember(c->zk, &place, &held) == HF_OK) {
+        char path[HFI_ZK_PATH_MAX];
+        hfi_zk_call_node_path(c, "/", &c->line.node, path);
+        hfi_zk_watched_is_first(c->zk->watches, path);
         hfi_zk_call_finish(c, HF_OK);
-    else
+    } else {
         hfi_zk_call_fail(c, HF_ENOMEM, "out of memory");
+    }
 }
 
 /* ---- Waiting ---- */
@@ -111,6 +115,7 @@ static void sleep_in_line(struct hfi_zk_call *c);
 
 static void woken(struct hfi_zk_call *c) {
     unsigned seen = hfi_zk_seen(&c->line.watch);
+    bool only = c->line.only || atomic_load(&c->line.watch.first);
     if (seen == 0 && hfi_now_ms() >= c->call->deadline_ms) {
         timed_out(c);
     } else if (seen == 0) {
@@ -118,7 +123,7 @@ static void woken(struct hfi_zk_call *c) {
     } else {
         hfi_zk_unwatch(c->zk->watches, &c->line.watch);
         c->line.proved = false;
-        if (seen == HFI_ZK_SEEN_DELETED && c->line.only)
+        if (seen == HFI_ZK_SEEN_DELETED && only && c->kind->by_event)
             granted(c);
         else
             list(c);

@@ -55,9 +55,9 @@ static bool holds(struct hfi_zk_children line, const struct hfi_zk_node *node) {
 }
 
 static const struct hfi_zk_kind plain = {
-    .label = HFI_ZK_LOCK, .look = look, .holds = holds, .found = HF_FOUND_PLAIN};
+    .label = HFI_ZK_LOCK, .by_event = true, .look = look, .holds = holds, .found = HF_FOUND_PLAIN};
 static const struct hfi_zk_kind fair = {
-    .label = HFI_ZK_LOCK, .look = look, .holds = holds, .found = HF_FOUND_FAIR};
+    .label = HFI_ZK_LOCK, .by_event = true, .look = look, .holds = holds, .found = HF_FOUND_FAIR};
 
 const struct hfi_kind hfi_zk_plain = {.name = "plain",
                                       .ops = &hfi_zk_lock_ops,

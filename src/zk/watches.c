@@ -95,6 +95,7 @@ int hfi_zk_watch(struct hfi_zk_watches *watches, struct hfi_zk_watch *watch, con
         watch->task = task;
         watch->event = event;
         atomic_store(&watch->seen, 0);
+        atomic_store(&watch->first, false);
         hfi_list_push_back(&watched->watches, &watch->link);
     }
     pthread_mutex_unlock(&watches->mtx);
@@ -123,6 +124,15 @@ void hfi_zk_unwatch(struct hfi_zk_watches *watches, struct hfi_zk_watch *watch) 
 
 unsigned hfi_zk_seen(struct hfi_zk_watch *watch) {
     return atomic_exchange(&watch->seen, 0);
+}
+
+void hfi_zk_watched_is_first(struct hfi_zk_watches *watches, const char *path) {
+    pthread_mutex_lock(&watches->mtx);
+    struct hfi_zk_watched *watched = find_locked(watches, path, strlen(path));
+    struct hfi_link *head = watched != NULL ? &watched->watches : NULL;
+    for (struct hfi_link *link = head != NULL ? head->next : NULL; link != head; link = link->next)
+        atomic_store(&HFI_CONTAINER(link, struct hfi_zk_watch, link)->first, true);
+    pthread_mutex_unlock(&watches->mtx);
 }
 
 static void fire_locked(const struct hfi_zk_watched *watched, unsigned seen) {

@@ -28,6 +28,7 @@ struct hfi_zk_watch {
     struct hfi_task *task;
     unsigned event;
     atomic_uint seen;
+    atomic_bool first; /* what it watches was found to be the first of its line */
 };
 
 int hfi_zk_watches_new(const struct hfi_mem *mem, struct hfi_zk_watches **ret); /* HF_ENOMEM */
@@ -43,6 +44,9 @@ const char *hfi_zk_watched_path(const struct hfi_zk_watch *watch);
 void hfi_zk_unwatch(struct hfi_zk_watches *watches, struct hfi_zk_watch *watch);
 /* What was seen since it was asked last. */
 unsigned hfi_zk_seen(struct hfi_zk_watch *watch);
+
+/* Whoever watches this node of ours need not ask who else is before it. */
+void hfi_zk_watched_is_first(struct hfi_zk_watches *watches, const char *path);
 
 /* On the keeper's thread. */
 void hfi_zk_watches_fire(struct hfi_zk_watches *watches, const struct hfi_zk_event *event);
