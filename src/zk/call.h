@@ -9,6 +9,7 @@
 #ifndef HFI_ZK_CALL_H
 #define HFI_ZK_CALL_H
 
+#include "zk/counter.h"
 #include "zk/kind.h"
 #include "zk/nodes.h"
 #include "zk/session.h"
@@ -59,7 +60,8 @@ struct hfi_zk_line {
     struct hfi_zk_watch watch;
     void (*searched)(struct hfi_zk_call *c); /* goes on when a lost answer was made up for */
     void (*parents_made)(struct hfi_zk_call *c);
-    size_t parent_len; /* how much of the lock's path is being made */
+    size_t parent_len;           /* how much of the lock's path is being made */
+    const char *parents_beneath; /* behind the lock\'s path */
 };
 
 struct hfi_zk_call {
@@ -78,6 +80,7 @@ struct hfi_zk_call {
     bool leaves;     /* something of ours may be at the server: if it fails, it is unsettled */
     bool unanswered; /* what had to be committed was sent, and the answer has not come */
     bool resent;     /* something was sent again after its answer was lost */
+    bool in_doubt;   /* nobody can tell whether what was sent was done, unless it is answered */
     bool heard;      /* the server has answered anything */
 
     uint64_t number; /* the session that it is about; 0: any */
@@ -100,7 +103,13 @@ struct hfi_zk_call {
             size_t at;
             hf_lock_info *info;
         } look;
-        void *other; /* for kinds with more to remember */
+        struct {
+            const struct hfi_zk_counter *of;
+            bool takes, looked;
+            int cancelled; /* with this; 0: it is not */
+            struct hfi_zk_count first, found;
+            struct hfi_zk_change change;
+        } counter;
     } u;
 };
 

@@ -38,8 +38,7 @@ static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind,
 
 static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
     (void)engine;
-    (void)thing;
-    return NULL;
+    return thing == HFI_SEMAPHORE ? &hfi_zk_semaphore : thing == HFI_LATCH ? &hfi_zk_latch : NULL;
 }
 
 static const struct hfi_kind *find_server(struct hfi_engine *engine) {

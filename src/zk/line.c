@@ -287,7 +287,7 @@ static void created(struct hfi_zk_call *c) {
     if (err != HFI_ZK_OK)
         c->leaves = false;
     if (err == HFI_ZK_NO_NODE) {
-        hfi_zk_make_parents(c, create);
+        hfi_zk_make_parents(c, c->kind->beneath != NULL ? c->kind->beneath : "", create);
     } else if (err != HFI_ZK_OK) {
         hfi_zk_call_refused(c, err);
     } else if (!read_created(c)) {

@@ -21,8 +21,10 @@ int hfi_zk_read_check(struct hfi_zk_call *c);
 
 /* ---- parents.c ---- */
 
-/* Makes the lock's own node, and those above it. */
-void hfi_zk_make_parents(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *c));
+/* Makes the node at the lock's path with `beneath` behind it, a constant text, and those above it. NULL:
+ * only those above the lock's path. */
+void hfi_zk_make_parents(struct hfi_zk_call *c, const char *beneath,
+                         void (*then)(struct hfi_zk_call *c));
 
 /* ---- search.c ---- */
 

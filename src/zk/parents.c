@@ -13,9 +13,19 @@
 
 static void make_parent(struct hfi_zk_call *c);
 
+/* The lowest of them; returns its length. */
+static size_t write_lowest(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]) {
+    const char *beneath = c->line.parents_beneath;
+    size_t len = hfi_zk_call_path(c, to);
+    if (beneath == NULL)
+        return hfi_zk_parent_len(to, len);
+    memcpy(to + len, beneath, strlen(beneath) + 1);
+    return len + strlen(beneath);
+}
+
 static void write_parent(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
+    write_lowest(c, path);
     path[c->line.parent_len] = '\0';
     hfi_zk_put_create(out, 0, path, NULL, 0, HFI_ZK_CONTAINER, c->zk->acl);
 }
@@ -23,7 +33,7 @@ static void write_parent(struct hfi_zk_call *c, struct hfi_zk_out *out) {
 /* It is there: now the one beneath it, or what all of it was for. */
 static void parent_is_there(struct hfi_zk_call *c) {
     char path[HFI_ZK_PATH_MAX];
-    size_t len = hfi_zk_call_path(c, path);
+    size_t len = write_lowest(c, path);
     if (c->line.parent_len == len) {
         c->line.parents_made(c);
         return;
@@ -33,19 +43,22 @@ static void parent_is_there(struct hfi_zk_call *c) {
     make_parent(c);
 }
 
-static void parent_is_missing(struct hfi_zk_call *c) {
-    char path[HFI_ZK_PATH_MAX];
-    hfi_zk_call_path(c, path);
-    c->line.parent_len = hfi_zk_parent_len(path, c->line.parent_len);
-    if (c->line.parent_len > strlen(c->zk->names.chroot)) {
-        make_parent(c);
-        return;
-    }
+static void chroot_is_missing(struct hfi_zk_call *c) {
     hfi_error_clear(&c->call->error);
     hfi_fail(&c->call->error, HF_EINVAL,
              "there is no node %.100s, which the url names: it has to be made first",
              c->zk->names.chroot);
     hfi_zk_call_finish(c, HF_EINVAL);
+}
+
+static void parent_is_missing(struct hfi_zk_call *c) {
+    char path[HFI_ZK_PATH_MAX];
+    write_lowest(c, path);
+    c->line.parent_len = hfi_zk_parent_len(path, c->line.parent_len);
+    if (c->line.parent_len > strlen(c->zk->names.chroot))
+        make_parent(c);
+    else
+        chroot_is_missing(c);
 }
 
 static void parent_answered(struct hfi_zk_call *c) {
@@ -65,9 +78,14 @@ static void make_parent(struct hfi_zk_call *c) {
     hfi_zk_ask_for(c, &parent_step);
 }
 
-void hfi_zk_make_parents(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *c)) {
+void hfi_zk_make_parents(struct hfi_zk_call *c, const char *beneath,
+                         void (*then)(struct hfi_zk_call *c)) {
     char path[HFI_ZK_PATH_MAX];
     c->line.parents_made = then;
-    c->line.parent_len = hfi_zk_call_path(c, path);
-    make_parent(c);
+    c->line.parents_beneath = beneath;
+    c->line.parent_len = write_lowest(c, path);
+    if (c->line.parent_len > strlen(c->zk->names.chroot))
+        make_parent(c);
+    else
+        chroot_is_missing(c);
 }

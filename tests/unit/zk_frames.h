@@ -22,8 +22,9 @@ enum zk_frame_kind {
     ZK_FRAME_KINDS
 };
 
-extern const char zk_connected[], zk_pong[], zk_bad_version[], zk_created[], zk_children[],
-    zk_data[], zk_stat[], zk_event[], zk_multi[], zk_refused[], zk_empty_multi[];
+extern const char zk_said_connected[], zk_said_pong[], zk_said_bad_version[], zk_said_created[],
+    zk_said_children[], zk_said_data[], zk_said_stat[], zk_said_event[], zk_said_multi[],
+    zk_said_refused[], zk_said_empty_multi[];
 
 struct zk_frame {
     enum zk_frame_kind kind;
