@@ -184,6 +184,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .unknowns = &counters->unknowns,
         .notify_failures = &counters->notify_failures,
         .switches = &counters->switches,
+        .redirects = &counters->redirects,
     };
     return hfi_engine_new(&config, ret, error);
 }

@@ -59,7 +59,7 @@ struct hfi_notice {
 
 struct hfi_counters {
     atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
-        losses, unknowns, notify_failures, reconnects, commands, holds, switches;
+        losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects;
 };
 
 struct hfi_times {

@@ -22,7 +22,7 @@ struct hfi_engine_config {
     int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
     int64_t fair_wait_ms; /* as hf_options has it */
     /* counters of hf_stats */
-    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches;
+    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects;
 };
 
 #endif

@@ -279,6 +279,9 @@ struct hfi_scope {
     const char *owner; /* NULL: anybody's; else with `name` and `kind` */
     size_t owner_len;
     const struct hfi_kind *kind;
+    /* Whether a lock is one of them; NULL: each is. Called under a shard, so it calls nobody back. */
+    bool (*among)(const void *arg, const struct hfi_kind *kind, const char *name, size_t name_len);
+    const void *among_arg;
 };
 
 /* What an engine has to say of holds without having been asked. The core gives this to the engine,

@@ -67,11 +67,13 @@ static void drop_want(struct hfi_zk_call *c) {
 }
 
 static void back_off(struct hfi_zk_call *c);
+static void held_up(struct hfi_zk_call *c, int err);
 
 /* What is left of us would stay as long as the session does, so a settlement has to succeed. */
 static bool goes_on(struct hfi_zk_call *c, int err) {
     if (!c->settling || err == HF_OK || err == HF_ECLOSED || c->step == NULL)
         return false;
+    held_up(c, err == HF_EUNREACH ? err : HF_EREFUSED);
     back_off(c);
     return true;
 }
@@ -128,11 +130,11 @@ void hfi_zk_call_fail_proto(struct hfi_zk_call *c) {
 
 /* ---- How long ---- */
 
-static void held_up(struct hfi_zk_call *c) {
+static void held_up(struct hfi_zk_call *c, int err) {
     struct hfi_signs *signs = &c->call->signs;
     if (c->useless_since_ms == 0)
         c->useless_since_ms = hfi_now_ms();
-    atomic_store_explicit(&signs->held_up, HF_EUNREACH, memory_order_relaxed);
+    atomic_store_explicit(&signs->held_up, err, memory_order_relaxed);
     atomic_store_explicit(&signs->held_up_since_ms, c->useless_since_ms, memory_order_relaxed);
 }
 
@@ -228,7 +230,7 @@ void hfi_zk_ask_for(struct hfi_zk_call *c, const struct hfi_zk_step *step) {
     c->limit_ms = c->end_ms;
     if (c->waits && !c->settling) /* an exchange that has begun may end */
         c->limit_ms = hfi_max_ms(c->end_ms, hfi_after_ms(now_ms, c->zk->cmd_timeout_ms));
-    held_up(c); /* until there is an answer */
+    held_up(c, HF_EUNREACH); /* until there is an answer */
     send_step(c);
 }
 
@@ -304,6 +306,8 @@ static void on_answers(struct hfi_zk_call *c) {
     is_well(c);
     hfi_error_clear(&c->call->error);
     c->unanswered = false;
+    if (c->step->leaves && c->answers[0].err != HFI_ZK_OK)
+        c->leaves = false;
     for (size_t i = 0; i < c->step->frames; i++)
         if (is_refused(c, c->answers[i].err))
             return;

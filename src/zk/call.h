@@ -34,7 +34,7 @@ enum {
 struct hfi_zk_step {
     size_t frames;    /* how many requests `write` makes */
     unsigned commits; /* a bit for each that a quorum has to commit */
-    bool leaves;      /* once it was sent, something of ours may be at the server */
+    bool leaves;      /* once the first was sent, something of ours may be at the server */
     void (*write)(struct hfi_zk_call *c, struct hfi_zk_out *out);
     /* All were answered: c->answers. Errors that mean the same whoever asks have ended the call. */
     void (*answered)(struct hfi_zk_call *c);

@@ -295,8 +295,6 @@ static bool read_created(struct hfi_zk_call *c) {
 
 static void created(struct hfi_zk_call *c) {
     int32_t err = c->answers[0].err;
-    if (err != HFI_ZK_OK)
-        c->leaves = false;
     if (err == HFI_ZK_NO_NODE) {
         hfi_zk_make_parents(c, c->kind->beneath != NULL ? c->kind->beneath : "", create);
     } else if (err != HFI_ZK_OK) {
