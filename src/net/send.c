@@ -282,7 +282,7 @@ int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struc
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = append_locked(conn, bytes, len);
+        err = append_locked(conn, bytes, len, 1);
     if (err == HF_OK) {
         enqueue_locked(conn, req, now_ms);
         *ret_req = req;
