@@ -442,6 +442,10 @@ int hfi_zk_remember(struct hfi_zk *zk, const struct hfi_zk_place *place,
 }
 
 void hfi_zk_forget(struct hfi_zk *zk, const struct hfi_zk_place *place) {
-    if (hfi_zk_nodes_remove(zk->nodes, place))
+    hfi_zk_forget_node(zk, place, 0);
+}
+
+void hfi_zk_forget_node(struct hfi_zk *zk, const struct hfi_zk_place *place, int64_t token) {
+    if (hfi_zk_nodes_remove(zk->nodes, place, token))
         hfi_zk_session_keep(zk->session, false);
 }

@@ -189,5 +189,7 @@ struct hfi_proof hfi_zk_proof(const struct hfi_zk_credit *credit, int64_t lease_
 int hfi_zk_remember(struct hfi_zk *zk, const struct hfi_zk_place *place,
                     const struct hfi_zk_held *held);
 void hfi_zk_forget(struct hfi_zk *zk, const struct hfi_zk_place *place);
+/* For whoever has not the hold's turn: its owner may have got another node there meanwhile. */
+void hfi_zk_forget_node(struct hfi_zk *zk, const struct hfi_zk_place *place, int64_t token);
 
 #endif
