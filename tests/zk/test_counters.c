@@ -2,7 +2,6 @@
  * Semaphores and latches in ZooKeeper: numbers that nobody owns. What is on the server is looked at, and
  * changed, past the library, as Curator's SharedCount and DistributedBarrier would.
  */
-#include "support/zk_client.h"
 #include "zk/crowd.h"
 
 #include <stdlib.h>

@@ -75,8 +75,10 @@ static void reply_of_the_last_count_down(void **state) {
     hf_close(client);
 }
 
-static void assert_leases(const char *path, int expected) {
-    assert_int_equal(zk_count(scene.eyes, path), expected);
+/* The server deletes a container that has been empty for a while. */
+static void assert_beneath(const char *path, int expected) {
+    int count = zk_count(scene.eyes, path);
+    assert_int_equal(count > 0 ? count : 0, expected);
 }
 
 static int take_two(hf_permits *permits, hf_permit_id ids[2]) {
@@ -98,15 +100,15 @@ static void reply_of_taking_permits(void **state) {
     proxy_drop_replies_after(scene.proxy, "multi");
     assert_hf(HF_OK, take_two(permits, ids));
     fired_once(fired);
-    assert_leases("/pool-ran/leases", 2);
-    assert_leases("/pool-ran/locks", 0);
+    assert_beneath("/pool-ran/leases", 2);
+    assert_beneath("/pool-ran/locks", 0);
     assert_true(hf_permits_remaining_ms(permits, &ids[1]) > 0);
 
     fired = proxy_fired(scene.proxy);
     proxy_drop_replies_after(scene.proxy, "multi");
     assert_hf(HF_OK, hf_permits_release_many(permits, ids, 2));
     fired_once(fired);
-    assert_leases("/pool-ran/leases", 0);
+    assert_beneath("/pool-ran/leases", 0);
     hf_permits_free(permits);
     hf_close(client);
 }
@@ -122,8 +124,8 @@ static void request_of_taking_permits(void **state) {
     assert_hf(HF_OK, take_two(permits, ids));
     assert_true(proxy_wait_fired(scene.proxy, fired + 1, HANG_MS));
     (void)proxy_release_held(scene.proxy);
-    assert_leases("/pool-kept/leases", 2);
-    assert_leases("/pool-kept/locks", 0);
+    assert_beneath("/pool-kept/leases", 2);
+    assert_beneath("/pool-kept/locks", 0);
     assert_hf(HF_OK, hf_permits_release_many(permits, ids, 2));
     hf_permits_free(permits);
     hf_close(client);
@@ -146,7 +148,7 @@ static void reply_of_a_writer_that_reads(void **state) {
     zk_children_free(nodes);
     assert_hf(HF_OK, hf_lock_release(write));
     assert_hf(HF_OK, hf_lock_release(read));
-    assert_int_equal(zk_count(scene.eyes, "/rw-ran"), 0);
+    assert_beneath("/rw-ran", 0);
     hf_lock_free(write);
     hf_lock_free(read);
     hf_close(client);

@@ -2,7 +2,6 @@
  * Permits with leases in ZooKeeper, on the nodes of Curator's InterProcessSemaphoreV2. What is on the server
  * is looked at, and changed, past the library.
  */
-#include "support/zk_client.h"
 #include "zk/crowd.h"
 
 #include <stdio.h>
@@ -98,7 +97,7 @@ static void taken_and_given_back(void **state) {
     assert_int_equal(take(p.theirs, 2, 20, HF_WATCHDOG, more), HF_ETIMEDOUT);
     assert_int_equal(take(p.theirs, 1, 0, HF_WATCHDOG, &ids[2]), HF_OK);
     assert_numbers(p.ours, 3, 3);
-    assert_true(zk_wait_children(p.eyes, "/pool/take/locks", 0, HANG_MS));
+    crowd_await_empty(p.eyes, "/pool/take/locks");
     struct zk_children *leases = zk_children(p.eyes, "/pool/take/leases");
     for (size_t i = 0; i < leases->count; i++) {
         assert_non_null(strstr(leases->names[i], "-lease-"));
@@ -175,7 +174,7 @@ static void a_wait_that_is_given_up_leaves_nothing(void **state) {
     crowd_await_nodes("/pool/gone/locks/", 1);
     assert_int_equal(hf_permits_release(p.ours, &first), HF_OK);
     assert_int_equal(crowd_join(next), HF_OK);
-    assert_true(zk_wait_children(p.eyes, "/pool/gone/locks", 0, HANG_MS));
+    crowd_await_empty(p.eyes, "/pool/gone/locks");
     assert_numbers(p.ours, 1, 1);
     assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
     end(&p);
