@@ -205,10 +205,13 @@ static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len, u
 
 /* The seat's own thread gathers and flushes once per round; others write unless enough is on its
  * way. */
-static bool is_to_be_sent_now(const struct hfi_conn *conn) {
-    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
-                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
-    return gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK;
+static void send_or_gather_locked(struct hfi_conn *conn) {
+    bool keeper = conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper);
+    bool gathering = keeper || conn->seat == HFI_SEAT_DISPATCH;
+    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
+        hfi_conn_flush_locked(conn);
+    else if (keeper)
+        hfi_keeper_gathers(conn->target->keeper, conn);
 }
 
 static void enqueue_locked(struct hfi_conn *conn, struct hfi_req *req, int64_t now_ms) {
@@ -241,8 +244,7 @@ static int submit(struct hfi_conn *conn, struct hfi_req *preface, const char *by
             attendant->asked = conn;
         }
         *ret_req = req;
-        if (is_to_be_sent_now(conn))
-            hfi_conn_flush_locked(conn);
+        send_or_gather_locked(conn);
         if (attendant == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
     }
@@ -303,8 +305,7 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
         err = append_locked(conn, bytes, len, 1);
     if (err == HF_OK) {
         conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
-        if (is_to_be_sent_now(conn))
-            hfi_conn_flush_locked(conn);
+        send_or_gather_locked(conn);
     }
     pthread_mutex_unlock(&conn->mtx);
     return err;

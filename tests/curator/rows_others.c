@@ -138,7 +138,7 @@ void latch_is_a_barrier(void **state) {
     hf_op *op = NULL;
     assert_hf(HF_OK, hf_latch_await_start(latch, NULL, NULL, NULL, &op));
     assert_watched("/l1", 1);
-    assert_java("ok", "remove l1");
+    assert_java("ok", "lift l1");
     assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
     hf_op_free(op);
 

@@ -5,7 +5,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 
-/** Numbers: {@code get}, {@code set to=n}, {@code swap to=n}; barriers: {@code set}, {@code remove}, {@code await [wait=ms]}. */
+/** Numbers: {@code get}, {@code set to=n}, {@code swap to=n}; barriers: {@code set}, {@code lift}, {@code await [wait=ms]}. */
 final class Counts {
     static final Map<String, Verb<? super SharedCount>> VERBS = Map.of(
             "get", (count, request) -> count.getCount(),
@@ -21,7 +21,7 @@ final class Counts {
                 barrier.setBarrier();
                 return "";
             },
-            "remove", (barrier, request) -> {
+            "lift", (barrier, request) -> {
                 barrier.removeBarrier();
                 return "";
             },
