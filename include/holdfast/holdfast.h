@@ -200,10 +200,10 @@ typedef struct hf_options {
     /* the lease of watchdog holds; renewed every third of it. ZooKeeper: the session timeout to ask
      * for; the server has the last word, and a hold is proved anew every quarter of it */
     int64_t watchdog_ms;
-    int64_t max_hold_ms;        /* watchdog holds are not renewed past this age; 0: no limit */
-    int64_t ping_ms;            /* how often an idle connection is checked */
-    unsigned flags;             /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
-    hf_log_fn log;              /* NULL: silent */
+    int64_t max_hold_ms; /* watchdog holds are not renewed past this age; 0: no limit */
+    int64_t ping_ms;     /* how often an idle connection is checked */
+    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
+    hf_log_fn log;       /* NULL: silent */
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
 
@@ -431,9 +431,9 @@ HF_API void hf_lock_free(hf_lock *lock);
 HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
-    size_t size;       /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
-    hf_owner owner;    /* 0: this thread; of an operation: a fresh one */
-    int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
+    size_t size;     /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
+    hf_owner owner;  /* 0: this thread; of an operation: a fresh one */
+    int64_t wait_ms; /* HF_FOREVER, 0 (one attempt), or a limit */
     /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS. In ZooKeeper a process that dies keeps its
      * lock until its session has timed out, however short the lease */
     int64_t lease_ms;
