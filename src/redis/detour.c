@@ -65,11 +65,16 @@ static enum hfi_help later(const struct hfi_exchange *x, enum hfi_remedy remedy)
     return hfi_exchange_may_pass(x, remedy) ? HFI_HELP_LATER : HFI_HELP_NONE;
 }
 
+static bool is_down(const redisReply *reply) {
+    return strncmp(reply->str, "CLUSTERDOWN", 11) == 0;
+}
+
 /* Somebody else may be the one to ask by now; in a cluster also if this one has just started, and may have
- * lost its place. */
-static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
+ * lost its place, or if a part of it has failed. */
+static void look_around(struct hfi_exchange *x, const redisReply *reply, enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE || (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route)))
+    if (remedy == HFI_REMEDY_ELSEWHERE ||
+        (hfi_route_has_slots(route) && (remedy == HFI_REMEDY_WAIT || is_down(reply))))
         route->ops->refused(route, x->node);
 }
 
@@ -79,7 +84,7 @@ static void add_advice(struct hfi_exchange *x, const redisReply *reply, enum hfi
     static const char coverage[] = " (with cluster-require-full-coverage no, what is left goes on)";
     static const char replica[] = " (this is a replica's address, and not the primary's)";
     struct hfi_route *route = x->redis->route;
-    if (strncmp(reply->str, "CLUSTERDOWN", 11) == 0 && hfi_route_has_slots(route))
+    if (is_down(reply) && hfi_route_has_slots(route))
         hfi_error_quote(x->error, coverage, strlen(coverage));
     if (remedy == HFI_REMEDY_ELSEWHERE && !hfi_route_changes(route))
         hfi_error_quote(x->error, replica, strlen(replica));
@@ -109,7 +114,7 @@ enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *repl
         help = HFI_HELP_LATER;
     } else if (!sent_away) {
         add_advice(x, reply, remedy);
-        look_around(x, remedy);
+        look_around(x, reply, remedy);
         help = later(x, remedy);
     }
     x->turns = 0;
