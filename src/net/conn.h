@@ -149,8 +149,9 @@ struct hfi_sealing {
     bool prefaced;                         /* it is two, as for hfi_conn_submit_two() */
 };
 
-/* From now on requests may be sealed. Once, before it is used; HF_ENOMEM. */
-int hfi_conn_use_seals(struct hfi_conn *conn, const struct hfi_seal_ops *ops, void *arg);
+/* A connection that callers drive, whose requests may be sealed. NULL: no memory or descriptors. */
+struct hfi_conn *hfi_conn_new_sealing(struct hfi_target *target, const struct hfi_seal_ops *ops,
+                                      void *arg);
 /* As hfi_conn_submit(), but it completes when the seal behind it was answered, if its reply needs one. */
 int hfi_conn_submit_sealed(struct hfi_conn *conn, const char *bytes, size_t len,
                            struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,

@@ -26,22 +26,27 @@ struct seal {
     unsigned want;          /* the most that any of them wants */
 };
 
-int hfi_conn_use_seals(struct hfi_conn *conn, const struct hfi_seal_ops *ops, void *arg) {
-    struct seal *seal = hfi_zalloc(conn->target->mem, sizeof *seal);
-    if (seal == NULL)
-        return HF_ENOMEM;
+struct hfi_conn *hfi_conn_new_sealing(struct hfi_target *target, const struct hfi_seal_ops *ops,
+                                      void *arg) {
+    struct seal *seal = hfi_zalloc(target->mem, sizeof *seal);
+    struct hfi_conn *conn =
+        seal != NULL ? hfi_conn_new(target, HFI_SEAT_CALLERS, NULL, NULL, NULL) : NULL;
+    if (conn == NULL) {
+        hfi_free(target->mem, seal);
+        return NULL;
+    }
     seal->ops = ops;
     seal->arg = arg;
     atomic_init(&seal->req.refs, 1);
-    seal->req.mem = conn->target->mem;
-    seal->req.protocol = conn->target->protocol;
+    seal->req.mem = target->mem;
+    seal->req.protocol = target->protocol;
     seal->req.conn = conn;
     hfi_list_init(&seal->unsealed);
     hfi_list_init(&seal->gathered);
     pthread_mutex_lock(&conn->mtx);
     conn->seal = seal;
     pthread_mutex_unlock(&conn->mtx);
-    return HF_OK;
+    return conn;
 }
 
 void hfi_seal_free(struct hfi_conn *conn) {

@@ -112,6 +112,15 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
     return hfi_after_ms(end_ms, hfi_redis_of(engine)->cmd_timeout_ms);
 }
 
+static int check_acks(struct hfi_engine *engine, int acks, hf_error *error) {
+    const struct hfi_route *route = hfi_redis_of(engine)->route;
+    if (acks != HF_ACKS_ALL || route->ops->replicas != NULL)
+        return HF_OK;
+    return hfi_fail(error, HF_EINVAL,
+                    "acks=all needs sentinels or a cluster, which know how many replicas are up; "
+                    "write a number");
+}
+
 static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                            size_t name_len) {
     struct hfi_route *route = hfi_redis_of(engine)->route;
@@ -234,6 +243,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .reconnects = config->reconnects,
         .hooks = &hooks,
         .arg = redis,
+        .acks = &hfi_acks_seal,
     };
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
@@ -250,6 +260,13 @@ static void free_half_built(struct hfi_redis *redis) {
 }
 
 static const struct hfi_engine_ops engine_ops;
+
+/* What is sent while replicas are waited for waits behind that, and then for its own: both are to end before
+ * an exchange, or a renewal, is given up. */
+static int64_t ack_timeout_ms(const struct hfi_engine_config *config) {
+    int64_t exchange_ms = hfi_min_ms(config->cmd_timeout_ms, config->watchdog_ms / 3);
+    return hfi_max_ms(hfi_min_ms(config->ack_timeout_ms, exchange_ms / 3), 1);
+}
 
 int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
                   hf_error *error) {
@@ -272,6 +289,9 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->notify_failures = config->notify_failures;
     redis->switches = config->switches;
     redis->redirects = config->redirects;
+    redis->ack_failures = config->ack_failures;
+    redis->ack_disk = config->ack_disk;
+    redis->ack_timeout_ms = ack_timeout_ms(config);
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;
@@ -420,6 +440,7 @@ static const struct hfi_engine_ops engine_ops = {
     .thing = find_thing,
     .server = find_server,
     .check_name = check_name,
+    .check_acks = check_acks,
     .hold_id = hold_id,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
