@@ -96,3 +96,14 @@ bool trio_wait_blocked(struct trio *trio, int clients) {
     trio->blocked = clients;
     return wait_until(is_blocked, trio, HANG_MS);
 }
+
+void trio_kill_blocked(struct trio *trio) {
+    char *list = cmd_str(trio->primary, "CLIENT LIST"), *rest = NULL;
+    const char *line = strtok_r(list, "\n", &rest);
+    while (line != NULL && strstr(line, " cmd=wait ") == NULL)
+        line = strtok_r(NULL, "\n", &rest);
+    if (line == NULL)
+        support_die("nobody is in a WAIT");
+    cmd_ok(trio->primary, "CLIENT KILL ID %d", atoi(line + strlen("id=")));
+    free(list);
+}

@@ -29,5 +29,7 @@ void trio_heal(struct trio *trio);
 
 /* Waits until so many clients are in a WAIT at the primary; false after a minute. */
 bool trio_wait_blocked(struct trio *trio, int clients);
+/* Ends the connection of one that is. */
+void trio_kill_blocked(struct trio *trio);
 
 #endif
