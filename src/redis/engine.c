@@ -113,7 +113,9 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
 }
 
 static int check_acks(struct hfi_engine *engine, int acks, hf_error *error) {
-    const struct hfi_route *route = hfi_redis_of(engine)->route;
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    if (acks < 0 && route->ops->replicas != NULL)
+        route->ops->replicas(route, NULL);
     if (acks != HF_ACKS_ALL || route->ops->replicas != NULL)
         return HF_OK;
     return hfi_fail(error, HF_EINVAL,

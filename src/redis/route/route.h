@@ -23,8 +23,8 @@ struct hfi_route_ops {
     void (*free)(struct hfi_route *route); /* after the keeper has ended */
     void (*close_fds)(struct hfi_route *route);
     /* How many replicas of a node are up, as far as those know who watch over it; 0: none, or nobody
-     * knows yet. Any thread, no waiting. NULL: nobody watches. */
-    unsigned (*replicas)(struct hfi_route *route, struct hfi_node *node);
+     * knows yet. A node of NULL: this will be asked. Any thread, no waiting. NULL: nobody watches. */
+    unsigned (*replicas)(struct hfi_route *route, const struct hfi_node *node);
     /* Fewer have confirmed something than that: it may be known by now why. Any thread. NULL as above. */
     void (*too_few)(struct hfi_route *route);
 
