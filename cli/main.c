@@ -41,6 +41,8 @@ static void print_overview(void) {
         "      --password-file FILE   password in the first line of a file\n"
         "      --sentinel NAME        -h and -p (26379) are sentinels, who know the primary by this name\n"
         "      --sentinel-password-file FILE  the sentinels' password\n"
+        "      --acks N|all|report|off  so many replicas must confirm a lock, and its renewals (off)\n"
+        "      --ack-timeout DUR      how long they have for that (1s)\n"
         "      --askpass              ask for the password on the terminal\n"
         "      --tls                  TLS; the server's certificate and name are verified\n"
         "      --cacert FILE          CAs to trust instead of the system's (PEM)\n"
