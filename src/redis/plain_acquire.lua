@@ -43,8 +43,8 @@ end
 
 -- Ours. A re-entry or a resend raises the lease and never shortens it: a late copy of the first
 -- acquire may find a hold that was extended since. It writes in any case: replicas confirm nothing
--- but writes. Any other count, when we hold nothing, is a
--- leftover that nobody knows of, and is taken over as if it were new.
+-- but writes. Any other count, when we hold nothing, is a leftover that nobody knows of, and is
+-- taken over as if it were new.
 if there == count or there == wanted then
   if there == count then redis.call('hset', lock, owner, wanted) end
   if ttl_ms >= 0 then
