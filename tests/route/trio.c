@@ -70,6 +70,15 @@ void trio_freeze(struct trio *trio, int replicas) {
         server_freeze(trio->replicas[trio->frozen]);
 }
 
+static void follow(struct server *server, struct server *primary) {
+    cmd_ok(server, "REPLICAOF 127.0.0.1 %d", server_port(primary));
+}
+
+void trio_take_over(struct trio *trio) {
+    cmd_ok(trio->replicas[0], "REPLICAOF NO ONE");
+    follow(trio->replicas[1], trio->replicas[0]);
+}
+
 void trio_thaw(struct trio *trio) {
     while (trio->frozen > 0)
         server_unfreeze(trio->replicas[--trio->frozen]);
@@ -78,6 +87,8 @@ void trio_thaw(struct trio *trio) {
 void trio_heal(struct trio *trio) {
     trio_thaw(trio);
     cmd_ok(trio->primary, "REPLICAOF NO ONE");
+    for (int i = 0; i < REPLICAS; i++)
+        follow(trio->replicas[i], trio->primary);
     if (!wait_until(both_confirm, trio, HANG_MS))
         support_die("the replicas do not catch up");
     cmd_ok(trio->primary, "DEL caught-up");

@@ -24,7 +24,9 @@ const char *trio_url(struct trio *trio, const char *options);
 /* The first so many replicas stop. */
 void trio_freeze(struct trio *trio, int replicas);
 void trio_thaw(struct trio *trio); /* and go on */
-/* All go on, and confirm what is written; the primary is one, whatever it was made. */
+/* The first replica takes over, and the second follows it: the primary is cut off, and does not know. */
+void trio_take_over(struct trio *trio);
+/* All go on, and confirm what is written; each is what it was at first. */
 void trio_heal(struct trio *trio);
 
 /* Waits until so many clients are in a WAIT at the primary; false after a minute. */
