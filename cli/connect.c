@@ -25,8 +25,8 @@
 
 enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
 enum { ID_ASKPASS = 20, ID_LIMIT, ID_NO_LOCAL };
-enum { ID_SENTINEL = 25, ID_SENTINEL_PASSWORD_FILE };
-enum { ID_ACKS = 28, ID_ACK_TIMEOUT };
+enum { ID_SENTINEL = 25, ID_SENTINEL_PASSWORD_FILE, ID_CLUSTER };
+enum { ID_ACKS = 40, ID_ACK_TIMEOUT };
 enum { ID_TLS = 30, ID_INSECURE, ID_CACERT, ID_CACERTDIR, ID_CERT, ID_KEY, ID_SNI };
 
 const struct option_spec connection_options[] = {
@@ -42,6 +42,7 @@ const struct option_spec connection_options[] = {
     {OPTION_FLAG, ID_ASKPASS, 0, "askpass", false},
     {OPTION_VALUE, ID_SENTINEL, 0, "sentinel", false},
     {OPTION_VALUE, ID_SENTINEL_PASSWORD_FILE, 0, "sentinel-password-file", false},
+    {OPTION_FLAG, ID_CLUSTER, 0, "cluster", false},
     {OPTION_VALUE, ID_ACKS, 0, "acks", false},
     {OPTION_VALUE, ID_ACK_TIMEOUT, 0, "ack-timeout", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "no-local", false},
@@ -81,6 +82,8 @@ static struct setting *setting_of(struct connection *connection, int id) {
         return &connection->sentinel;
     case ID_SENTINEL_PASSWORD_FILE:
         return &connection->sentinel_password_file;
+    case ID_CLUSTER:
+        return &connection->cluster;
     case ID_ACKS:
         return &connection->acks;
     case ID_ACK_TIMEOUT:
@@ -178,7 +181,7 @@ static int check_environment(const struct connection *connection) {
                                             "HOLDFAST_SOCKET", "HOLDFAST_DB"};
     if (given(&connection->url, true) || given(&connection->host, true) ||
         given(&connection->port, true) || given(&connection->socket, true) ||
-        given(&connection->sentinel, true))
+        given(&connection->sentinel, true) || given(&connection->cluster, true))
         return 0;
     int status = 0;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0] && status == 0; i++)
@@ -209,14 +212,20 @@ static int choose_target(struct connection *connection) {
     for (int flag = 1; flag >= 0 && !parts; flag--) {
         bool url = given(&connection->url, flag);
         parts = given(&connection->host, flag) || given(&connection->port, flag) ||
-                given(&connection->socket, flag) || given(&connection->sentinel, flag);
+                given(&connection->socket, flag) || given(&connection->sentinel, flag) ||
+                given(&connection->cluster, flag);
         if (url && parts)
-            return usage_error(NULL, "give a url, or a host, port, socket or --sentinel; not both");
+            return usage_error(
+                NULL, "give a url, or a host, port, socket, --sentinel or --cluster; not both");
         if (url)
             break;
     }
     if (parts && connection->sentinel.value != NULL && connection->socket.value != NULL)
         return usage_error(NULL, "a sentinel has a host and a port, and no socket");
+    if (parts && connection->cluster.value != NULL && connection->socket.value != NULL)
+        return usage_error(NULL, "a cluster has hosts and a port, and no socket");
+    if (parts && connection->cluster.value != NULL && connection->sentinel.value != NULL)
+        return usage_error(NULL, "a cluster has no sentinels: give --cluster or --sentinel");
     if (parts) {
         connection->target = connection_url_of_parts(connection);
         return connection->target != NULL ? 0 : STATUS_OS;
@@ -414,13 +423,13 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
 
 void connection_free(struct connection *connection) {
     struct setting *all[] = {
-        &connection->url,       &connection->host,       &connection->port,
-        &connection->socket,    &connection->db,         &connection->user,
-        &connection->limit,     &connection->password,   &connection->password_file,
-        &connection->tls,       &connection->insecure,   &connection->cacert,
-        &connection->cacertdir, &connection->cert,       &connection->key,
-        &connection->sni,       &connection->sentinel,   &connection->sentinel_password_file,
-        &connection->acks,      &connection->ack_timeout};
+        &connection->url,       &connection->host,     &connection->port,
+        &connection->socket,    &connection->db,       &connection->user,
+        &connection->limit,     &connection->password, &connection->password_file,
+        &connection->tls,       &connection->insecure, &connection->cacert,
+        &connection->cacertdir, &connection->cert,     &connection->key,
+        &connection->sni,       &connection->sentinel, &connection->sentinel_password_file,
+        &connection->cluster,   &connection->acks,     &connection->ack_timeout};
     if (connection->password.value != NULL)
         explicit_bzero(connection->password.value, strlen(connection->password.value));
     if (connection->sentinel_password != NULL)

@@ -253,8 +253,10 @@ typedef struct hf_options {
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
  *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
  *            rediss://... or valkeys://...; unix://path; redis-sentinel://host[:port],.../name[/db]
- *            for a primary that sentinels name, which is followed when it changes; or local: for a private server of this
- *            user on this machine, which needs redis-server or valkey-server installed. NULL:
+ *            for a primary that sentinels name, which is followed when it changes;
+ *            redis-cluster://host[:port],... for a cluster, of which any nodes may be named; or local:
+ *            for a private server of this user on this machine, which needs redis-server or
+ *            valkey-server installed. NULL:
  *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
  *            neither is, or if it is empty. docs/guide.md has every form. Several urls, separated by
  *            blanks, are a quorum of three to nine independent servers: a lock of such a client is

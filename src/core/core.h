@@ -23,7 +23,7 @@
  *   parts.c       locks of several: what their holds have at each of them
  *
  * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. Under a shard the
- * engine is only asked where something is (hold_id, node_of).
+ * engine is only asked where something is (node_of).
  */
 #ifndef HFI_CORE_CORE_H
 #define HFI_CORE_CORE_H

@@ -87,18 +87,35 @@ static bool insert_hold(const struct hfi_mem *mem, struct hfi_shard *shard, stru
     return hold->hh.tbl != NULL;
 }
 
+/* Adds bytes as far as there is room, and counts all of them. */
+static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
+    if (len < cap)
+        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
+    return len + more;
+}
+
+/* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is
+ * unambiguous, whatever is behind the stem of a name. Kinds of one part share a record. */
+static size_t write_place(char *buffer, size_t cap, const struct hfi_kind *kind, const char *name,
+                          size_t name_len, const char *owner, size_t owner_len) {
+    const char *part = hfi_kind_part(kind);
+    size_t len = append(buffer, cap, 0, name, name_len);
+    len = append(buffer, cap, len, "", 1);
+    len = append(buffer, cap, len, owner, owner_len);
+    return append(buffer, cap, len, part, strlen(part));
+}
+
 struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *shard,
                                     const struct hfi_kind *kind, const char *name, size_t name_len,
                                     const char *owner, size_t owner_len, bool make) {
     const struct hfi_mem *mem = core->mem;
     char small[256], *place = small;
-    size_t place_len =
-        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, small, sizeof small);
+    size_t place_len = write_place(small, sizeof small, kind, name, name_len, owner, owner_len);
     if (place_len > sizeof small) {
         place = long_place_locked(mem, shard, place_len, make);
         if (place == NULL)
             return NULL;
-        core->engine->ops->hold_id(kind, name, name_len, owner, owner_len, place, place_len);
+        write_place(place, place_len, kind, name, name_len, owner, owner_len);
     }
     struct hfi_hold *hold = find_hold(shard, place, place_len);
     if (hold != NULL || !make)

@@ -283,6 +283,9 @@ struct hfi_scope {
     const char *owner; /* NULL: anybody's; else with `name` and `kind` */
     size_t owner_len;
     const struct hfi_kind *kind;
+    /* Whether a lock is one of them; NULL: each is. Called under a shard, so it calls nobody back. */
+    bool (*among)(const void *arg, const struct hfi_kind *kind, const char *name, size_t name_len);
+    const void *among_arg;
 };
 
 /* What an engine has to say of holds without having been asked. The core gives this to the engine,
@@ -328,12 +331,6 @@ struct hfi_engine_ops {
     /* Whether this can be asked of its servers (hfi_call.acks). HF_OK, or HF_EINVAL with words. Missing:
      * nothing can. */
     int (*check_acks)(struct hfi_engine *engine, int acks, hf_error *error);
-
-    /* What identifies a hold's place on the server: kinds that share a record give the same bytes
-     * for it. Writes at most `cap` bytes and returns how many there are. (Redis: key name and hash
-     * field.) Called under a shard. */
-    size_t (*hold_id)(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap);
 
     /* How long there may be something to settle: by then whatever has this lease has ended by
      * itself, or nobody can tell what it was. HFI_NEVER: it never ends. */

@@ -300,20 +300,6 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
     return err;
 }
 
-static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
-    if (len < cap)
-        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
-    return len + more;
-}
-
-static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap) {
-    (void)kind;
-    size_t len = append(buffer, cap, 0, name, name_len);
-    len = append(buffer, cap, len, "", 1);
-    return append(buffer, cap, len, owner, owner_len);
-}
-
 /* ---- News for the core above ---- */
 
 static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
@@ -416,7 +402,6 @@ static const struct hfi_engine_ops engine_ops = {
     .thing = find_thing,
     .server = find_server,
     .check_name = check_name,
-    .hold_id = hold_id,
     .renew = hfi_confirm,
     .settle_until_ms = settle_until_ms,
     .tell_news_to = tell_news_to,

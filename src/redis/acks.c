@@ -11,10 +11,31 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/config.h"
 #include "redis/internal.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* ---- The engine ---- */
+
+int hfi_acks_check(struct hfi_engine *engine, int acks, hf_error *error) {
+    struct hfi_route *route = hfi_redis_of(engine)->route;
+    if (acks < 0 && route->ops->replicas != NULL)
+        route->ops->replicas(route, NULL);
+    if (acks != HF_ACKS_ALL || route->ops->replicas != NULL)
+        return HF_OK;
+    return hfi_fail(error, HF_EINVAL,
+                    "acks=all needs sentinels or a cluster, which know how many replicas are up; "
+                    "write a number");
+}
+
+/* What is sent while replicas are waited for waits behind that, and then for its own: both are to end before
+ * an exchange, or a renewal, is given up. */
+int64_t hfi_acks_timeout_ms(const struct hfi_engine_config *config) {
+    int64_t exchange_ms = hfi_min_ms(config->cmd_timeout_ms, config->watchdog_ms / 3);
+    return hfi_max_ms(hfi_min_ms(config->ack_timeout_ms, exchange_ms / 3), 1);
+}
 
 /* ---- WAIT ---- */
 
@@ -122,17 +143,18 @@ static enum hfi_acks_verdict lost_seal(struct hfi_exchange *x, int *err) {
 }
 
 enum hfi_acks_verdict hfi_acks_note(struct hfi_exchange *x, int *err) {
-    if (*err == HF_EUNREACH && x->req->unsent && x->retry != HFI_RETRY_NONE)
+    const struct hfi_req *req = x->req;
+    if (req->err == HF_EUNREACH && req->unsent && x->retry != HFI_RETRY_NONE)
         return HFI_ACKS_AGAIN;
-    if (*err == HF_EUNREACH && x->req->reply != NULL && !hfi_node_is_retired(x->node))
+    if (req->err == HF_EUNREACH && req->reply != NULL && !hfi_exchange_was_left(x))
         return lost_seal(x, err);
-    if (*err != HF_OK || !x->acks.needs_them(x->req->reply))
+    if (*err != HF_OK || !x->acks.needs_them(req->reply))
         return HFI_ACKS_FINE;
-    if (x->req->sealed < 0 && !only_tells(x)) {
-        *err = (int)x->req->sealed;
+    if (req->sealed < 0 && !only_tells(x)) {
+        *err = (int)req->sealed;
         return HFI_ACKS_REFUSED;
     }
-    x->acks.got = x->req->sealed > 0 ? x->req->sealed : 0;
+    x->acks.got = req->sealed > 0 ? req->sealed : 0;
     if (x->acks.got >= (int64_t)x->acks.want)
         return HFI_ACKS_FINE;
     atomic_fetch_add_explicit(x->redis->ack_failures, 1, memory_order_relaxed);

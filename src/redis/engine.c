@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/route/cluster.h"
 #include "redis/route/sentinel.h"
 #include "redis/route/single.h"
 
@@ -69,6 +70,23 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     return &server;
 }
 
+/* In a cluster, all that belongs to a name must be in its slot. The channel of a latch has braces around
+ * the name in any case. */
+static int check_slot(const struct hfi_redis *redis, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error) {
+    const struct hfi_names *names = &redis->names;
+    if (!hfi_route_has_slots(redis->route))
+        return HF_OK;
+    bool braces =
+        memchr(names->prefix, '{', names->prefix_len) != NULL || memchr(name, '{', len) != NULL;
+    if (hfi_name_keeps_slot(names, name, len) && !(braces && kind == &hfi_thing_latch))
+        return HF_OK;
+    return hfi_fail(error, HF_EINVAL,
+                    braces && kind == &hfi_thing_latch
+                        ? "the name of a latch in a cluster must not have braces"
+                        : "in a cluster, braces in a name must be a pair with something between");
+}
+
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error) {
     len = hfi_kind_stem_len(kind, name, len);
@@ -82,25 +100,7 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
         return hfi_fail(error, HF_EINVAL,
                         "the name of a lock, with name_prefix in front, is longer than %d bytes",
                         HFI_NAME_MAX);
-    return HF_OK;
-}
-
-/* Adds bytes as far as there is room, and counts all of them. */
-static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
-    if (len < cap)
-        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
-    return len + more;
-}
-
-/* Name, a zero byte, owner, part: no owner contains a zero byte and all end in a digit, so this is
- * unambiguous, whatever is behind the stem of a name. */
-static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap) {
-    const char *part = hfi_kind_part(kind);
-    size_t len = append(buffer, cap, 0, name, name_len);
-    len = append(buffer, cap, len, "", 1);
-    len = append(buffer, cap, len, owner, owner_len);
-    return append(buffer, cap, len, part, strlen(part));
+    return check_slot(hfi_redis_of(engine), kind, name, len, error);
 }
 
 /* What a ticket can tell of has no lease; what has neither is attended to for as long as the client
@@ -110,17 +110,6 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
     bool known = hfi_redis_kind_of(kind)->draws_tickets;
     int64_t end_ms = hfi_after_ms(hfi_now_ms(), known ? HFI_TICKET_MS : lease_ms);
     return hfi_after_ms(end_ms, hfi_redis_of(engine)->cmd_timeout_ms);
-}
-
-static int check_acks(struct hfi_engine *engine, int acks, hf_error *error) {
-    struct hfi_route *route = hfi_redis_of(engine)->route;
-    if (acks < 0 && route->ops->replicas != NULL)
-        route->ops->replicas(route, NULL);
-    if (acks != HF_ACKS_ALL || route->ops->replicas != NULL)
-        return HF_OK;
-    return hfi_fail(error, HF_EINVAL,
-                    "acks=all needs sentinels or a cluster, which know how many replicas are up; "
-                    "write a number");
 }
 
 static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -153,9 +142,11 @@ static void node_freed(void *arg, struct hfi_node *node) {
     hfi_pubsub_free(learnt->pubsub);
 }
 
+/* That a slot is not its own any more is often the first that is heard of a failover. */
 static void on_push(void *arg, struct hfi_node *node, const void *message) {
-    (void)arg;
-    hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
+    struct hfi_route *route = ((struct hfi_redis *)arg)->route;
+    if (hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message))
+        route->ops->refused(route, node);
 }
 
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
@@ -174,6 +165,8 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
         if (hfi_route_changes(redis->route))
             news->doubted(news->arg, &scope);
     }
+    if (up)
+        hfi_rumours_join(redis, node);
     *was_up = *was_up || up;
 }
 
@@ -192,6 +185,38 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     if (news != NULL)
         news->doubted(news->arg, &(struct hfi_scope){.node = to});
+}
+
+/* Which holds are meant when slots have moved. */
+struct in_slots {
+    struct hfi_route *route;
+    const struct hfi_slot_set *slots;
+};
+
+static bool is_in_slots(const void *arg, const struct hfi_kind *kind, const char *name,
+                        size_t name_len) {
+    const struct in_slots *in = arg;
+    size_t len = hfi_kind_stem_len(kind, name, name_len);
+    return hfi_slot_set_has(in->slots, in->route->ops->slot(in->route, name, len));
+}
+
+/* The same for a part of what is held. */
+static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *slots,
+                     bool took_over) {
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
+    const struct in_slots in = {.route = redis->route, .slots = slots};
+    hfi_rumours_join(redis, to);
+    if (took_over) {
+        hfi_log(redis->log, HF_LOG_WARN,
+                "another server of the cluster took over: %s; all locks there are verified",
+                hfi_node_name(to));
+        atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+        hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
+    }
+    if (news != NULL)
+        news->doubted(news->arg,
+                      &(struct hfi_scope){.node = to, .among = is_in_slots, .among_arg = &in});
 }
 
 static const struct hfi_node_hooks hooks = {
@@ -217,6 +242,8 @@ void hfi_redis_notify_failed(struct hfi_exchange *x) {
 
 bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
                             bool *ret_control) {
+    if (hfi_route_changes(redis->route))
+        return false; /* that has other ways to find out */
     struct hfi_node *node = hfi_redis_aim(redis, name, len);
     bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
     if (replaced) {
@@ -250,7 +277,9 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
     if (config->url->kind == HFI_URL_CLUSTER)
-        return hfi_fail(error, HF_ENOTSUP, "url: Cluster is not supported by this version");
+        return hfi_cluster_new(&node, redis->prefix,
+                               &(struct hfi_cluster_hooks){.moved = on_moved, .arg = redis},
+                               &redis->route, error);
     return hfi_single_new(&node, &redis->route, error);
 }
 
@@ -262,13 +291,6 @@ static void free_half_built(struct hfi_redis *redis) {
 }
 
 static const struct hfi_engine_ops engine_ops;
-
-/* What is sent while replicas are waited for waits behind that, and then for its own: both are to end before
- * an exchange, or a renewal, is given up. */
-static int64_t ack_timeout_ms(const struct hfi_engine_config *config) {
-    int64_t exchange_ms = hfi_min_ms(config->cmd_timeout_ms, config->watchdog_ms / 3);
-    return hfi_max_ms(hfi_min_ms(config->ack_timeout_ms, exchange_ms / 3), 1);
-}
 
 int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **ret,
                   hf_error *error) {
@@ -293,7 +315,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->redirects = config->redirects;
     redis->ack_failures = config->ack_failures;
     redis->ack_disk = config->ack_disk;
-    redis->ack_timeout_ms = ack_timeout_ms(config);
+    redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;
@@ -442,8 +464,7 @@ static const struct hfi_engine_ops engine_ops = {
     .thing = find_thing,
     .server = find_server,
     .check_name = check_name,
-    .check_acks = check_acks,
-    .hold_id = hold_id,
+    .check_acks = hfi_acks_check,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
     .node_of = node_of,

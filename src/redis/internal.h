@@ -6,6 +6,7 @@
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
  *   patience.c  how long it waits for servers that are of no help
+ *   detour.c    what helps when a server refuses: waiting, or another server
  *   acks.c      what replicas confirm
  *   unconfirmed.c an acquire that too few have confirmed
  *   acquire.c   attempt, begin to wait, attempt, sleep
@@ -195,6 +196,21 @@ void hfi_call_cancel(struct hfi_call *call, int err);
 static inline struct hfi_node *hfi_redis_aim(struct hfi_redis *redis, const char *name,
                                              size_t len) {
     return redis->route->ops->aim(redis->route, name, len);
+}
+
+/* Messages of locks go only to those who listen at the server of the slot. Known before anything is
+ * sent. Any thread. */
+static inline bool hfi_redis_is_sharded(const struct hfi_redis *redis) {
+    return atomic_load_explicit(&redis->route->sharded, memory_order_relaxed);
+}
+
+/* Adds the command by which scripts tell of releases. */
+static inline void hfi_redis_write_publish(const struct hfi_redis *redis,
+                                           struct hfi_command *command) {
+    if (hfi_redis_is_sharded(redis))
+        hfi_command_bytes(command, "spublish", 8);
+    else
+        hfi_command_bytes(command, "publish", 7);
 }
 
 /* A release or break whose wake-up the server refused: counts it, and logs the first. */

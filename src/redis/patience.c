@@ -39,12 +39,13 @@ bool hfi_exchange_may_move(const struct hfi_exchange *x) {
 }
 
 bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy) {
-    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE;
-    bool patient =
-        x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_route_changes(x->redis->route));
+    const struct hfi_route *route = x->redis->route;
+    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE, moves = remedy == HFI_REMEDY_WAIT_MOVE;
+    bool patient = x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_route_changes(route)) ||
+                   (moves && hfi_route_has_slots(route));
     return x->retry != HFI_RETRY_NONE &&
            (remedy == HFI_REMEDY_WAIT ||
-            ((elsewhere || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
+            ((elsewhere || moves || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
 }
 
 /* ---- Timer ---- */

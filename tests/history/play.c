@@ -54,7 +54,12 @@ static void start_server(struct run *run, size_t i) {
 
 static void start(struct run *run) {
     run->dir = temp_dir();
-    run->servers_len = run->plan->kinds->quorum ? PLAY_SERVERS : 1;
+    if (run->plan->kinds->moving) {
+        run->watched = watched_start(NULL);
+        add_url(run->urls, watched_url(run->watched));
+    } else {
+        run->servers_len = run->plan->kinds->quorum ? PLAY_SERVERS : 1;
+    }
     for (size_t i = 0; i < run->servers_len; i++)
         start_server(run, i);
     record_open(&run->record, run->dir, "driver");
@@ -97,6 +102,7 @@ static void end(struct run *run) {
         proxy_free(run->proxies[i]);
         server_free(run->servers[i]);
     }
+    watched_free(run->watched);
 }
 
 char *play_run(const struct plan *plan, unsigned seed) {

@@ -148,6 +148,40 @@ static void restart_some(struct run *run) {
         restart(run, first, run->servers_len > 1 && run_pick(run, 2) == 0 ? MAJORITY : 1);
 }
 
+/* ---- A primary that changes ------------------------------------------------------------------ */
+
+/* What the primary was told last is not at the replicas, for certain: they have forgotten all of it. */
+static void forget_at_replicas(struct run *run, const struct server *primary) {
+    for (int i = 0; i < WATCHED_SERVERS; i++) {
+        struct server *replica = watched_server(run->watched, i);
+        if (replica == primary)
+            continue;
+        cmd_ok(replica, "CONFIG SET replica-read-only no");
+        cmd_ok(replica, "FLUSHALL");
+        cmd_ok(replica, "CONFIG SET replica-read-only yes");
+    }
+}
+
+/* By hand, so that the old primary answers until it is told, or by its death. */
+static void fail_over(struct run *run) {
+    struct server *old = watched_primary(run->watched);
+    int64_t from_ns = record_now_ns();
+    record_line(&run->record, "cut %lld", (long long)from_ns);
+    if (run->plan->untold || run_pick(run, 2) == 0)
+        forget_at_replicas(run, old);
+    if (run_pick(run, 3) == 0)
+        watched_fail_over(run->watched);
+    else
+        server_kill(old);
+    watched_wait_switch(run->watched, old);
+    watched_heal(run->watched);
+    int64_t to_ns = record_now_ns();
+    if (!run->plan->untold)
+        record_line(&run->record, "change %lld %lld %lld", (long long)from_ns, (long long)to_ns,
+                    (long long)(to_ns + ROUTE_WATCHDOG_MS * INT64_C(1000000)));
+    run->rest_ms = now_ms() + 2 * PLAY_NAME_MS;
+}
+
 static void sabotage(struct run *run) {
     const struct kinds *kinds = run->plan->kinds;
     const struct kind *kind = &kinds->all[run_pick(run, (unsigned)kinds->len)];
@@ -190,12 +224,13 @@ static void look_at_line(struct run *run) {
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 void trouble_begin(struct run *run) {
+    run->rest_ms = run->begin_ms + PLAY_NAME_MS;
     choose_kills_of_jvms(run);
 }
 
 void trouble_step(struct run *run) {
     bool quorum = run->plan->kinds->quorum;
-    if (!quorum && run_pick(run, 8) == 0)
+    if (!quorum && run->watched == NULL && run_pick(run, 8) == 0)
         look_at_line(run);
     if (now_and_then(run, TROUBLE_KILL, 700))
         kill_one(run);
@@ -214,6 +249,8 @@ void trouble_step(struct run *run) {
         restart_some(run);
     if (now_and_then(run, TROUBLE_SABOTAGE, 4))
         sabotage(run);
+    if (now_ms() >= run->rest_ms && now_and_then(run, TROUBLE_FAIL_OVER, 300))
+        fail_over(run);
 }
 
 void trouble_end(struct run *run) {

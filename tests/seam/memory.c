@@ -335,21 +335,6 @@ static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thi
     return NULL;
 }
 
-static size_t append(char *buffer, size_t cap, size_t len, const char *bytes, size_t more) {
-    if (len < cap)
-        memcpy(buffer + len, bytes, more < cap - len ? more : cap - len);
-    return len + more;
-}
-
-static size_t hold_id(const struct hfi_kind *kind, const char *name, size_t name_len,
-                      const char *owner, size_t owner_len, char *buffer, size_t cap) {
-    const char *part = hfi_kind_part(kind);
-    size_t len = append(buffer, cap, 0, name, name_len);
-    len = append(buffer, cap, len, "", 1);
-    len = append(buffer, cap, len, owner, owner_len);
-    return append(buffer, cap, len, part, strlen(part));
-}
-
 /* Until it has answered, or the session is over. */
 static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
                                int64_t lease_ms) {
@@ -386,7 +371,6 @@ static void free_engine(struct hfi_engine *engine) {
 
 static const struct hfi_engine_ops memory_ops = {.kind = find_kind,
                                                  .thing = find_thing,
-                                                 .hold_id = hold_id,
                                                  .settle_until_ms = settle_until_ms,
                                                  .renew = renew,
                                                  .node_of = node_of,

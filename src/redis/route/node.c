@@ -370,6 +370,16 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
                                      : node->control;
 }
 
+unsigned hfi_node_load(struct hfi_node *node) {
+    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control,
+                                atomic_load(&node->dispatch)};
+    unsigned load = 0;
+    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
+        if (conns[i] != NULL)
+            load += hfi_conn_load(conns[i]);
+    return load;
+}
+
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
     *ret_control = false;
     if (!node->target.identified || atomic_load(&node->stopped))

@@ -33,6 +33,7 @@ struct hfi_learnt {
     atomic_bool no_tickets;      /* nor leave tickets (ticket.c) */
     atomic_bool wake_ups_warned; /* that it refuses to wake those who wait was logged */
     atomic_bool rumours_warned;  /* that it refuses to tell of a break was logged */
+    atomic_bool moving_told;     /* that a slot of its is on the move was logged */
     atomic_bool held_up_told;    /* that waits get no useful answer was logged */
 
     /* The keeper's thread only. */
@@ -98,6 +99,8 @@ void hfi_node_close_fds(struct hfi_node *node);
 
 /* The connection for a call of this lane. NULL: stopped, or (dispatch only) out of memory. */
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
+/* How many requests are under way; messages are none. On the keeper's thread. */
+unsigned hfi_node_load(struct hfi_node *node);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
 /* That for what replicas are to confirm; requests on it may be sealed. NULL as above. */
 struct hfi_conn *hfi_node_acks(struct hfi_node *node);

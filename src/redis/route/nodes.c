@@ -134,6 +134,11 @@ static int make(struct hfi_nodes *nodes, const char *host, uint16_t port, struct
 int hfi_nodes_get(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
                   hf_error *error) {
     hfi_nodes_map(&nodes->url, &host, &port);
+    return hfi_nodes_reach(nodes, host, port, ret, error);
+}
+
+int hfi_nodes_reach(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
+                    hf_error *error) {
     struct hfi_node *node = find(nodes, host, port);
     if (node == NULL)
         return make(nodes, host, port, ret, error);
