@@ -177,8 +177,9 @@ static bool given(const struct setting *setting, bool flag) {
 
 /* Without a word about it on the command line, the environment has to make sense. */
 static int check_environment(const struct connection *connection) {
-    static const char *const variables[] = {"HOLDFAST_URL", "HOLDFAST_HOST", "HOLDFAST_PORT",
-                                            "HOLDFAST_SOCKET", "HOLDFAST_DB"};
+    static const char *const variables[] = {"HOLDFAST_URL",  "HOLDFAST_HOST",
+                                            "HOLDFAST_PORT", "HOLDFAST_SOCKET",
+                                            "HOLDFAST_DB",   "HOLDFAST_SENTINEL"};
     if (given(&connection->url, true) || given(&connection->host, true) ||
         given(&connection->port, true) || given(&connection->socket, true) ||
         given(&connection->sentinel, true) || given(&connection->cluster, true))
@@ -187,7 +188,8 @@ static int check_environment(const struct connection *connection) {
     for (size_t i = 0; i < sizeof variables / sizeof variables[0] && status == 0; i++)
         status = environment_check_empty(variables[i]);
     if (status != 0 || connection->url.value != NULL || connection->host.value != NULL ||
-        connection->port.value != NULL || connection->socket.value != NULL)
+        connection->port.value != NULL || connection->socket.value != NULL ||
+        connection->sentinel.value != NULL)
         return status;
     status = environment_check_slips(getenv("REDIS_URL") != NULL);
     return status != 0 ? status : environment_check_empty("REDIS_URL");

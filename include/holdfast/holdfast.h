@@ -178,6 +178,13 @@ typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG
  * block: the thread that renews leases calls it too, and renews nothing until it returns. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
+/* Where a server or a sentinel is reached from here of which others say that it is at `host` and `port`. True: at what
+ * was written to the other two, of which the first has room for HF_HOST_SIZE bytes; false: just there. May be
+ * called on any thread, also that which renews leases: it must not block, nor call back into the library. */
+#define HF_HOST_SIZE 256
+typedef bool (*hf_map_fn)(const char *host, uint16_t port, char *ret_host, uint16_t *ret_port,
+                          void *user);
+
 /* All three set, or none. `resize` takes NULL like realloc. Called on any thread. Does not grow. */
 typedef struct hf_allocator {
     void *(*allocate)(size_t size, void *user);
@@ -226,6 +233,8 @@ typedef struct hf_options {
     /* A wait gives up when no server has been of help for this long, although sentinels answer: a failover takes
      * its time. */
     int64_t failover_timeout_ms;
+    hf_map_fn map; /* asked for each address that the url's `map` does not have; NULL: nobody */
+    void *map_user;
 
     /* How many replicas must have confirmed an acquire before it is one: 1 to HF_ACKS_MAX, or HF_ACKS_...; 0 is
      * HF_ACKS_OFF. Fewer: it is undone, and fails with HF_ENOREPLICA. A renewal or extension that fewer confirm

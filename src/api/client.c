@@ -181,6 +181,8 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .ack_disk = options->ack_disk != 0,
         .watchdog_ms = options->watchdog_ms,
         .fair_wait_ms = options->fair_wait_ms,
+        .map = options->map,
+        .map_user = options->map_user,
         .commands = &counters->commands,
         .reconnects = &counters->reconnects,
         .unknowns = &counters->unknowns,

@@ -116,6 +116,7 @@ struct hfi_core {
     int acks; /* as hf_options has it */
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
+    atomic_size_t returns;  /* operations that give back, posted and not begun yet */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;

@@ -207,8 +207,8 @@ struct hfi_call {
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
 
-/* The operations of a kind. Any but `step`, `cancel` and `attend` may be missing: there is no such
- * thing to be done. */
+/* The operations of a kind. Any but `step` and `cancel` may be missing: there is no such thing to be
+ * done. */
 struct hfi_call_ops {
     size_t call_size; /* bytes of state a call needs */
 
@@ -241,7 +241,8 @@ struct hfi_call_ops {
 
     /* What a synchronous caller does while it waits: returns when the executor of the call's task,
      * which is its own, has something to run, and perhaps drives a connection until then. The call
-     * may have ended, or not begun. */
+     * may have ended, or not begun. NULL: all is done on the keeper, whose place the caller may take
+     * meanwhile. */
     void (*attend)(struct hfi_call *call);
 };
 

@@ -202,6 +202,8 @@ void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want);
 /* A hint for the error message when somebody stops waiting for a connection that is being made.
  * NULL: none. */
 const char *hfi_conn_hint(struct hfi_conn *conn);
+/* The last attempt has failed, the next has not begun: why, in words too. HF_OK: it is not so. Any thread. */
+int hfi_conn_failure(struct hfi_conn *conn, hf_error *ret);
 
 /* Keeps one of the keeper's connections up even while nobody waits for it (pub/sub, control). Off:
  * it may stay down. */

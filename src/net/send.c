@@ -204,10 +204,13 @@ int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len,
 
 /* The seat's own thread gathers and flushes once per round; others write unless enough is on its
  * way. */
-static bool is_to_be_sent_now(const struct hfi_conn *conn) {
-    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
-                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
-    return gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK;
+static void send_or_gather_locked(struct hfi_conn *conn) {
+    bool keeper = conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper);
+    bool gathering = keeper || conn->seat == HFI_SEAT_DISPATCH;
+    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
+        hfi_conn_flush_locked(conn);
+    else if (keeper)
+        hfi_keeper_gathers(conn->target->keeper, conn);
 }
 
 void hfi_conn_push_locked(struct hfi_conn *conn, struct hfi_req *req) {
@@ -251,8 +254,7 @@ static int submit(struct hfi_conn *conn, struct hfi_req *preface, const struct h
             attendant->asked = conn;
         }
         *ret_req = req;
-        if (is_to_be_sent_now(conn))
-            hfi_conn_flush_locked(conn);
+        send_or_gather_locked(conn);
         if (attendant == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
     }
@@ -304,8 +306,7 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
         err = hfi_conn_append_locked(conn, bytes, len, 1);
     if (err == HF_OK) {
         conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
-        if (is_to_be_sent_now(conn))
-            hfi_conn_flush_locked(conn);
+        send_or_gather_locked(conn);
     }
     pthread_mutex_unlock(&conn->mtx);
     return err;

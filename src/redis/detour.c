@@ -68,17 +68,22 @@ static enum hfi_help later(const struct hfi_exchange *x, enum hfi_remedy remedy)
 /* Somebody else may be the one to ask by now. */
 static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route))
+    if (remedy == HFI_REMEDY_ELSEWHERE)
         route->ops->refused(route, x->node);
     else if (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route))
         route->ops->refused(route, x->node); /* it has just started, and may have lost its place */
 }
 
-/* By default all of a cluster stops when a part of it has. */
-static void add_advice(struct hfi_exchange *x, const redisReply *reply) {
-    static const char advice[] = " (with cluster-require-full-coverage no, what is left goes on)";
-    if (strncmp(reply->str, "CLUSTERDOWN", 11) == 0 && hfi_route_has_slots(x->redis->route))
-        hfi_error_quote(x->error, advice, strlen(advice));
+/* By default all of a cluster stops when a part of it has. And whoever has given one address should learn what is wrong
+ * with it. */
+static void add_advice(struct hfi_exchange *x, const redisReply *reply, enum hfi_remedy remedy) {
+    static const char coverage[] = " (with cluster-require-full-coverage no, what is left goes on)";
+    static const char replica[] = " (this is a replica's address, and not the primary's)";
+    struct hfi_route *route = x->redis->route;
+    if (strncmp(reply->str, "CLUSTERDOWN", 11) == 0 && hfi_route_has_slots(route))
+        hfi_error_quote(x->error, coverage, strlen(coverage));
+    if (remedy == HFI_REMEDY_ELSEWHERE && !hfi_route_changes(route))
+        hfi_error_quote(x->error, replica, strlen(replica));
 }
 
 enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *reply, int *ret_err) {
@@ -104,7 +109,7 @@ enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *repl
         x->unanswered = x->resent = true;
         help = HFI_HELP_LATER;
     } else if (!sent_away) {
-        add_advice(x, reply);
+        add_advice(x, reply, remedy);
         look_around(x, remedy);
         help = later(x, remedy);
     }

@@ -159,6 +159,8 @@ bool hfi_exchange_was_left(const struct hfi_exchange *x);
 
 /* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
 int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x);
+/* The next pause before it tries again. */
+int64_t hfi_exchange_pause_ms(struct hfi_exchange *x);
 /* Another server may take over for the one that cannot be reached; unless there never was one. */
 bool hfi_exchange_may_move(const struct hfi_exchange *x);
 /* The server refuses, and this exchange has the time to ask again. */

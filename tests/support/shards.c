@@ -206,12 +206,21 @@ void shards_move_key(struct shards *c, struct server *from, struct server *to, c
         cmd_ok(from, "MIGRATE 127.0.0.1 %d %s 0 %d KEYS %s", server_port(to), "", MOVE_MS, key);
 }
 
-void shards_move_keys(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+/* Those that there are now. False: there were none. */
+static bool move_some_keys(struct shards *c, unsigned slot, struct server *from,
+                           struct server *to) {
     redisReply *keys = cmd(from, "CLUSTER GETKEYSINSLOT %u 1000", slot);
-    for (size_t i = 0; keys != NULL && keys->type == REDIS_REPLY_ARRAY && i < keys->elements; i++)
+    bool any = keys != NULL && keys->type == REDIS_REPLY_ARRAY && keys->elements > 0;
+    for (size_t i = 0; any && i < keys->elements; i++)
         shards_move_key(c, from, to, keys->element[i]->str);
     if (keys != NULL)
         freeReplyObject(keys);
+    return any;
+}
+
+void shards_move_keys(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+    while (move_some_keys(c, slot, from, to)) /* scripts may add some beside those that are left */
+        continue;
 }
 
 void shards_close_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
@@ -302,9 +311,10 @@ void shards_cut_off_replica(struct shards *c, struct server *primary) {
 
 struct server *shards_lose_writes(struct shards *c, struct server *primary) {
     unsigned slot = any_slot_of(primary);
-    struct server *replica = c->cut_off;
+    struct server *replica = c->cut_off != NULL ? c->cut_off : replica_of(c, primary);
     server_kill(primary);
-    server_unfreeze(replica);
+    if (c->cut_off != NULL)
+        server_unfreeze(replica);
     c->cut_off = NULL;
     insist(replica, "CLUSTER FAILOVER TAKEOVER");
     return wait_owner(c, slot, primary);
@@ -355,14 +365,19 @@ static void wait_whole(struct shards *c) {
         support_die("the cluster is not whole; see %s/log", server_dir(c->servers[0]));
 }
 
-void shards_heal(struct shards *c) {
+void shards_mend(struct shards *c) {
     revive(c);
     wait_whole(c);
     for (int i = 0; i < c->count; i++)
-        if (role_of(c->servers[i]).primary) {
+        if (role_of(c->servers[i]).primary)
             close_open_slots(c->servers[i]);
+}
+
+void shards_heal(struct shards *c) {
+    shards_mend(c);
+    for (int i = 0; i < c->count; i++)
+        if (role_of(c->servers[i]).primary)
             cmd_ok(c->servers[i], "FLUSHALL");
-        }
 }
 
 /* ---- Life ---- */

@@ -11,8 +11,10 @@
  * Whatever moves is noted, and the keeper tells the engine, once for each member that has got something:
  * what is held there is in doubt.
  */
+#include "redis/route/addresses.h"
 #include "redis/route/cluster_impl.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -114,7 +116,6 @@ static size_t get(struct hfi_cluster *route, const struct address *at, hf_error 
 /* Where somebody is reached whom `from` announces. False: it makes no sense. */
 static bool resolve(const struct hfi_cluster *route, const struct hfi_member *from,
                     const struct hfi_slot_host *announced, struct address *ret) {
-    const char *host = ret->host;
     if (announced->host_len >= sizeof ret->host || (announced->host_len == 0 && from == NULL))
         return false;
     memset(ret, 0, sizeof *ret);
@@ -123,9 +124,11 @@ static bool resolve(const struct hfi_cluster *route, const struct hfi_member *fr
     else
         memcpy(ret->host, announced->host, announced->host_len);
     ret->port = announced->port;
-    hfi_nodes_map(route->url, &host, &ret->port);
-    if (host != ret->host)
-        strncpy(ret->host, host, sizeof ret->host - 1);
+    struct hfi_address address = {.host = ret->host, .port = ret->port};
+    hfi_address_map(&route->nodes.config, &address);
+    ret->port = address.port;
+    if (address.host != ret->host)
+        snprintf(ret->host, sizeof ret->host, "%s", address.host);
     return ret->port != 0;
 }
 
