@@ -36,7 +36,11 @@ static int64_t pause_ends_ms(const struct hfi_call_state *state) {
 static void step_paused(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     hfi_acquire_news(state, events);
-    if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange))
+    if ((events & HFI_EVENT_TIMER) == 0 || !hfi_exchange_woken(&state->exchange))
+        return;
+    if (hfi_now_ms() >= call->deadline_ms) /* it came late: nobody else is to blame for that */
+        fail(call);
+    else
         hfi_acquire_again(call);
 }
 

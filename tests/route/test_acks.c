@@ -175,7 +175,7 @@ static void waits_until_there_are_enough(void **state) {
 
 static void a_wait_ends_without_them(void **state) {
     (void)state;
-    hf_client *client = acks_begin("acks=2&connect_timeout_ms=700" BRIEF);
+    hf_client *client = acks_begin("acks=2&connect_timeout_ms=4000" BRIEF);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "ends");
     trio_freeze(acks_trio, 1);
     assert_int_equal(hf_lock_acquire_for(lock, 700), HF_ENOREPLICA);
