@@ -165,8 +165,9 @@ static bool given(const struct setting *setting, bool flag) {
 
 /* Without a word about it on the command line, the environment has to make sense. */
 static int check_environment(const struct connection *connection) {
-    static const char *const variables[] = {"HOLDFAST_URL", "HOLDFAST_HOST", "HOLDFAST_PORT",
-                                            "HOLDFAST_SOCKET", "HOLDFAST_DB"};
+    static const char *const variables[] = {"HOLDFAST_URL",  "HOLDFAST_HOST",
+                                            "HOLDFAST_PORT", "HOLDFAST_SOCKET",
+                                            "HOLDFAST_DB",   "HOLDFAST_SENTINEL"};
     if (given(&connection->url, true) || given(&connection->host, true) ||
         given(&connection->port, true) || given(&connection->socket, true) ||
         given(&connection->sentinel, true) || given(&connection->cluster, true))
@@ -175,7 +176,8 @@ static int check_environment(const struct connection *connection) {
     for (size_t i = 0; i < sizeof variables / sizeof variables[0] && status == 0; i++)
         status = environment_check_empty(variables[i]);
     if (status != 0 || connection->url.value != NULL || connection->host.value != NULL ||
-        connection->port.value != NULL || connection->socket.value != NULL)
+        connection->port.value != NULL || connection->socket.value != NULL ||
+        connection->sentinel.value != NULL)
         return status;
     status = environment_check_slips(getenv("REDIS_URL") != NULL);
     return status != 0 ? status : environment_check_empty("REDIS_URL");
@@ -288,7 +290,7 @@ static int settle_tls(struct connection *connection) {
                {"--sni", &connection->sni}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (given(all[i].setting, true))
-            return usage_error(NULL, "%s needs TLS: use --tls, or a url with rediss://",
+            return usage_error(NULL, "%s needs TLS: use --tls, or a url with rediss:// or zks://",
                                all[i].name);
     return 0;
 }
@@ -297,6 +299,7 @@ static int settle_tls(struct connection *connection) {
 static int borrow_password(struct connection *connection) {
     const char *borrowed = password_of_redis_cli();
     if (borrowed == NULL || strncmp(connection->target, "local:", 6) == 0 ||
+        url_is_zk(connection->target) ||
         password_in_url(connection->target))
         return 0;
     connection->password.value = strdup(borrowed);

@@ -64,7 +64,7 @@ struct hfi_conn {
     bool retired;                  /* and will never be again */
 
     /* The seat. */
-    int kick_fd;               /* what a caller in the seat polls beside the socket */
+    int kick_fd;               /* what a caller in the seat polls beside the socket; -1: not yet */
     struct hfi_exec *driver;   /* NULL: empty */
     struct hfi_link followers; /* attendants who wait beside it */
     unsigned attendants;       /* requests in flight that a caller looks after */
@@ -109,7 +109,7 @@ struct hfi_conn {
     size_t host;       /* which of the target's is tried, or was last */
     size_t hosts_left; /* to be tried in this attempt, with that one */
     bool has_tried;    /* any */
-    hf_error why;      /* this attempt has failed so far */
+    hf_error why;      /* how this attempt has failed so far, or the last one; under `mtx` */
     int64_t connect_deadline_ms, host_deadline_ms, retry_at_ms;
     unsigned failures;
     int64_t ready_since_ms;

@@ -150,8 +150,11 @@ static void on_push(void *arg, struct hfi_node *node, const void *message) {
 }
 
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
-    (void)arg;
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
+    if (up && hfi_redis_is_another(redis, node) && news != NULL)
+        news->doubted(news->arg, &(struct hfi_scope){.node = node});
 }
 
 /* Where a server can be replaced, it can also come back without what it had: that is a doubt. */
@@ -159,10 +162,11 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
     const struct hfi_news *news = redis->news;
     bool *was_up = &hfi_node_learnt(node)->control_was_up;
-    if (up && *was_up && news != NULL) {
+    bool another = up && hfi_redis_is_another(redis, node);
+    if (up && news != NULL && (*was_up || another)) {
         const struct hfi_scope scope = {.node = node};
         news->reconnected(news->arg, &scope);
-        if (hfi_route_changes(redis->route))
+        if (another || hfi_route_changes(redis->route))
             news->doubted(news->arg, &scope);
     }
     if (up)
@@ -181,6 +185,7 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     hfi_log(redis->log, HF_LOG_WARN,
             "the primary changed: %s instead of %s; all locks are verified", hfi_node_name(to),
             hfi_node_name(from));
+    hfi_redis_compare_clocks(redis, from, to);
     atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     if (news != NULL)
@@ -268,6 +273,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .client_name = config->client_name,
         .cmd_timeout_ms = config->cmd_timeout_ms,
         .ping_ms = config->ping_ms,
+        .map = config->map,
+        .map_user = config->map_user,
         .commands = config->commands,
         .reconnects = config->reconnects,
         .hooks = &hooks,
@@ -304,6 +311,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->connect_timeout_ms = config->connect_timeout_ms;
     redis->failover_timeout_ms = config->failover_timeout_ms;
     redis->renew_every_ms = config->watchdog_ms / 3;
+    redis->skew_limit_ms = config->watchdog_ms / 10;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;

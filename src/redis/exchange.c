@@ -14,8 +14,6 @@
  */
 #include "redis/exchange.h"
 
-#include "base/backoff.h"
-#include "base/chance.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "redis/errors.h"
@@ -27,7 +25,6 @@
 
 #define SLICE_FIRST_MS 500
 #define SLICE_MIN_MS 20
-#define MOVE_MS 100   /* who cannot reach a server looks that often if it is another by now */
 #define ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
 
 /* ---- Timer ---- */
@@ -168,9 +165,12 @@ static void note_failure(struct hfi_exchange *x) {
     if (x->phase != HFI_PHASE_CONNECTING || is_stopped(x))
         return;
     drop_want(x); /* takes the connection's mutex, so that `err` is settled */
+    if (x->want->err == HF_OK && x->conn != NULL)
+        x->want->err = hfi_conn_failure(x->conn, &x->want->error); /* it was about to try again */
     if (x->want->err == HF_OK)
         return;
     *x->error = x->want->error;
+    hfi_exchange_advise(x);
     x->trouble = x->want->err == HF_EREFUSED ? HF_EREFUSED : HF_EUNREACH;
 }
 
@@ -214,11 +214,7 @@ static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
 }
 
 static enum hfi_progress back_off(struct hfi_exchange *x) {
-    static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
-    int64_t pause_ms = hfi_backoff_spread_ms(&backoff, x->tries++, hfi_throw_dice(x));
-    if (x->trouble == HF_EUNREACH && hfi_exchange_may_move(x))
-        pause_ms = hfi_min_ms(pause_ms, MOVE_MS);
-    return pause_until(x, hfi_now_ms() + pause_ms);
+    return pause_until(x, hfi_now_ms() + hfi_exchange_pause_ms(x));
 }
 
 /* A connection could not be made; x->error says why. */
@@ -455,6 +451,7 @@ static enum hfi_progress on_ready(struct hfi_exchange *x) {
     if (x->want->err == HF_OK || (x->conn != NULL && hfi_node_is_retired(x->node)))
         return try_now(x); /* or elsewhere */
     *x->error = x->want->error;
+    hfi_exchange_advise(x);
     return not_connected(x, x->want->err);
 }
 

@@ -55,6 +55,7 @@ struct hfi_redis {
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t renew_every_ms;  /* a third of the watchdog's lease */
+    int64_t skew_limit_ms;   /* clocks that differ by this much are told of */
     int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
     int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
@@ -214,6 +215,14 @@ void hfi_redis_notify_failed(struct hfi_exchange *x);
  * Any thread. */
 bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
                             bool *ret_control);
+
+/* ---- replaced.c, on the keeper's thread ---- */
+
+/* A connection of a node has come up: whether another server is at its address now, on a route that does not change by
+ * itself. */
+bool hfi_redis_is_another(struct hfi_redis *redis, struct hfi_node *node);
+/* Warns if the clocks of two differ by too much. */
+void hfi_redis_compare_clocks(struct hfi_redis *redis, struct hfi_node *from, struct hfi_node *to);
 
 /* ---- The operations ---- */
 

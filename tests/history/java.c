@@ -342,11 +342,11 @@ static bool is_idle(void *arg) {
 }
 
 static size_t clients_len(const struct run *run) {
-    return run->watched != NULL ? 1 : run->servers_len;
+    return run->plan->kinds->moving ? 1 : run->servers_len;
 }
 
 static const char *client_url(const struct run *run, size_t i) {
-    return run->watched != NULL ? watched_url(run->watched) : server_tcp_url(run->servers[i]);
+    return run->plan->kinds->moving ? run->urls : server_tcp_url(run->servers[i]);
 }
 
 /* A client for each server: that is what a RedLock is made of. */

@@ -54,7 +54,12 @@ static void start_server(struct run *run, size_t i) {
 
 static void start(struct run *run) {
     run->dir = temp_dir();
-    if (run->plan->kinds->moving) {
+    if (run->plan->cluster) {
+        /* Nobody takes over unless told to: what nobody wrote down would be found wrong. */
+        const struct shards_options options = {.replicas = true, .node_timeout_ms = 15000};
+        run->shards = shards_start(&options);
+        add_url(run->urls, shards_url(run->shards));
+    } else if (run->plan->kinds->moving) {
         run->watched = watched_start(NULL);
         add_url(run->urls, watched_url(run->watched));
     } else {
@@ -103,6 +108,7 @@ static void end(struct run *run) {
         server_free(run->servers[i]);
     }
     watched_free(run->watched);
+    shards_free(run->shards);
 }
 
 char *play_run(const struct plan *plan, unsigned seed) {

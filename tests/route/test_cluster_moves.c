@@ -333,6 +333,81 @@ static void handed_over_while_the_slot_is_open(void **state) {
     ring_end(&r);
 }
 
+/* Whoever has listened since before hears nothing of a release over there, but the slot's end does not
+ * escape it: the server itself takes the subscription away. */
+static void released_over_there_while_somebody_listens_here(void **state) {
+    struct ring r;
+    struct scene_waiter waiter;
+    (void)state;
+    ring_begin(&r, NULL);
+    struct move move = move_of(&r, "left");
+    hf_lock *lock = scene_lock(r.client, HF_PLAIN, "left");
+    hf_lock *rival = scene_lock(r.rival, HF_PLAIN, "left");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    scene_wait_for(&waiter, rival);
+    assert_true(ring_wait_listened(move.from, "left"));
+    open_slot(&move);
+    move_key(&move, "left");
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    int64_t closed_ms = now_ms();
+    close_slot(&move);
+    assert_int_equal(scene_join(&waiter), HF_OK);
+    assert_true(now_ms() - closed_ms < 5000);
+    assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
+    hf_lock_free(lock);
+    hf_lock_free(rival);
+    ring_end(&r);
+}
+
+/* ---- Which messages ---- */
+
+static void assert_channels(struct server *server, const char *question, bool any) {
+    redisReply *reply = cmd(server, question);
+    assert_int_equal(reply->elements > 0, any);
+    freeReplyObject(reply);
+}
+
+/* As the url says, whatever the servers could do; by default as the first of them answers. */
+static void the_url_chooses_the_messages(void **state) {
+    static const struct {
+        const char *option;
+        bool sharded;
+    } choices[] = {
+        {"", true}, {"?pubsub=auto", true}, {"?pubsub=sharded", true}, {"?pubsub=classic", false}};
+    struct ring r;
+    (void)state;
+    ring_begin(&r, NULL);
+    redisReply *reply = cmd(shards_server(r.shards, 0), "PUBSUB SHARDCHANNELS");
+    bool old = reply->type == REDIS_REPLY_ERROR; /* before 7.0 there is nothing to choose */
+    freeReplyObject(reply);
+    for (size_t i = 0; !old && i < sizeof choices / sizeof choices[0]; i++) {
+        char url[512], name[32];
+        hf_options options = scene_options();
+        hf_client *clients[2];
+        struct scene_waiter waiter;
+        snprintf(url, sizeof url, "%s%s", shards_url(r.shards), choices[i].option);
+        snprintf(name, sizeof name, "chosen-%zu", i);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(hf_open(url, &options, &clients[k]), HF_OK);
+        hf_lock *lock = scene_lock(clients[0], HF_PLAIN, name);
+        hf_lock *rival = scene_lock(clients[1], HF_PLAIN, name);
+        assert_int_equal(hf_lock_acquire(lock), HF_OK);
+        scene_wait_for(&waiter, rival);
+        struct server *server = shards_owner_of(r.shards, name);
+        assert_true(ring_wait_listened(server, name));
+        assert_channels(server, "PUBSUB SHARDCHANNELS *chosen*", choices[i].sharded);
+        assert_channels(server, "PUBSUB CHANNELS *chosen*", !choices[i].sharded);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        assert_int_equal(scene_join(&waiter), HF_OK);
+        assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
+        hf_lock_free(lock);
+        hf_lock_free(rival);
+        hf_close(clients[0]);
+        hf_close(clients[1]);
+    }
+    ring_end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_lock_while_held_and_waited_for),
@@ -342,6 +417,8 @@ int main(void) {
         cmocka_unit_test(several_keys_wait_until_all_have_moved),
         cmocka_unit_test(what_is_beside_a_lock_moves_first),
         cmocka_unit_test(handed_over_while_the_slot_is_open),
+        cmocka_unit_test(released_over_there_while_somebody_listens_here),
+        cmocka_unit_test(the_url_chooses_the_messages),
     };
     return cmocka_run_group_tests(tests, ring_start, ring_stop);
 }

@@ -37,14 +37,24 @@ struct proxy;
 /* The server need not be up: a client that connects while it is down is cut at once. */
 struct proxy *proxy_start(const char *server_unix_path);
 
+/* The same for a server at a loopback port, and for what it speaks.
+ *   RESP       as above
+ *   ZOOKEEPER  frames; a reply is known by its request's number. A matcher is looked for in the
+ *              request's name, its path and its bytes: "create2 /app/x/_c_", "multi", "connect"
+ *   OPAQUE     bytes: for black holes, refusal and cuts only. A server that is down may come: its
+ *              clients are not cut for a while */
+enum proxy_wire { PROXY_RESP, PROXY_ZOOKEEPER, PROXY_OPAQUE };
+struct proxy *proxy_start_tcp(int server_port, enum proxy_wire wire);
+
 /* Cuts everything, held commands included. NULL is fine. */
 void proxy_free(struct proxy *proxy);
 
 /* For a server with a password: the password is part of the proxy's urls from then on. */
 void proxy_set_password(struct proxy *proxy, const char *password);
 
-const char *proxy_url(const struct proxy *proxy);     /* unix://[:password@]/path */
-const char *proxy_tcp_url(const struct proxy *proxy); /* redis://[:password@]127.0.0.1:port */
+const char *proxy_url(const struct proxy *proxy); /* unix://[:password@]/path */
+const char *proxy_tcp_url(
+    const struct proxy *proxy); /* redis://[:password@]127.0.0.1:port, or zk:// */
 const char *proxy_socket(const struct proxy *proxy);
 int proxy_port(const struct proxy *proxy);
 
@@ -109,6 +119,9 @@ void proxy_delay(struct proxy *proxy, const char *matcher, int64_t delay_ms);
 /* The server's bytes reach clients at most `bytes` at a time, and no more before the client has
  * taken those, or with TCP its kernel (looked at every millisecond). 0 ends it. */
 void proxy_trickle(struct proxy *proxy, size_t bytes);
+
+/* New connections lead to another server, as with a load balancer; present ones stay where they are. */
+void proxy_lead_to(struct proxy *proxy, const char *server_unix_path);
 
 /* New connections are refused (ECONNREFUSED); present ones stay. */
 void proxy_refuse(struct proxy *proxy, bool refuse);

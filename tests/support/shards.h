@@ -1,14 +1,14 @@
 /* A cluster of three primaries, with or without a replica each: all real, on loopback.
  *
- *     struct shards *c = shards_start(NULL);
- *     hf_open(shards_url(c), NULL, &client);
- *     unsigned slot = shards_slot(c, "mylock");
- *     struct server *from = shards_owner(c, slot), *to = shards_other(c, from);
- *     shards_open_slot(c, slot, from, to);
- *     shards_move_key(c, from, to, "mylock");
- *     shards_close_slot(c, slot, from, to);
- *     shards_heal(c);
- *     shards_free(c);
+ *     struct shards *s = shards_start(NULL);
+ *     hf_open(shards_url(s), NULL, &client);
+ *     unsigned slot = shards_slot(s, "mylock");
+ *     struct server *from = shards_owner(s, slot), *to = shards_other(s, from);
+ *     shards_open_slot(s, slot, from, to);
+ *     shards_move_key(s, from, to, "mylock");
+ *     shards_close_slot(s, slot, from, to);
+ *     shards_heal(s);
+ *     shards_free(s);
  *
  * Include as "support/shards.h". Ready in about two seconds: that long a primary stays out after its
  * start. Who serves what is looked up, never assumed. One thread at a time may use it. As with server.h,
@@ -36,8 +36,9 @@ const char *shards_url(const struct shards *shards); /* redis-cluster://[:passwo
 int shards_count(const struct shards *shards);       /* of the servers */
 struct server *shards_server(struct shards *shards, int i);
 
-/* Every server runs again and none is stopped, no slot is open, each primary has its replica, all keys
+/* Every server runs again and none is stopped, no slot is open, each primary has its replica; and all keys
  * are gone. */
+void shards_mend(struct shards *shards);
 void shards_heal(struct shards *shards);
 
 /* ---- Who serves what ---- */
@@ -73,7 +74,7 @@ struct server *shards_fail_over(struct shards *shards, struct server *primary); 
 struct server *shards_kill(struct shards *shards, struct server *primary);
 /* What is written from now on, the replica does not have. */
 void shards_cut_off_replica(struct shards *shards, struct server *primary);
-/* Kills the primary, and the replica that was cut off takes over. */
+/* Kills the primary, and the replica takes over at once, whether it was cut off or is merely late. */
 struct server *shards_lose_writes(struct shards *shards, struct server *primary);
 
 #endif

@@ -17,10 +17,12 @@
 #include <string.h>
 
 #define NEXT_MEMBER_MS 200
-#define REPEATS 24      /* some ten seconds */
+#define REPEATS 40      /* some twenty seconds */
+#define HASTY 20        /* so many searches are close together: a failover should be over by then */
 #define SETTLED_MS 3000 /* after so long without a search, the next one need not wait */
 
-static const struct hfi_backoff distance = {.first_ms = 100, .max_ms = 400, .factor = 2};
+static const struct hfi_backoff close_by = {.first_ms = 100, .max_ms = 200, .factor = 2};
+static const struct hfi_backoff far_apart = {.first_ms = 1000, .max_ms = 1000, .factor = 2};
 static const char question[] = "*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n";
 static const char probe[] = "*2\r\n$6\r\nPUBSUB\r\n$11\r\nSHARDNUMSUB\r\n";
 
@@ -64,8 +66,9 @@ static void end(struct hfi_cluster *route) {
     for (size_t i = 0; (member = hfi_cluster_next(route, &i)) != NULL;)
         hfi_cluster_unask(route, member);
     hfi_alarm_clear(route->exec, &route->timer);
+    const struct hfi_backoff *distance = route->fruitless < HASTY ? &close_by : &far_apart;
     route->next_search_ms =
-        hfi_now_ms() + hfi_backoff_spread_ms(&distance, route->fruitless++, hfi_throw_dice(route));
+        hfi_now_ms() + hfi_backoff_spread_ms(distance, route->fruitless++, hfi_throw_dice(route));
     if (!route->look_again && !(route->fruitless < REPEATS && is_anything_doubted(route)))
         return;
     route->look_again = false;

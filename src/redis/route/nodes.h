@@ -43,7 +43,4 @@ bool hfi_nodes_sweep(struct hfi_nodes *nodes);
 void hfi_nodes_each(struct hfi_nodes *nodes, void (*visit)(struct hfi_node *node, void *arg),
                     void *arg);
 
-/* Where somebody is reached who is announced there, by the url's `map`. */
-void hfi_nodes_map(const struct hfi_url *url, const char **host, uint16_t *port);
-
 #endif

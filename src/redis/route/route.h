@@ -33,6 +33,9 @@ struct hfi_route_ops {
     void (*stop)(struct hfi_route *route); /* on the keeper's thread: closes all connections */
     void (*free)(struct hfi_route *route); /* after the keeper has ended */
     void (*close_fds)(struct hfi_route *route);
+    /* The node has refused a command in a way that only one does that is not to be asked: its
+     * connections are ended, and the route looks for the right one. Any thread. */
+    void (*refused)(struct hfi_route *route, struct hfi_node *node);
 
     /* ---- Of a route whose nodes change. NULL, all of these: they do not ---- */
 
@@ -40,9 +43,6 @@ struct hfi_route_ops {
     void (*want)(struct hfi_route *route, const char *key, size_t len, struct hfi_want *want,
                  struct hfi_task *task, unsigned event);
     void (*unwant)(struct hfi_route *route, struct hfi_want *want);
-    /* The node has refused a command in a way that only one does that is not to be asked: the
-     * route looks for the right one. Any thread. */
-    void (*refused)(struct hfi_route *route, struct hfi_node *node);
     /* Something is held for a while, or no longer: the route has an eye on the servers. On the
      * keeper's thread. */
     void (*watch)(struct hfi_route *route, bool on);
