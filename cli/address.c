@@ -1,5 +1,5 @@
 /*
- * Urls of the tool: what -h, -p, -s, -n and --sentinel add up to, and which ones have TLS. Called before there is any
+ * Urls of the tool: what -h, -p, -s, -n, --sentinel and --cluster add up to, and which ones have TLS. Called before there is any
  * other thread; stateless.
  */
 #include "cli.h"
@@ -28,9 +28,8 @@ static void append_host(FILE *out, const char *host, size_t len, const char *por
     fprintf(out, ":%s", port);
 }
 
-/* -h may name several sentinels, with commas in between. */
-static void append_sentinels(FILE *out, const char *hosts, const char *port) {
-    fputs("redis-sentinel://", out);
+/* -h may name several sentinels or nodes, with commas in between. */
+static void append_hosts(FILE *out, const char *hosts, const char *port) {
     for (const char *host = hosts; host != NULL;) {
         const char *comma = strchr(host, ',');
         append_host(out, host, comma != NULL ? (size_t)(comma - host) : strlen(host), port);
@@ -55,9 +54,14 @@ char *connection_url_of_parts(const struct connection *connection) {
         append_encoded(out, connection->socket.value, strlen(connection->socket.value), "-._~/");
         fprintf(out, "?db=%s", db);
     } else if (master != NULL) {
-        append_sentinels(out, host, port != NULL ? port : "26379");
+        fputs("redis-sentinel://", out);
+        append_hosts(out, host, port != NULL ? port : "26379");
         fprintf(out, "/%s?master=", db);
         append_encoded(out, master, strlen(master), "-._~");
+    } else if (connection->cluster.value != NULL) {
+        fputs("redis-cluster://", out);
+        append_hosts(out, host, port != NULL ? port : "6379");
+        fprintf(out, "/%s", db);
     } else {
         fputs("redis://", out);
         append_host(out, host, strlen(host), port != NULL ? port : "6379");
@@ -83,6 +87,14 @@ bool url_has_tls(const char *url) {
         "redis+sentinels",
         "valkey-sentinels",
         "valkey+sentinels",
+        "rediss-cluster",
+        "rediss+cluster",
+        "valkeys-cluster",
+        "valkeys+cluster",
+        "redis-clusters",
+        "redis+clusters",
+        "valkey-clusters",
+        "valkey+clusters",
         "zks",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -96,9 +108,17 @@ bool url_is_zk(const char *url) {
 }
 
 bool url_can_have_tls(const char *url) {
-    static const char *const names[] = {
-        "redis",           "valkey", "redis-sentinel", "redis+sentinel", "valkey-sentinel",
-        "valkey+sentinel", "zk"};
+    static const char *const names[] = {"redis",
+                                        "valkey",
+                                        "redis-sentinel",
+                                        "redis+sentinel",
+                                        "valkey-sentinel",
+                                        "valkey+sentinel",
+                                        "redis-cluster",
+                                        "redis+cluster",
+                                        "valkey-cluster",
+                                        "valkey+cluster",
+                                        "zk"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (scheme_is(url, names[i]))
             return true;

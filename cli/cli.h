@@ -142,6 +142,7 @@ struct connection {
     struct setting cacert, cacertdir, cert, key, sni;
     struct setting sentinel; /* the name of the primary: host and port are sentinels */
     struct setting sentinel_password_file;
+    struct setting cluster; /* given or not: host and port are nodes of a cluster */
     bool askpass;
     bool no_local;     /* local: is not for want of anything else */
     bool service_link; /* HOLDFAST_PORT is Kubernetes' */
@@ -156,7 +157,7 @@ struct connection {
     bool by_default;
 };
 
-/* address.c: the url for -h, -p, -s, -n and --sentinel; NULL: out of memory. And whether one has TLS, or would have it with
+/* address.c: the url for -h, -p, -s, -n, --sentinel and --cluster; NULL: out of memory. And whether one has TLS, or would have it with
  * an `s` behind its scheme. */
 char *connection_url_of_parts(const struct connection *connection);
 bool url_has_tls(const char *url);
@@ -239,8 +240,8 @@ struct command {
     int (*run)(struct connection *connection, int argc, char **argv);
 };
 
-extern const struct command command_run, command_hold, command_unlock, command_show, command_sem,
-    command_latch, command_version, command_help;
+extern const struct command command_run, command_elect, command_hold, command_unlock, command_show,
+    command_sem, command_latch, command_version, command_help;
 
 const struct command *command_find(const char *name);
 void print_help(const struct command *command); /* on stdout; NULL: of the tool */

@@ -17,70 +17,36 @@
 
 #define SHORTEST_TTL_MS 1000 /* below this there is no time left for TERM, KILL and a renewal */
 
-enum {
-    ID_NONBLOCK = 1,
-    ID_WAIT,
-    ID_BUSY_STATUS,
-    ID_COMMAND,
-    ID_LEASE,
-    ID_TTL,
-    ID_TIMEOUT,
-    ID_KILL_AFTER,
-    ID_SIGNAL,
-    ID_FOREGROUND,
-    ID_PRESERVE,
-    ID_ON_LOST,
-    ID_HOLD_FOR,
-    ID_NO_STDIN,
-    ID_CLOSE_FDS,
-    ID_ENV,
-    ID_READY_FD,
-    ID_ONLY_COMMAND
-};
-
 static const struct option_spec specs[] = {
     {OPTION_FLAG, ID_NONBLOCK, 'n', "nonblock", false},
     {OPTION_FLAG, ID_NONBLOCK, 0, "nb", true},
     {OPTION_VALUE, ID_WAIT, 'w', "wait", false},
     {OPTION_VALUE, ID_BUSY_STATUS, 'E', "conflict-exit-code", false},
-    {OPTION_VALUE, ID_COMMAND, 'c', "command", true},
     {OPTION_VALUE, ID_LEASE, 0, "lease", false},
-    {OPTION_VALUE, ID_TTL, 0, "ttl", false},
-    {OPTION_VALUE, ID_TIMEOUT, 't', "timeout", false},
-    {OPTION_VALUE, ID_KILL_AFTER, 'k', "kill-after", false},
-    {OPTION_VALUE, ID_SIGNAL, 0, "signal", false},
-    {OPTION_FLAG, ID_FOREGROUND, 0, "foreground", false},
     {OPTION_FLAG, ID_PRESERVE, 0, "preserve-status", false},
     {OPTION_VALUE, ID_ON_LOST, 0, "on-lost", false},
     {OPTION_VALUE, ID_HOLD_FOR, 0, "hold-for", false},
-    {OPTION_FLAG, ID_NO_STDIN, 0, "no-stdin", false},
-    {OPTION_FLAG, ID_CLOSE_FDS, 0, "close-fds", false},
-    {OPTION_VALUE, ID_ENV, 0, "env", false},
     {OPTION_VALUE, ID_READY_FD, 0, "ready-fd", true},
-    {OPTION_FLAG, ID_ONLY_COMMAND, 0, "only-command", false},
+    RUN_COMMAND_OPTIONS,
     CHOICE_OPTIONS,
     COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
 
-struct parser {
-    struct connection *connection;
-    struct run_options *options;
-    struct choice choice;
-};
-
-static int take_duration(const char *value, const char *shown, int64_t at_least_ms, int64_t *ret) {
+static int take_duration(const struct run_line *line, const char *value, const char *shown,
+                         int64_t at_least_ms, int64_t *ret) {
     int64_t ms;
     if (!parse_duration(value, &ms))
-        return usage_error("run", "%s: '%s' is no duration", shown, value);
+        return usage_error(line->subcommand, "%s: '%s' is no duration", shown, value);
     if (ms < at_least_ms)
-        return usage_error("run", "%s: '%s' is too short, the least is %d ms", shown, value,
-                           (int)at_least_ms);
+        return usage_error(line->subcommand, "%s: '%s' is too short, the least is %d ms", shown,
+                           value, (int)at_least_ms);
     *ret = ms;
     return 0;
 }
 
-static int take_on_lost(const char *value, const char *shown, enum on_lost *ret) {
+static int take_on_lost(const struct run_line *line, const char *value, const char *shown,
+                        enum on_lost *ret) {
     static const char *const names[] = {"kill", "signal", "ignore"};
     for (int i = 0; i < 3; i++) {
         if (strcmp(value, names[i]) == 0) {
@@ -88,68 +54,71 @@ static int take_on_lost(const char *value, const char *shown, enum on_lost *ret)
             return 0;
         }
     }
-    return usage_error("run", "%s: '%s' is none of kill, signal and ignore", shown, value);
+    return usage_error(line->subcommand, "%s: '%s' is none of kill, signal and ignore", shown,
+                       value);
 }
 
-static int take_ready_fd(const char *value, const char *shown, int *ret) {
+static int take_ready_fd(const struct run_line *line, const char *value, const char *shown,
+                         int *ret) {
     long fd;
     if (!parse_number(value, 1, 1000000, &fd) || fcntl((int)fd, F_SETFD, FD_CLOEXEC) != 0)
-        return usage_error("run", "%s: '%s' is no open descriptor", shown, value);
+        return usage_error(line->subcommand, "%s: '%s' is no open descriptor", shown, value);
     *ret = (int)fd;
     return 0;
 }
 
-static int take_env(char *value, const char *shown, const char **ret) {
+static int take_env(const struct run_line *line, char *value, const char *shown, const char **ret) {
     if (*value == '\0' || strchr(value, '=') != NULL)
-        return usage_error("run", "%s: '%s' is no prefix of a variable", shown, value);
+        return usage_error(line->subcommand, "%s: '%s' is no prefix of a variable", shown, value);
     *ret = value;
     return 0;
 }
 
-static int take_value(struct run_options *options, int id, char *value, const char *shown) {
+static int take_value(struct run_line *line, int id, char *value, const char *shown) {
+    struct run_options *options = &line->options;
     long number;
     switch (id) {
     case ID_WAIT:
-        return take_duration(value, shown, 0, &options->wait_ms);
+        return take_duration(line, value, shown, 0, &options->wait_ms);
     case ID_LEASE:
-        return take_duration(value, shown, SHORTEST_TTL_MS, &options->lease_ms);
+        return take_duration(line, value, shown, SHORTEST_TTL_MS, &options->lease_ms);
     case ID_TTL:
-        return take_duration(value, shown, SHORTEST_TTL_MS, &options->ttl_ms);
+        return take_duration(line, value, shown, SHORTEST_TTL_MS, &options->ttl_ms);
     case ID_TIMEOUT:
-        return take_duration(value, shown, 0, &options->timeout_ms);
+        return take_duration(line, value, shown, 0, &options->timeout_ms);
     case ID_KILL_AFTER:
-        return take_duration(value, shown, 0, &options->kill_after_ms);
+        return take_duration(line, value, shown, 0, &options->kill_after_ms);
     case ID_HOLD_FOR:
-        return take_duration(value, shown, 0, &options->hold_for_ms);
+        return take_duration(line, value, shown, 0, &options->hold_for_ms);
     case ID_BUSY_STATUS:
         if (!parse_number(value, 0, 255, &number))
-            return usage_error("run", "%s: '%s' is no exit status", shown, value);
+            return usage_error(line->subcommand, "%s: '%s' is no exit status", shown, value);
         options->busy_status = (int)number;
         return 0;
     case ID_SIGNAL:
         if (!parse_signal(value, &options->signal))
-            return usage_error("run", "%s: '%s' is no signal", shown, value);
+            return usage_error(line->subcommand, "%s: '%s' is no signal", shown, value);
         return 0;
     case ID_ON_LOST:
-        return take_on_lost(value, shown, &options->on_lost);
+        return take_on_lost(line, value, shown, &options->on_lost);
     case ID_ENV:
-        return take_env(value, shown, &options->env_prefix);
+        return take_env(line, value, shown, &options->env_prefix);
     case ID_READY_FD:
-        return take_ready_fd(value, shown, &options->ready_fd);
+        return take_ready_fd(line, value, shown, &options->ready_fd);
     default:
         options->shell_command = value;
         return 0;
     }
 }
 
-static int take(void *user, int id, char *value, const char *shown) {
-    struct parser *parser = user;
-    struct run_options *options = parser->options;
+int run_take(void *user, int id, char *value, const char *shown) {
+    struct run_line *line = user;
+    struct run_options *options = &line->options;
     int status;
-    if (choice_option(&parser->choice, "run", id, value, shown, &status))
+    if (choice_option(&line->choice, line->subcommand, id, value, shown, &status))
         return status;
     if (value != NULL)
-        return take_value(options, id, value, shown);
+        return take_value(line, id, value, shown);
     if (id == ID_NONBLOCK)
         options->wait_ms = 0;
     else if (id == ID_FOREGROUND)
@@ -163,7 +132,7 @@ static int take(void *user, int id, char *value, const char *shown) {
     else if (id == ID_ONLY_COMMAND)
         options->only_command = true;
     else
-        common_option(parser->connection, id);
+        common_option(line->connection, id);
     return 0;
 }
 
@@ -172,54 +141,59 @@ static bool ends_names(const char *word) {
 }
 
 /* How many words are NAMEs: one, or with -m all up to what must follow them; or minus an exit status. */
-static int take_names(struct run_options *options, bool several, int argc, char **argv) {
+static int take_names(struct run_line *line, int argc, char **argv) {
+    struct run_options *options = &line->options;
     if (argc < 1 || argv[0][0] == '\0')
-        return -usage_error("run", "a NAME is needed");
+        return -usage_error(line->subcommand, "a NAME is needed");
     options->name = argv[0];
-    if (!several)
+    if (!line->choice.several)
         return 1;
     int len = 0;
     while (len < argc && !ends_names(argv[len]))
         len++;
     if (len == argc && options->shell_command == NULL)
-        return -usage_error("run", "-m takes every word up to '--' as a NAME: put '--' before the "
-                                   "COMMAND");
+        return -usage_error(line->subcommand,
+                            "-m takes every word up to '--' as a NAME: put '--' before the "
+                            "COMMAND");
     if (len == 0)
-        return -usage_error("run", "a NAME is needed");
-    int status = names_take(&options->names, "run", argv, (size_t)len);
+        return -usage_error(line->subcommand, "a NAME is needed");
+    int status = names_take(&options->names, line->subcommand, argv, (size_t)len);
     options->name = options->names.joined;
     return status == 0 ? len : -status;
 }
 
 /* The command to run: the rest of the line, or a string for the shell. `NAME -c STRING` is flock's
  * way to write it. */
-static int take_command(struct run_options *options, int argc, char **argv, char *ret_shell[4]) {
+static int take_command(struct run_line *line, int argc, char **argv) {
+    struct run_options *options = &line->options;
     if (argc > 0 && (strcmp(argv[0], "-c") == 0 || strcmp(argv[0], "--command") == 0)) {
         if (argc != 2 || options->shell_command != NULL)
-            return usage_error("run", "-c takes one string, and there can be only one");
+            return usage_error(line->subcommand, "-c takes one string, and there can be only one");
         options->shell_command = argv[1];
         argc = 0;
     } else if (argc > 0 && strcmp(argv[0], "--") == 0) {
         argc--;
         argv++;
     } else if (argc > 0 && argv[0][0] == '-') {
-        return usage_error("run", "options go before the NAME; a command that begins with '-' "
-                                  "goes after '--'");
+        return usage_error(line->subcommand,
+                           "options go before the NAME; a command that begins with '-' "
+                           "goes after '--'");
     }
 
     if (options->shell_command == NULL) {
         options->argv = argv;
-        return argc > 0 ? 0 : usage_error("run", "a COMMAND is needed");
+        return argc > 0 ? 0 : usage_error(line->subcommand, "a COMMAND is needed");
     }
     if (argc > 0)
-        return usage_error("run", "give a COMMAND or -c, not both");
+        return usage_error(line->subcommand, "give a COMMAND or -c, not both");
     const char *shell = getenv("SHELL");
-    ret_shell[0] = strdup(shell != NULL && *shell != '\0' ? shell : _PATH_BSHELL);
-    ret_shell[1] = strdup("-c");
-    ret_shell[2] = strdup(options->shell_command);
-    ret_shell[3] = NULL;
-    options->argv = ret_shell;
-    return ret_shell[0] != NULL && ret_shell[1] != NULL && ret_shell[2] != NULL ? 0 : STATUS_OS;
+    char **words = line->shell;
+    words[0] = strdup(shell != NULL && *shell != '\0' ? shell : _PATH_BSHELL);
+    words[1] = strdup("-c");
+    words[2] = strdup(options->shell_command);
+    words[3] = NULL;
+    options->argv = words;
+    return words[0] != NULL && words[1] != NULL && words[2] != NULL ? 0 : STATUS_OS;
 }
 
 /* Whether we are part of a pipeline in the foreground. Its other members are in our process group
@@ -264,42 +238,59 @@ static int run_pair(struct run *run) {
     return guard_run(run, sockets[0], holder);
 }
 
-static int run(struct connection *connection, int argc, char **argv) {
-    struct run_options options = {.wait_ms = HF_FOREVER,
-                                  .ttl_ms = 30000,
-                                  .kill_after_ms = 5000,
-                                  .busy_status = STATUS_BUSY,
-                                  .signal = SIGTERM,
-                                  .env_prefix = "HOLDFAST_",
-                                  .ready_fd = -1};
-    struct parser parser = {.connection = connection, .options = &options};
-    char *shell[4] = {0};
-    int first = command_options(&command_run, specs, argc, argv, take, &parser);
-    if (first <= 0)
-        return -first;
-    int status = choice_settle(&parser.choice, "run");
-    options.kind = parser.choice.kind;
-    options.slots = parser.choice.slots;
-    int names = 0;
-    if (status == 0) {
-        names = take_names(&options, parser.choice.several, argc - first, argv + first);
-        status = names < 0 ? -names : 0;
-    }
-    if (status == 0)
-        status = take_command(&options, argc - first - names, argv + first + names, shell);
-    if (status == 0)
-        status = connection_resolve(connection);
-    if (status == 0)
-        status = choice_check_servers(&parser.choice, connection, "run");
-    if (status == 0) {
-        struct run run = {.options = &options, .connection = connection};
-        tree_filter_setup(&run.filter, connection->target);
-        status = run_pair(&run);
-        tree_filter_free(&run.filter);
-    }
+/* ---- The line, and the command --------------------------------------------------------------- */
+
+void run_line_init(struct run_line *line, const char *subcommand, struct connection *connection) {
+    *line = (struct run_line){.subcommand = subcommand,
+                              .connection = connection,
+                              .options = {.wait_ms = HF_FOREVER,
+                                          .ttl_ms = 30000,
+                                          .kill_after_ms = 5000,
+                                          .busy_status = STATUS_BUSY,
+                                          .signal = SIGTERM,
+                                          .env_prefix = "HOLDFAST_",
+                                          .ready_fd = -1}};
+}
+
+void run_line_free(struct run_line *line) {
     for (int i = 0; i < 3; i++)
-        free(shell[i]);
-    names_free(&options.names);
+        free(line->shell[i]);
+    names_free(&line->options.names);
+}
+
+int run_line_finish(struct run_line *line, int argc, char **argv) {
+    int status = choice_settle(&line->choice, line->subcommand);
+    if (status != 0)
+        return status;
+    line->options.kind = line->choice.kind;
+    line->options.slots = line->choice.slots;
+    int names = take_names(line, argc, argv);
+    if (names < 0)
+        return -names;
+    status = take_command(line, argc - names, argv + names);
+    if (status == 0)
+        status = connection_resolve(line->connection);
+    if (status == 0)
+        status = choice_check_servers(&line->choice, line->connection, line->subcommand);
+    return status;
+}
+
+int run_line_run(const struct run_line *line) {
+    struct run run = {.options = &line->options, .connection = line->connection};
+    tree_filter_setup(&run.filter, line->connection->target);
+    int status = run_pair(&run);
+    tree_filter_free(&run.filter);
+    return status;
+}
+
+static int run(struct connection *connection, int argc, char **argv) {
+    struct run_line line;
+    run_line_init(&line, "run", connection);
+    int first = command_options(&command_run, specs, argc, argv, run_take, &line);
+    int status = first > 0 ? run_line_finish(&line, argc - first, argv + first) : -first;
+    if (first > 0 && status == 0)
+        status = run_line_run(&line);
+    run_line_free(&line);
     return status;
 }
 

@@ -25,7 +25,7 @@
 
 enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
 enum { ID_ASKPASS = 20, ID_LIMIT, ID_NO_LOCAL };
-enum { ID_SENTINEL = 25, ID_SENTINEL_PASSWORD_FILE };
+enum { ID_SENTINEL = 25, ID_SENTINEL_PASSWORD_FILE, ID_CLUSTER };
 enum { ID_TLS = 30, ID_INSECURE, ID_CACERT, ID_CACERTDIR, ID_CERT, ID_KEY, ID_SNI };
 
 const struct option_spec connection_options[] = {
@@ -41,6 +41,7 @@ const struct option_spec connection_options[] = {
     {OPTION_FLAG, ID_ASKPASS, 0, "askpass", false},
     {OPTION_VALUE, ID_SENTINEL, 0, "sentinel", false},
     {OPTION_VALUE, ID_SENTINEL_PASSWORD_FILE, 0, "sentinel-password-file", false},
+    {OPTION_FLAG, ID_CLUSTER, 0, "cluster", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "no-local", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "require-url", false},
     {OPTION_VALUE, ID_LIMIT, 't', "connect-timeout", false},
@@ -78,6 +79,8 @@ static struct setting *setting_of(struct connection *connection, int id) {
         return &connection->sentinel;
     case ID_SENTINEL_PASSWORD_FILE:
         return &connection->sentinel_password_file;
+    case ID_CLUSTER:
+        return &connection->cluster;
     case ID_TLS:
         return &connection->tls;
     case ID_INSECURE:
@@ -162,17 +165,19 @@ static bool given(const struct setting *setting, bool flag) {
 
 /* Without a word about it on the command line, the environment has to make sense. */
 static int check_environment(const struct connection *connection) {
-    static const char *const variables[] = {"HOLDFAST_URL", "HOLDFAST_HOST", "HOLDFAST_PORT",
-                                            "HOLDFAST_SOCKET", "HOLDFAST_DB"};
+    static const char *const variables[] = {"HOLDFAST_URL",  "HOLDFAST_HOST",
+                                            "HOLDFAST_PORT", "HOLDFAST_SOCKET",
+                                            "HOLDFAST_DB",   "HOLDFAST_SENTINEL"};
     if (given(&connection->url, true) || given(&connection->host, true) ||
         given(&connection->port, true) || given(&connection->socket, true) ||
-        given(&connection->sentinel, true))
+        given(&connection->sentinel, true) || given(&connection->cluster, true))
         return 0;
     int status = 0;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0] && status == 0; i++)
         status = environment_check_empty(variables[i]);
     if (status != 0 || connection->url.value != NULL || connection->host.value != NULL ||
-        connection->port.value != NULL || connection->socket.value != NULL)
+        connection->port.value != NULL || connection->socket.value != NULL ||
+        connection->sentinel.value != NULL)
         return status;
     status = environment_check_slips(getenv("REDIS_URL") != NULL);
     return status != 0 ? status : environment_check_empty("REDIS_URL");
@@ -197,14 +202,20 @@ static int choose_target(struct connection *connection) {
     for (int flag = 1; flag >= 0 && !parts; flag--) {
         bool url = given(&connection->url, flag);
         parts = given(&connection->host, flag) || given(&connection->port, flag) ||
-                given(&connection->socket, flag) || given(&connection->sentinel, flag);
+                given(&connection->socket, flag) || given(&connection->sentinel, flag) ||
+                given(&connection->cluster, flag);
         if (url && parts)
-            return usage_error(NULL, "give a url, or a host, port, socket or --sentinel; not both");
+            return usage_error(
+                NULL, "give a url, or a host, port, socket, --sentinel or --cluster; not both");
         if (url)
             break;
     }
     if (parts && connection->sentinel.value != NULL && connection->socket.value != NULL)
         return usage_error(NULL, "a sentinel has a host and a port, and no socket");
+    if (parts && connection->cluster.value != NULL && connection->socket.value != NULL)
+        return usage_error(NULL, "a cluster has hosts and a port, and no socket");
+    if (parts && connection->cluster.value != NULL && connection->sentinel.value != NULL)
+        return usage_error(NULL, "a cluster has no sentinels: give --cluster or --sentinel");
     if (parts) {
         connection->target = connection_url_of_parts(connection);
         return connection->target != NULL ? 0 : STATUS_OS;
@@ -395,7 +406,8 @@ void connection_free(struct connection *connection) {
         &connection->limit,     &connection->password, &connection->password_file,
         &connection->tls,       &connection->insecure, &connection->cacert,
         &connection->cacertdir, &connection->cert,     &connection->key,
-        &connection->sni,       &connection->sentinel, &connection->sentinel_password_file};
+        &connection->sni,       &connection->sentinel, &connection->sentinel_password_file,
+        &connection->cluster};
     if (connection->password.value != NULL)
         explicit_bzero(connection->password.value, strlen(connection->password.value));
     if (connection->sentinel_password != NULL)

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_run,     &command_hold, &command_unlock,
-                                                 &command_show,    &command_sem,  &command_latch,
-                                                 &command_version, &command_help};
+static const struct command *const commands[] = {&command_run,    &command_elect,   &command_hold,
+                                                 &command_unlock, &command_show,    &command_sem,
+                                                 &command_latch,  &command_version, &command_help};
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -31,7 +31,9 @@ static void print_overview(void) {
         "\nConnection options (each long one also as HOLDFAST_<NAME> in the environment):\n"
         "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:;\n"
         "                             rediss:// and valkeys:// with TLS; three or more -u: a quorum;\n"
-        "                             redis-sentinel://host[:port],.../NAME[/db]\n"
+        "                             redis-sentinel://host[:port],.../NAME[/db];\n"
+        "                             redis-cluster://host[:port],...;\n"
+        "                             zk://[user:password@]host[:port],...[/chroot], with TLS zks://\n"
         "  -h, --host HOST            host name (127.0.0.1)\n"
         "  -p, --port PORT            port (6379)\n"
         "  -s, --socket PATH          Unix socket instead of host and port\n"
@@ -41,6 +43,7 @@ static void print_overview(void) {
         "      --password-file FILE   password in the first line of a file\n"
         "      --sentinel NAME        -h and -p (26379) are sentinels, who know the primary by this name\n"
         "      --sentinel-password-file FILE  the sentinels' password\n"
+        "      --cluster              -h and -p are nodes of a cluster, who know the others\n"
         "      --askpass              ask for the password on the terminal\n"
         "      --tls                  TLS; the server's certificate and name are verified\n"
         "      --cacert FILE          CAs to trust instead of the system's (PEM)\n"

@@ -50,6 +50,61 @@ struct run_options {
     int ready_fd; /* -1: none */
 };
 
+/* ---- cmd_run.c: the words of the line -------------------------------------------------------- */
+
+enum {
+    ID_NONBLOCK = 1,
+    ID_WAIT,
+    ID_BUSY_STATUS,
+    ID_COMMAND,
+    ID_LEASE,
+    ID_TTL,
+    ID_TIMEOUT,
+    ID_KILL_AFTER,
+    ID_SIGNAL,
+    ID_FOREGROUND,
+    ID_PRESERVE,
+    ID_ON_LOST,
+    ID_HOLD_FOR,
+    ID_NO_STDIN,
+    ID_CLOSE_FDS,
+    ID_ENV,
+    ID_READY_FD,
+    ID_ONLY_COMMAND,
+    ID_RUN_END /* other subcommands that run commands have their own from here on */
+};
+
+/* How a command is run: the options of all subcommands that do. */
+#define RUN_COMMAND_OPTIONS                                                                        \
+    {OPTION_VALUE, ID_COMMAND, 'c', "command", true}, {OPTION_VALUE, ID_TTL, 0, "ttl", false},     \
+        {OPTION_VALUE, ID_TIMEOUT, 't', "timeout", false},                                         \
+        {OPTION_VALUE, ID_KILL_AFTER, 'k', "kill-after", false},                                   \
+        {OPTION_VALUE, ID_SIGNAL, 0, "signal", false},                                             \
+        {OPTION_FLAG, ID_FOREGROUND, 0, "foreground", false},                                      \
+        {OPTION_FLAG, ID_NO_STDIN, 0, "no-stdin", false},                                          \
+        {OPTION_FLAG, ID_CLOSE_FDS, 0, "close-fds", false},                                        \
+        {OPTION_VALUE, ID_ENV, 0, "env", false}, {                                                 \
+        OPTION_FLAG, ID_ONLY_COMMAND, 0, "only-command", false                                     \
+    }
+
+/* A command line that runs a command. */
+struct run_line {
+    const char *subcommand;
+    struct connection *connection;
+    struct run_options options;
+    struct choice choice;
+    char *shell[4]; /* the words of -c */
+};
+
+void run_line_init(struct run_line *line, const char *subcommand, struct connection *connection);
+void run_line_free(struct run_line *line);
+/* An option_fn; its user is the line. */
+int run_take(void *user, int id, char *value, const char *shown);
+/* After the options: NAME and COMMAND, and which server. Returns 0 or an exit status. */
+int run_line_finish(struct run_line *line, int argc, char **argv);
+/* Runs the command under the lock, once; returns its exit status, or dies of its signal. */
+int run_line_run(const struct run_line *line);
+
 /* The page both processes see, and the command's until it becomes the command. Each field has one
  * writer at a time, but for the last. */
 struct shared {

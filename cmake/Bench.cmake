@@ -28,6 +28,11 @@ target_include_directories(hf_bench_quorum PRIVATE ${PROJECT_SOURCE_DIR} ${PROJE
 target_link_libraries(hf_bench_quorum PRIVATE holdfast_static hiredis Threads::Threads)
 hf_compile_target(hf_bench_quorum)
 
+# One process of the failover's benchmark, started by bench/failover/run; public header only.
+add_executable(hf_bench_failover bench/failover/worker.c)
+target_link_libraries(hf_bench_failover PRIVATE holdfast_static Threads::Threads)
+hf_compile_target(hf_bench_failover)
+
 # ZooKeeper's, started by bench/zk/run.
 file(GLOB zk_sources CONFIGURE_DEPENDS bench/zk/*.c)
 add_executable(hf_bench_zk ${zk_sources})

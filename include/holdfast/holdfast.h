@@ -22,7 +22,8 @@
  *            instead.
  *   hold     one owner's possession of one lock, with a count: acquire nests, release un-nests.
  *   lease    how long the server keeps the lock without hearing from us. Either fixed, or the
- *            watchdog's: renewed every third of it until the hold ends.
+ *            watchdog's: renewed every third of it until the hold ends. ZooKeeper knows no leases: it
+ *            keeps a lock for as long as the client's session, and a lease is ended by us.
  *   lost     a hold that ended without our release: it expired, was deleted or was broken.
  *
  * Rules for every function
@@ -174,6 +175,13 @@ typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG
  * block: the thread that renews leases calls it too, and renews nothing until it returns. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
+/* Where a server or a sentinel is reached from here of which others say that it is at `host` and `port`. True: at what
+ * was written to the other two, of which the first has room for HF_HOST_SIZE bytes; false: just there. May be
+ * called on any thread, also that which renews leases: it must not block, nor call back into the library. */
+#define HF_HOST_SIZE 256
+typedef bool (*hf_map_fn)(const char *host, uint16_t port, char *ret_host, uint16_t *ret_port,
+                          void *user);
+
 /* All three set, or none. `resize` takes NULL like realloc. Called on any thread. Does not grow. */
 typedef struct hf_allocator {
     void *(*allocate)(size_t size, void *user);
@@ -189,7 +197,9 @@ typedef struct hf_options {
     const char *name_prefix;    /* put in front of every name, as a Redisson NameMapper would */
     int64_t cmd_timeout_ms;     /* one exchange with the server, connect and handshake included */
     int64_t connect_timeout_ms; /* give up waiting when no server was of help for this long */
-    int64_t watchdog_ms;        /* the lease of watchdog holds; renewed every third of it */
+    /* the lease of watchdog holds; renewed every third of it. ZooKeeper: the session timeout to ask
+     * for; the server has the last word, and a hold is proved anew every quarter of it */
+    int64_t watchdog_ms;
     int64_t max_hold_ms;        /* watchdog holds are not renewed past this age; 0: no limit */
     int64_t ping_ms;            /* how often an idle connection is checked */
     unsigned flags;             /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
@@ -222,6 +232,8 @@ typedef struct hf_options {
     /* A wait gives up when no server has been of help for this long, although sentinels answer: a failover takes
      * its time. */
     int64_t failover_timeout_ms;
+    hf_map_fn map; /* asked for each address that the url's `map` does not have; NULL: nobody */
+    void *map_user;
 } hf_options;
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
@@ -237,8 +249,12 @@ typedef struct hf_options {
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
  *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
  *            rediss://... or valkeys://...; unix://path; redis-sentinel://host[:port],.../name[/db]
- *            for a primary that sentinels name, which is followed when it changes; or local: for a private server of this
- *            user on this machine, which needs redis-server or valkey-server installed. NULL:
+ *            for a primary that sentinels name, which is followed when it changes;
+ *            redis-cluster://host[:port],... for a cluster, of which any nodes may be named;
+ *            zk://[user:password@]host[:port],...[/chroot] for an ensemble of ZooKeeper, with TLS zks://
+ *            (docs/curator.md); or local:
+ *            for a private server of this user on this machine, which needs redis-server or
+ *            valkey-server installed. NULL:
  *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
  *            neither is, or if it is empty. docs/guide.md has every form. Several urls, separated by
  *            blanks, are a quorum of three to nine independent servers: a lock of such a client is
@@ -253,7 +269,8 @@ typedef struct hf_options {
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
 
 /* Ends a client. Waiting calls return HF_ECLOSED, and callbacks still due run with that code. Holds
- * are not released, since the work they protect may still be going on: their leases run out.
+ * are not released, since the work they protect may still be going on: their leases run out. (In
+ * ZooKeeper they end when the session has timed out; if there are none, it is ended at once.)
  * Afterwards lock handles may only be freed. NULL is fine.
  * Blocks:  until running callbacks have returned. It waits for the network only if an acquire was
  *          just abandoned or a release has not been answered: up to `cmd_timeout_ms`, so as not to
@@ -417,7 +434,9 @@ typedef struct hf_acquire_options {
     size_t size;       /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
     hf_owner owner;    /* 0: this thread; of an operation: a fresh one */
     int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
-    int64_t lease_ms;  /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS */
+    /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS. In ZooKeeper a process that dies keeps its
+     * lock until its session has timed out, however short the lease */
+    int64_t lease_ms;
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_acquire_options;
 
@@ -490,7 +509,8 @@ HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
  * this library and has held for a second is told by message, and reports the loss as any other; one
  * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a
  * read/write lock it breaks the handle's side: all readers, or the writer, whose own reads end with
- * it.
+ * it. In ZooKeeper nobody is told: a holder of this library finds out within a quarter of its session,
+ * one of Curator never.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_EWRONGTYPE the name is not a lock of this kind; HF_EUNKNOWN no answer came; those of
  *          every exchange. */
@@ -499,7 +519,8 @@ HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 /* Questions to the server: whether anybody holds it; whether this thread, or that owner, does, and
  * how many times.
  * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. For a read/write lock this
- * covers both sides; the other questions are about the handle's side.
+ * covers both sides; the other questions are about the handle's side. In ZooKeeper only what is left
+ * of this thread's own hold is known: another's is -1, and its count 1.
  * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE not a lock, where the server can tell;
  *          those of every exchange. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
@@ -512,7 +533,7 @@ HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 /* Questions answered from memory, without I/O.
  * remaining: how long this owner's hold can still be trusted, in whole milliseconds, rounded down;
  * 0: less than one is left, it holds nothing, or lost it. Never negative.
- * token: the latest one of a fenced hold.
+ * token: the latest one of a fenced hold; in ZooKeeper of any.
  * Errors:  token only: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens,
  *          HF_EINVAL. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock);
@@ -954,6 +975,7 @@ typedef struct hf_stats {
     hf_times wait;            /* from call to acquired */
     hf_times hold;            /* from acquired to fully released */
     uint64_t switches;        /* how often another server took over as the primary */
+    uint64_t redirects;       /* commands that a server of a cluster sent elsewhere */
 } hf_stats;
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)

@@ -32,6 +32,14 @@ static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_
     return args->kind != NULL ? args->kind : engine->ops->server(engine);
 }
 
+static void attend(const hf_client *client, struct hf_op *op, struct hfi_guest *guest) {
+    const struct hfi_call_ops *ops = op->call.kind->ops;
+    if (ops->attend != NULL)
+        ops->attend(&op->call);
+    else
+        hfi_keeper_attend(client->keeper, guest);
+}
+
 int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
     struct hfi_entry entry;
     struct hfi_self *self = hfi_self();
@@ -44,17 +52,23 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
         return hfi_remember(err, NULL);
 
     struct hfi_exec exec;
+    struct hfi_guest guest = {.exec = &exec};
     hfi_exec_init(&exec);
     args->kind = kind_of(client, args);
     args->lane = HFI_LANE_CALLER;
     args->exec = &exec;
     struct hf_op *op = hfi_op_new(&client->core, args);
     if (op != NULL) {
+        bool by_keeper = args->kind->ops->attend == NULL;
+        if (by_keeper)
+            hfi_keeper_sit(client->keeper, &guest);
         hfi_op_begin(op);
         while (!op->complete)
             if (!hfi_exec_run(&exec))
-                args->kind->ops->attend(&op->call);
+                attend(client, op, &guest);
         hfi_exec_run(&exec); /* what was still in the mailbox */
+        if (by_keeper)
+            hfi_keeper_stand_up(client->keeper, &guest);
         hfi_sized_write(&hfi_sized_result, &op->result, ret);
         err = hfi_remember(op->result.code, &op->result.error);
         hfi_task_unref(&op->task);

@@ -179,11 +179,14 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .ping_ms = options->ping_ms,
         .watchdog_ms = options->watchdog_ms,
         .fair_wait_ms = options->fair_wait_ms,
+        .map = options->map,
+        .map_user = options->map_user,
         .commands = &counters->commands,
         .reconnects = &counters->reconnects,
         .unknowns = &counters->unknowns,
         .notify_failures = &counters->notify_failures,
         .switches = &counters->switches,
+        .redirects = &counters->redirects,
     };
     return hfi_engine_new(&config, ret, error);
 }

@@ -21,6 +21,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -40,6 +41,9 @@ struct kernel_time {
 };
 #endif
 #define DOZE_MAX_MS 86400000 /* fits everywhere */
+
+/* What `asleep` says of the executor's own thread. */
+enum { AWAKE, ASLEEP, STOOD_IN_FOR /* it sleeps, and another runs what there is */ };
 
 void hfi_exec_init(struct hfi_exec *exec) {
     *exec = (struct hfi_exec){.kick_fd = -1, .armed_ms = HFI_NEVER};
@@ -64,9 +68,9 @@ static atomic_uint *rouse_locked(struct hfi_exec *exec) {
         (void)written; /* an eventfd refuses only when it is readable already */
         return NULL;
     }
-    if (atomic_load_explicit(&exec->asleep, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&exec->asleep, memory_order_relaxed) != ASLEEP)
         return NULL;
-    atomic_store_explicit(&exec->asleep, 0, memory_order_relaxed);
+    atomic_store_explicit(&exec->asleep, AWAKE, memory_order_relaxed);
     return &exec->asleep;
 }
 
@@ -115,9 +119,13 @@ static void run_one(struct hfi_task *task) {
 }
 
 bool hfi_exec_run(struct hfi_exec *exec) {
+    return hfi_exec_run_some(exec, UINT_MAX);
+}
+
+bool hfi_exec_run_some(struct hfi_exec *exec, unsigned most) {
     bool any = false, timers = true;
     pthread_mutex_lock(&exec->mtx);
-    for (;; any = true) {
+    for (; most-- > 0; any = true) {
         if (timers && (timers = timer_is_due(exec))) {
             struct hfi_timer *first = hfi_timers_first(&exec->timers);
             hfi_timers_remove(&exec->timers, first);
@@ -138,8 +146,8 @@ bool hfi_exec_run(struct hfi_exec *exec) {
     return any;
 }
 
-/* Waits until the futex is no longer 1 or the time is over; may also return for no reason. */
-static void doze(atomic_uint *asleep, int64_t until_ms) {
+/* Waits until the futex is no longer `how` or the time is over; may also return for no reason. */
+static void doze(atomic_uint *asleep, unsigned how, int64_t until_ms) {
     struct kernel_time left = {0, 0}, *timeout = NULL;
     if (until_ms != HFI_NEVER) {
         int64_t left_ms = until_ms - hfi_now_ms();
@@ -151,7 +159,7 @@ static void doze(atomic_uint *asleep, int64_t until_ms) {
         left.nsec = (long)(left_ms % 1000) * 1000000;
         timeout = &left;
     }
-    syscall(FUTEX, asleep, WAIT_PRIVATE, 1, timeout, NULL, 0);
+    syscall(FUTEX, asleep, WAIT_PRIVATE, how, timeout, NULL, 0);
 }
 
 void hfi_exec_sleep(struct hfi_exec *exec) {
@@ -159,11 +167,11 @@ void hfi_exec_sleep(struct hfi_exec *exec) {
     while (!has_work_locked(exec)) {
         int64_t at_ms = first_timer_ms(exec);
         exec->armed_ms = at_ms;
-        atomic_store_explicit(&exec->asleep, 1, memory_order_relaxed);
+        atomic_store_explicit(&exec->asleep, ASLEEP, memory_order_relaxed);
         pthread_mutex_unlock(&exec->mtx);
-        doze(&exec->asleep, at_ms);
+        doze(&exec->asleep, ASLEEP, at_ms);
         pthread_mutex_lock(&exec->mtx);
-        atomic_store_explicit(&exec->asleep, 0, memory_order_relaxed);
+        atomic_store_explicit(&exec->asleep, AWAKE, memory_order_relaxed);
     }
     pthread_mutex_unlock(&exec->mtx);
 }
@@ -227,6 +235,46 @@ bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls) {
     }
     pthread_mutex_unlock(&exec->mtx);
     return relieved;
+}
+
+bool hfi_exec_displace(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    bool polling = exec->kick_fd >= 0;
+    if (polling)
+        rouse_locked(exec);
+    exec->kicked = false;
+    exec->kick_fd = -1;
+    pthread_mutex_unlock(&exec->mtx);
+    return polling;
+}
+
+bool hfi_exec_lie_down(struct hfi_exec *exec, bool stood_in_for) {
+    pthread_mutex_lock(&exec->mtx);
+    bool lies = stood_in_for || !has_work_locked(exec);
+    if (lies)
+        atomic_store_explicit(&exec->asleep, stood_in_for ? STOOD_IN_FOR : ASLEEP,
+                              memory_order_relaxed);
+    pthread_mutex_unlock(&exec->mtx);
+    return lies;
+}
+
+void hfi_exec_doze(struct hfi_exec *exec, int64_t until_ms) {
+    unsigned how = atomic_load_explicit(&exec->asleep, memory_order_relaxed);
+    if (how != AWAKE)
+        doze(&exec->asleep, how, until_ms);
+}
+
+void hfi_exec_get_up(struct hfi_exec *exec) {
+    pthread_mutex_lock(&exec->mtx);
+    atomic_store_explicit(&exec->asleep, AWAKE, memory_order_relaxed);
+    pthread_mutex_unlock(&exec->mtx);
+}
+
+void hfi_exec_stand_in(struct hfi_exec *exec, bool on) {
+    pthread_mutex_lock(&exec->mtx);
+    if (atomic_load_explicit(&exec->asleep, memory_order_relaxed) != AWAKE)
+        atomic_store_explicit(&exec->asleep, on ? STOOD_IN_FOR : ASLEEP, memory_order_relaxed);
+    pthread_mutex_unlock(&exec->mtx);
 }
 
 void hfi_exec_nudge(struct hfi_exec *exec) {

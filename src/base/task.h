@@ -23,7 +23,8 @@
 
 struct hfi_exec {
     pthread_mutex_t mtx; /* guards everything below */
-    /* a futex: 1 while its thread is in hfi_exec_sleep() and nobody has woken it */
+    /* a futex: 1 while its thread is in hfi_exec_sleep() and nobody has woken it; 2 while another
+     * stands in for it */
     atomic_uint asleep;
     struct hfi_link ready;
     struct hfi_timers timers;
@@ -67,6 +68,8 @@ void hfi_exec_destroy(struct hfi_exec *exec);
 /* Runs what is due, timers first, until nothing is. Only on the executor's thread. Returns whether
  * anything ran. */
 bool hfi_exec_run(struct hfi_exec *exec);
+/* The same, but no more than so many. */
+bool hfi_exec_run_some(struct hfi_exec *exec, unsigned most);
 
 /* Whether hfi_exec_run() would do something. */
 bool hfi_exec_has_work(struct hfi_exec *exec);
@@ -88,6 +91,20 @@ bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_k
 /* Its thread does not come back from that poll: somebody else polls in its place from now on. It
  * keeps the `kick_fd` and closes it when it comes. False: it has come. */
 bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls);
+
+/* ---- For an executor that others may run in its thread's place (net/chair.c) ----
+ * Who that is, is their affair, and a mutex of theirs is held during all of these but doze. */
+
+/* Whoever is between begin and end is no longer: it is kicked, and must not call end. False: nobody
+ * is. */
+bool hfi_exec_displace(struct hfi_exec *exec);
+/* Its own thread is about to doze: until it is woken, which posts do unless somebody stands in for it, or
+ * until then. lie_down returns false if there is work already. */
+bool hfi_exec_lie_down(struct hfi_exec *exec, bool stood_in_for);
+void hfi_exec_doze(struct hfi_exec *exec, int64_t until_ms);
+void hfi_exec_get_up(struct hfi_exec *exec);
+/* From now on somebody stands in for it, if it dozes; or nobody any more. */
+void hfi_exec_stand_in(struct hfi_exec *exec, bool on);
 
 /* Makes the thread return from its sleep or poll even without work. Any thread. */
 void hfi_exec_nudge(struct hfi_exec *exec);

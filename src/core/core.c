@@ -32,7 +32,7 @@ void hfi_core_close_ops(struct hfi_core *core) {
 }
 
 bool hfi_core_is_idle(struct hfi_core *core) {
-    bool idle = true;
+    bool idle = atomic_load(&core->returns) == 0;
     for (int i = 0; i < HFI_SHARDS && idle; i++) {
         pthread_mutex_lock(&core->shards[i].mtx);
         idle = hfi_list_empty(&core->shards[i].ops);

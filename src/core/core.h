@@ -59,7 +59,7 @@ struct hfi_notice {
 
 struct hfi_counters {
     atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
-        losses, unknowns, notify_failures, reconnects, commands, holds, switches;
+        losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects;
 };
 
 struct hfi_times {
@@ -114,6 +114,7 @@ struct hfi_core {
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
+    atomic_size_t returns;  /* operations that give back, posted and not begun yet */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;

@@ -41,6 +41,8 @@ static bool is_name_meant(const struct hfi_hold *hold, const struct hfi_scope *s
 static bool is_meant(const struct hfi_hold *hold, const struct hfi_scope *scope) {
     return hold->count > 0 && !hold->kind->joint && is_name_meant(hold, scope) &&
            is_owner_meant(hold, scope) &&
+           (scope->among == NULL ||
+            scope->among(scope->among_arg, hold->kind, hold->name, hold->name_len)) &&
            (scope->node == NULL || hfi_node_of(hold->core, hold) == scope->node);
 }
 

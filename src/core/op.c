@@ -341,6 +341,12 @@ static bool came_too_late(const struct hf_op *op) {
            (!op->verb->gives_back || atomic_load(&op->core->abandoning));
 }
 
+/* Until then it was on no list, and yet the client must not close without it. */
+static void note_return(struct hfi_core *core) {
+    if (atomic_fetch_sub(&core->returns, 1) == 1 && atomic_load(&core->closing))
+        core->hooks.idle(core->hooks.arg);
+}
+
 void hfi_op_begin(struct hf_op *op) {
     bool turn;
     if (op->cancelled_first) {
@@ -349,6 +355,8 @@ void hfi_op_begin(struct hf_op *op) {
         return;
     }
     int err = enlist(op, &turn);
+    if (op->verb->gives_back)
+        note_return(op->core);
     if (err != HF_OK)
         hfi_op_complete(op, err, NULL);
     else if (came_too_late(op))

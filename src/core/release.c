@@ -126,17 +126,21 @@ const struct hfi_verb hfi_verb_give_back = {.name = "release",
                                             .after = release_after};
 
 /* The client that has the whole was closed: as what it held itself, this part is not released, but not
- * renewed any more, either. */
+ * renewed any more, either. If its owner holds it by itself, too, it goes on, with one count less. */
 static void run_out_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool all = hfi_stakes_are_all_locked(op->hold);
-    if (hfi_stake_take_locked(op->stake) && all) {
+    bool ours = hfi_stake_take_locked(op->stake);
+    if (ours && all) {
         hfi_hold_unwatch_locked(op->hold);
         hfi_watchdog_arm_locked(op->hold);
     }
     pthread_mutex_unlock(&op->shard->mtx);
-    hfi_op_complete(op, HF_OK, NULL);
+    if (ours && !all)
+        release_go(op);
+    else
+        hfi_op_complete(op, HF_OK, NULL);
 }
 
 const struct hfi_verb hfi_verb_run_out = {
-    .name = "let run out", .takes_turn = true, .go = run_out_go};
+    .name = "let run out", .takes_turn = true, .go = run_out_go, .after = release_after};

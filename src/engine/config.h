@@ -20,9 +20,11 @@ struct hfi_engine_config {
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t ping_ms;
     int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
-    int64_t fair_wait_ms; /* as hf_options has it */
+    int64_t fair_wait_ms; /* as hf_options has it, like the next two */
+    hf_map_fn map;
+    void *map_user;
     /* counters of hf_stats */
-    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches;
+    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects;
 };
 
 #endif

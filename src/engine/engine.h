@@ -204,8 +204,8 @@ struct hfi_call {
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
 
-/* The operations of a kind. Any but `step`, `cancel` and `attend` may be missing: there is no such
- * thing to be done. */
+/* The operations of a kind. Any but `step` and `cancel` may be missing: there is no such thing to be
+ * done. */
 struct hfi_call_ops {
     size_t call_size; /* bytes of state a call needs */
 
@@ -238,7 +238,8 @@ struct hfi_call_ops {
 
     /* What a synchronous caller does while it waits: returns when the executor of the call's task,
      * which is its own, has something to run, and perhaps drives a connection until then. The call
-     * may have ended, or not begun. */
+     * may have ended, or not begun. NULL: all is done on the keeper, whose place the caller may take
+     * meanwhile. */
     void (*attend)(struct hfi_call *call);
 };
 
@@ -279,6 +280,9 @@ struct hfi_scope {
     const char *owner; /* NULL: anybody's; else with `name` and `kind` */
     size_t owner_len;
     const struct hfi_kind *kind;
+    /* Whether a lock is one of them; NULL: each is. Called under a shard, so it calls nobody back. */
+    bool (*among)(const void *arg, const struct hfi_kind *kind, const char *name, size_t name_len);
+    const void *among_arg;
 };
 
 /* What an engine has to say of holds without having been asked. The core gives this to the engine,

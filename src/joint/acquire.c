@@ -23,13 +23,14 @@
 #define PROVE_AGAIN_MS 1000 /* a hold that lasts so long is worth it */
 #define KEEP_MIN_US 10000
 #define KEEP_MAX_US 500000
+#define KEEP_PAUSE_US 1000 /* between two questions, or two round trips if those are longer */
 #define PAUSE_MAX_US 500000
 #define PROBE_MS 10000 /* how long to wait at one server before another is asked, too */
 #define UNSURE_MS 1000 /* and before all are, if too few were another's to know that it is held */
 #define LOOK_MS 250    /* how often to see if the server at which we wait is still there */
 #define SIGN_MS 5000   /* it looks at least so often, and so shows that it is not stuck */
 #define GRACE_MS 1000
-#define TOKEN_PAUSE_MS 50
+#define AGEING_MS 50   /* between two renewals, if it is not the age of a server that is missing */
 #define HELD_UP_MS 500 /* one that does not help for so long is not waited at */
 
 static void ask_all(struct hfi_request *request);
@@ -47,15 +48,25 @@ static int64_t ends_ms(const struct hfi_request *request) {
     return heard || request->deadline_ms > exchange_ms ? request->deadline_ms : exchange_ms;
 }
 
-/* Looks again after so long, or when the wait is over. */
-static void look_after_us(struct hfi_request *request, int64_t pause_us) {
-    int64_t now_us = hfi_now_us(), at_ms = (now_us + pause_us + 999) / 1000;
+/* Looks again then, or when the wait is over. */
+static void look_at_ms(struct hfi_request *request, int64_t now_us, int64_t at_ms) {
     if (at_ms > now_us / 1000 + SIGN_MS)
         at_ms = now_us / 1000 + SIGN_MS;
     if (!request->acquire.one_attempt && ends_ms(request) < at_ms)
         at_ms = ends_ms(request);
     atomic_store(&request->signs->due_ms, at_ms + GRACE_MS);
     hfi_alarm_set(request->quorum->keeper, &request->ballot->alarm, at_ms);
+}
+
+static void look_after_us(struct hfi_request *request, int64_t pause_us) {
+    int64_t now_us = hfi_now_us();
+    look_at_ms(request, now_us, (now_us + pause_us + 999) / 1000);
+}
+
+/* The clock of alarms knows whole milliseconds, and who keeps others waiting rather looks too early. */
+static void look_soon_us(struct hfi_request *request, int64_t pause_us) {
+    int64_t now_us = hfi_now_us();
+    look_at_ms(request, now_us, (now_us + pause_us) / 1000);
 }
 
 static void leave(struct hfi_request *request) {
@@ -212,6 +223,11 @@ static size_t next_busy(const struct hfi_ballot *ballot, size_t i) {
     return i;
 }
 
+static int64_t longer_pause_us(int64_t pause_us, int64_t rtt_us) {
+    int64_t most_us = hfi_max_ms(KEEP_PAUSE_US, 2 * rtt_us);
+    return 2 * pause_us < most_us ? 2 * pause_us : most_us;
+}
+
 /* The first server is ours. Who then has the others for longer than it takes to give way holds the lock,
  * without the first one, and is waited for. */
 static void keep(struct hfi_request *request) {
@@ -228,8 +244,8 @@ static void keep(struct hfi_request *request) {
     }
     if (now_us < request->acquire.keep_until_us) {
         request->acquire.phase = HFI_PHASE_KEEPING;
-        look_after_us(request, request->acquire.keep_pause_us);
-        request->acquire.keep_pause_us *= 2;
+        look_soon_us(request, request->acquire.keep_pause_us);
+        request->acquire.keep_pause_us = longer_pause_us(request->acquire.keep_pause_us, rtt_us);
     } else if (request->acquire.one_attempt) {
         fail(request, HF_EBUSY);
     } else if (is_known_held(request->ballot)) {
@@ -250,9 +266,8 @@ static void wait_for_age(struct hfi_request *request) {
         return;
     }
     request->acquire.phase = HFI_PHASE_AGEING;
-    int64_t none_ms =
-        request->ballot->fenced ? TOKEN_PAUSE_MS : 1; /* it is the token that is missing */
-    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : none_ms;
+    /* else it is the token that is missing, or a renewal that has not been answered in time */
+    int64_t pause_ms = at_ms > now_ms ? at_ms - now_ms : AGEING_MS;
     int64_t renew_ms = request->lease_ms / 3;
     look_after_us(request, (pause_ms < renew_ms ? pause_ms : renew_ms) * 1000);
 }

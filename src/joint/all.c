@@ -171,10 +171,6 @@ static void cancel(struct hfi_call *call, int err) {
     }
 }
 
-static void attend(struct hfi_call *call) {
-    hfi_exec_sleep(call->task->exec);
-}
-
 static const struct hfi_call_ops call_ops = {
     .call_size = sizeof(struct hfi_all_state),
     .acquire = hfi_all_acquire,
@@ -184,7 +180,6 @@ static const struct hfi_call_ops call_ops = {
     .settle = settle,
     .step = step,
     .cancel = cancel,
-    .attend = attend,
 };
 
 static size_t stem_len(const char *name, size_t name_len) {

@@ -98,6 +98,8 @@ static bool post_begin(const struct hfi_bundle *bundle, struct hfi_core *core, s
     const struct hfi_core_hooks *hooks = &core->hooks;
     if (core != bundle->core && !hooks->enter(hooks->arg))
         return false;
+    if (op->verb->gives_back)
+        atomic_fetch_add(&core->returns, 1);
     hfi_task_post(&op->task, HFI_OP_BEGIN);
     if (core != bundle->core)
         hooks->leave(hooks->arg);

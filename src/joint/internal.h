@@ -13,8 +13,8 @@
  *   token.c     the token of a hold
  *   words.c     what errors say of each server
  *
- * Everything here belongs to the keeper's thread, so nothing is locked, but for the two lists by which
- * requests arrive (`inbox`).
+ * Everything here belongs to the keeper's thread, or to the caller that stands in for it (net/chair.c), so
+ * nothing is locked, but for the two lists by which requests arrive (`inbox`).
  */
 #ifndef HFI_JOINT_INTERNAL_H
 #define HFI_JOINT_INTERNAL_H

@@ -225,10 +225,6 @@ static void inspect(struct hfi_call *call) {
     send_to_keeper(call, hfi_inspect_begin);
 }
 
-static void attend(struct hfi_call *call) {
-    hfi_exec_sleep(call->task->exec);
-}
-
 static const struct hfi_call_ops call_ops = {
     .call_size = sizeof(struct call_state),
     .acquire = acquire,
@@ -240,7 +236,6 @@ static const struct hfi_call_ops call_ops = {
     .settle = settle,
     .step = step,
     .cancel = cancel,
-    .attend = attend,
 };
 
 /* ---- Kinds ---- */

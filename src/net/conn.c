@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,7 +60,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     conn->push = push;
     conn->on_state = state;
     conn->arg = arg;
-    conn->fd = conn->poll_set = -1;
+    conn->fd = conn->poll_set = conn->kick_fd = -1;
     conn->alarm.fire = alarm_fired;
     conn->doubt.fire = doubt_fired;
     conn->adopt.fire = hfi_seat_adopt_fired;
@@ -70,11 +69,8 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     hfi_list_init(&conn->followers);
     hfi_list_init(&conn->fifo);
     hfi_list_init(&conn->wants);
-    conn->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (conn->kick_fd >= 0 && hfi_keeper_add(target->keeper, conn))
+    if (hfi_keeper_add(target->keeper, conn))
         return conn;
-    if (conn->kick_fd >= 0)
-        close(conn->kick_fd);
     pthread_mutex_destroy(&conn->mtx);
     hfi_free(target->mem, conn);
     return NULL;
@@ -95,7 +91,8 @@ void hfi_conn_free(struct hfi_conn *conn) {
     hfi_keeper_remove(conn->target->keeper, conn);
     if (conn->reader != NULL)
         conn->target->protocol->reader_free(conn->reader);
-    close(conn->kick_fd);
+    if (conn->kick_fd >= 0)
+        close(conn->kick_fd);
     hfi_free(mem, conn->out.bytes);
     hfi_free(mem, conn->writing.bytes);
     pthread_mutex_destroy(&conn->mtx);
@@ -107,7 +104,8 @@ void hfi_conn_close_fds(struct hfi_conn *conn) {
         return;
     if (conn->fd >= 0)
         close(conn->fd);
-    close(conn->kick_fd);
+    if (conn->kick_fd >= 0)
+        close(conn->kick_fd);
 }
 
 const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn) {

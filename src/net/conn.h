@@ -127,6 +127,11 @@ int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct
 int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                      unsigned event, struct hfi_req **ret_req);
 
+/* The same for two commands, one behind the other, that no other gets between. The request is for the
+ * answer to the second; nobody hears that to the first. */
+int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                        unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req);
+
 /* Checks whether the other side has closed an idle connection, so that the next submit does not
  * lose its command in it. For commands that must not be sent twice; a submit checks by itself only
  * after some idle time. */
@@ -160,6 +165,7 @@ struct hfi_want {
     unsigned event;
     int err; /* when posted: HF_OK ready, else why not */
     hf_error error;
+    unsigned what; /* for whoever is asked: what is wanted */
 };
 
 /* Asks for the connection. If it is already ready, the event is posted at once. The want must stay
@@ -171,6 +177,8 @@ void hfi_conn_unwant(struct hfi_conn *conn, struct hfi_want *want);
 /* A hint for the error message when somebody stops waiting for a connection that is being made.
  * NULL: none. */
 const char *hfi_conn_hint(struct hfi_conn *conn);
+/* The last attempt has failed, the next has not begun: why, in words too. HF_OK: it is not so. Any thread. */
+int hfi_conn_failure(struct hfi_conn *conn, hf_error *ret);
 
 /* Keeps one of the keeper's connections up even while nobody waits for it (pub/sub, control). Off:
  * it may stay down. */

@@ -15,6 +15,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static void end_greeting(struct hfi_conn *conn) {
@@ -62,7 +63,7 @@ static const struct hfi_host *host_of(const struct hfi_conn *conn) {
 
 /* Of one host, its own words; of several, what each has said. What somebody has answered weighs
  * more than that another could not be reached. */
-static void note_failure(struct hfi_conn *conn, int err, const hf_error *error) {
+static void note_failure_locked(struct hfi_conn *conn, int err, const hf_error *error) {
     hf_error *why = &conn->why;
     if (conn->target->hosts_len == 1) {
         *why = *error;
@@ -82,7 +83,9 @@ static void try_host(struct hfi_conn *conn);
 
 /* With this host it was in vain: then with the next, or that was all of it. */
 static void host_failed(struct hfi_conn *conn, int err, const hf_error *error) {
-    note_failure(conn, err, error);
+    pthread_mutex_lock(&conn->mtx);
+    note_failure_locked(conn, err, error);
+    pthread_mutex_unlock(&conn->mtx);
     if (--conn->hosts_left == 0 || hfi_now_ms() >= conn->connect_deadline_ms) {
         hfi_conn_connect_failed(conn, conn->why.code, &conn->why);
         return;
@@ -112,6 +115,7 @@ static void now_ready(struct hfi_conn *conn) {
     end_greeting(conn);
     atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
     pthread_mutex_lock(&conn->mtx);
+    hfi_error_clear(&conn->why);
     conn->state = CONN_READY;
     if (conn->seat == HFI_SEAT_KEEPER || conn->seat == HFI_SEAT_LISTENERS)
         conn->driver = hfi_keeper_exec(conn->target->keeper);
@@ -219,8 +223,21 @@ static void progress_tls(struct hfi_conn *conn) {
 
 /* ---- Connect ---- */
 
+/* What a caller in its seat is woken by. The first socket brings it along: a connection that is never opened costs no
+ * descriptor. */
+static bool make_kickable(struct hfi_conn *conn) {
+    bool callers = conn->seat == HFI_SEAT_CALLERS || conn->seat == HFI_SEAT_LISTENERS;
+    if (callers && conn->kick_fd < 0)
+        conn->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return !callers || conn->kick_fd >= 0;
+}
+
 static void try_next_address(struct hfi_conn *conn, int sys_errno) {
     while (conn->addrs_next < conn->addrs_len) {
+        if (!make_kickable(conn)) {
+            sys_errno = errno;
+            break;
+        }
         const struct hfi_addr *addr = &conn->addrs[conn->addrs_next++];
         int fd = socket(addr->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd < 0) {
@@ -346,7 +363,9 @@ void hfi_conn_start_connecting(struct hfi_conn *conn) {
     if (target->hosts_len > 1)
         conn->host = (conn->has_tried ? conn->host + 1 : hfi_throw_dice(conn)) % target->hosts_len;
     conn->has_tried = true;
+    pthread_mutex_lock(&conn->mtx);
     hfi_error_clear(&conn->why);
+    pthread_mutex_unlock(&conn->mtx);
     try_host(conn);
 }
 
@@ -363,6 +382,15 @@ void hfi_conn_look_at_lookup(struct hfi_conn *conn) {
         host_failed(conn, err, &error);
     else
         try_next_address(conn, 0);
+}
+
+int hfi_conn_failure(struct hfi_conn *conn, hf_error *ret) {
+    pthread_mutex_lock(&conn->mtx);
+    int err = conn->state == CONN_DOWN ? conn->why.code : HF_OK;
+    if (err != HF_OK)
+        *ret = conn->why;
+    pthread_mutex_unlock(&conn->mtx);
+    return err;
 }
 
 /* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of

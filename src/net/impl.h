@@ -11,6 +11,7 @@
  *   retire.c     ending it for good, whoever uses it
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
+ *   chair.c      callers that stand in for it
  *
  * What is spoken is behind protocol.h: resp.c and resp_greet.c do not include this.
  *
@@ -63,7 +64,7 @@ struct hfi_conn {
     bool retired;                  /* and will never be again */
 
     /* The seat. */
-    int kick_fd;               /* what a caller in the seat polls beside the socket */
+    int kick_fd;               /* what a caller in the seat polls beside the socket; -1: not yet */
     struct hfi_exec *driver;   /* NULL: empty */
     struct hfi_link followers; /* attendants who wait beside it */
     unsigned attendants;       /* requests in flight that a caller looks after */
@@ -83,8 +84,9 @@ struct hfi_conn {
     bool is_doubted;       /* `doubt` is set */
     struct hfi_alarm doubt;
     unsigned unsent;
-    struct buffer out;     /* appended to by submits */
-    struct buffer writing; /* being written, from write_pos; not to be changed by others */
+    struct hfi_link gathered; /* the keeper is to write; it alone looks at this */
+    struct buffer out;        /* appended to by submits */
+    struct buffer writing;    /* being written, from write_pos; not to be changed by others */
     size_t write_pos;
     struct writer *writer; /* who is in send(); NULL: nobody */
     struct hfi_tls *tls;   /* NULL: `out` is sent as it is; else `writing` is what TLS made of it */
@@ -107,7 +109,7 @@ struct hfi_conn {
     size_t host;       /* which of the target's is tried, or was last */
     size_t hosts_left; /* to be tried in this attempt, with that one */
     bool has_tried;    /* any */
-    hf_error why;      /* this attempt has failed so far */
+    hf_error why;      /* how this attempt has failed so far, or the last one; under `mtx` */
     int64_t connect_deadline_ms, host_deadline_ms, retry_at_ms;
     unsigned failures;
     int64_t ready_since_ms;

@@ -1,19 +1,17 @@
 /*
  * The keeper's thread: a poll loop over the connections whose seat it holds, its executor's tasks
- * and timers.
+ * and timers. A caller may run the loop in its place (chair.c); then that is "this thread" here.
  *
  * Timers are on CLOCK_BOOTTIME through a timerfd, because poll()'s own timeout stops while the
  * machine sleeps and leases do not. The list of connections is guarded by `mtx`; connections are
  * freed only on this thread or after it has ended, so a round of the loop can use them without it.
  * Whoever adds one makes room for it on the keeper's table, too, so a round never lacks memory.
  */
-#include "net/impl.h"
+#include "net/keeper_impl.h"
 
 #include "base/thread.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -21,37 +19,12 @@
 
 #define FIRST_ROOM 8
 
-/* What a round of the loop works with: as many entries each as there is room for connections, but
- * for `fds`, which has two more. */
-struct table {
-    size_t conns_len, polled_len;
-    struct hfi_conn **conns;  /* all; NULL: it is gone since the round began */
-    struct hfi_conn **polled; /* those of them that the keeper drives now; the same */
-    struct pollfd *fds;       /* for the kicks, for the timer, and for each of these */
-};
-
-struct hfi_keeper {
-    const struct hfi_mem *mem;
-    struct hfi_exec exec;
-    int kick_fd, timer_fd;
-    int64_t timer_at_ms;
-    struct table *table; /* the keeper's thread's */
-
-    pthread_mutex_t mtx; /* guards below */
-    struct hfi_conn **conns;
-    size_t conns_len, conns_room;
-    struct table *larger; /* to be used from the next round on; NULL: the old one does */
-    bool started, stopping;
-    void (*last)(void *arg);
-    void *last_arg;
-    pthread_t thread;
-};
-
 static struct table *new_table(const struct hfi_mem *mem, size_t room) {
     struct table *table = hfi_alloc(mem, sizeof *table + 2 * room * sizeof(struct hfi_conn *) +
                                              (room + 2) * sizeof(struct pollfd));
     if (table == NULL)
         return NULL;
+    table->room = room;
     table->conns_len = table->polled_len = 0;
     table->conns = (struct hfi_conn **)(table + 1);
     table->polled = table->conns + room;
@@ -85,6 +58,11 @@ int hfi_keeper_new(const struct hfi_mem *mem, struct hfi_keeper **ret, hf_error 
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     keeper->mem = mem;
     keeper->timer_at_ms = HFI_NEVER;
+    keeper->guest_fd = -1;
+    keeper->sitter = &keeper->exec;
+    keeper->idler_since_ms = HFI_NEVER;
+    hfi_list_init(&keeper->guests);
+    hfi_list_init(&keeper->gathered);
     hfi_exec_init(&keeper->exec);
     pthread_mutex_init(&keeper->mtx, NULL);
     make_room_locked(keeper); /* nobody else knows it yet */
@@ -120,6 +98,8 @@ void hfi_keeper_close_fds(struct hfi_keeper *keeper) {
         close(keeper->kick_fd);
     if (keeper->timer_fd >= 0)
         close(keeper->timer_fd);
+    if (keeper->guest_fd >= 0)
+        close(keeper->guest_fd);
 }
 
 struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper) {
@@ -127,7 +107,13 @@ struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper) {
 }
 
 bool hfi_keeper_is_self(struct hfi_keeper *keeper) {
-    return keeper->started && pthread_equal(keeper->thread, pthread_self());
+    return atomic_load_explicit(&keeper->sitting, memory_order_relaxed) ==
+           (uintptr_t)pthread_self();
+}
+
+void hfi_keeper_gathers(struct hfi_keeper *keeper, struct hfi_conn *conn) {
+    if (!hfi_linked(&conn->gathered))
+        hfi_list_push_back(&keeper->gathered, &conn->gathered);
 }
 
 bool hfi_keeper_add(struct hfi_keeper *keeper, struct hfi_conn *conn) {
@@ -157,6 +143,7 @@ void hfi_keeper_remove(struct hfi_keeper *keeper, struct hfi_conn *conn) {
             break;
         }
     pthread_mutex_unlock(&keeper->mtx);
+    hfi_list_remove(&conn->gathered);
     if (keeper->table != NULL)
         clear_from_table(keeper->table, conn);
 }
@@ -201,7 +188,7 @@ static void arm_timer(struct hfi_keeper *keeper, int64_t at_ms) {
     keeper->timer_at_ms = at_ms;
 }
 
-/* Tends all connections, and prepares to poll those that are the keeper's to drive. */
+/* Tends all connections, and finds those that are the keeper's to drive. */
 static void tend_all(struct hfi_keeper *keeper) {
     lay_table(keeper);
     struct table *table = keeper->table;
@@ -215,34 +202,77 @@ static void tend_all(struct hfi_keeper *keeper) {
         hfi_conn_flush(conn);
         table->polled[table->polled_len++] = conn;
     }
+}
+
+/* In the order in which they were made: who gives something back begins where others wait for it. */
+void hfi_keeper_write_all(struct hfi_keeper *keeper) {
+    struct hfi_link *link;
+    while ((link = hfi_list_pop_front(&keeper->gathered)) != NULL)
+        hfi_conn_flush(HFI_CONTAINER(link, struct hfi_conn, gathered));
+}
+
+static void fill_fds(const struct table *table, int kick_fd, int timer_fd, struct pollfd *fds) {
+    fds[0] = (struct pollfd){.fd = kick_fd, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = timer_fd, .events = POLLIN};
     for (size_t i = 0; i < table->polled_len; i++) {
-        struct pollfd *fd = &table->fds[2 + i];
-        *fd = (struct pollfd){.fd = -1};
+        fds[2 + i] = (struct pollfd){.fd = -1};
         if (table->polled[i] != NULL)
-            fd->fd = hfi_conn_poll_fd(table->polled[i], &fd->events);
+            fds[2 + i].fd = hfi_conn_poll_fd(table->polled[i], &fds[2 + i].events);
     }
 }
 
-static void go_round(struct hfi_keeper *keeper) {
+/* False: there is something to run. */
+static bool begin_poll(struct hfi_keeper *keeper, const struct sitter *sitter) {
+    int64_t at_ms, own_at_ms = HFI_NEVER;
+    pthread_mutex_lock(&keeper->mtx);
+    bool begun = hfi_exec_poll_begin(&keeper->exec, sitter->kick_fd, &at_ms);
+    if (begun && sitter->exec != NULL &&
+        !hfi_exec_poll_begin(sitter->exec, sitter->kick_fd, &own_at_ms)) {
+        hfi_exec_poll_end(&keeper->exec);
+        begun = false;
+    }
+    if (begun)
+        arm_timer(keeper, hfi_min_ms(at_ms, own_at_ms));
+    pthread_mutex_unlock(&keeper->mtx);
+    return begun;
+}
+
+static bool end_poll(struct hfi_keeper *keeper, const struct sitter *sitter) {
+    if (sitter->exec != NULL)
+        hfi_exec_poll_end(sitter->exec);
+    pthread_mutex_lock(&keeper->mtx);
+    bool kept = hfi_chair_is_kept_locked(keeper, sitter);
+    if (kept)
+        hfi_exec_poll_end(&keeper->exec);
+    pthread_mutex_unlock(&keeper->mtx);
+    return kept;
+}
+
+bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter) {
+    hfi_keeper_write_all(keeper);
     tend_all(keeper);
     struct table *table = keeper->table;
-    int64_t at_ms;
-    if (!hfi_exec_poll_begin(&keeper->exec, keeper->kick_fd, &at_ms))
-        return;
-    arm_timer(keeper, at_ms);
-    table->fds[0] = (struct pollfd){.fd = keeper->kick_fd, .events = POLLIN};
-    table->fds[1] = (struct pollfd){.fd = keeper->timer_fd, .events = POLLIN};
-    poll(table->fds, (nfds_t)table->polled_len + 2, -1);
-    hfi_exec_poll_end(&keeper->exec);
-    if (table->fds[1].revents != 0) {
+    bool room = table->room + 2 <= SITTER_FDS;
+    if (!room && sitter->exec != NULL)
+        return false; /* there are more of them than when it sat down */
+    struct pollfd *fds = room ? sitter->fds : table->fds;
+    size_t len = table->polled_len;
+    fill_fds(table, sitter->kick_fd, keeper->timer_fd, fds);
+    if (!begin_poll(keeper, sitter))
+        return true;
+    poll(fds, (nfds_t)len + 2, -1);
+    if (!end_poll(keeper, sitter))
+        return false;
+    if (fds[1].revents != 0) {
         uint64_t expirations;
         ssize_t got = read(keeper->timer_fd, &expirations, sizeof expirations);
         (void)got;
         keeper->timer_at_ms = HFI_NEVER;
     }
-    for (size_t i = 0; i < table->polled_len; i++)
-        if (table->fds[i + 2].revents != 0 && table->polled[i] != NULL)
-            hfi_conn_service(table->polled[i], table->fds[i + 2].revents);
+    for (size_t i = 0; i < len; i++)
+        if (fds[i + 2].revents != 0 && table->polled[i] != NULL)
+            hfi_conn_service(table->polled[i], fds[i + 2].revents);
+    return true;
 }
 
 static bool should_stop(struct hfi_keeper *keeper) {
@@ -254,14 +284,18 @@ static bool should_stop(struct hfi_keeper *keeper) {
 
 static void *keeper_main(void *arg) {
     struct hfi_keeper *keeper = arg;
+    struct pollfd fds[SITTER_FDS];
+    const struct sitter self = {.kick_fd = keeper->kick_fd, .fds = fds};
     pthread_setname_np(pthread_self(), "holdfast-keeper");
+    atomic_store(&keeper->sitting, (uintptr_t)pthread_self());
     for (;;) {
         /* Running the tasks consumes the nudge that tells us to stop, so this is checked in
          * between. */
         hfi_exec_run(&keeper->exec);
         if (should_stop(keeper))
             break;
-        go_round(keeper);
+        if (hfi_chair_yield(keeper) || !hfi_keeper_go_round(keeper, &self))
+            hfi_chair_take_back(keeper);
     }
     if (keeper->last != NULL)
         keeper->last(keeper->last_arg);

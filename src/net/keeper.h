@@ -21,7 +21,27 @@ void hfi_keeper_free(struct hfi_keeper *keeper);      /* NULL is fine; after sto
 void hfi_keeper_close_fds(struct hfi_keeper *keeper); /* in a forked child */
 
 struct hfi_exec *hfi_keeper_exec(struct hfi_keeper *keeper);
-bool hfi_keeper_is_self(struct hfi_keeper *keeper); /* is this the keeper's thread? */
+/* Is this the keeper's thread, or one that stands in for it? */
+bool hfi_keeper_is_self(struct hfi_keeper *keeper);
+/* For that one: this connection has something to write, when there is nothing else to do. */
+void hfi_keeper_gathers(struct hfi_keeper *keeper, struct hfi_conn *conn);
+
+/* ---- Standing in for it: chair.c ---- */
+
+/* A synchronous call that waits for what is done by the keeper, as its thread's. All zero but for the
+ * executor. */
+struct hfi_guest {
+    struct hfi_exec *exec; /* its own */
+    struct hfi_link link;  /* it waits for the chair */
+    int kick_fd;           /* while it polls */
+};
+
+/* Takes the chair, if it can be had at once: what this thread then posts to the keeper wakes nobody. */
+void hfi_keeper_sit(struct hfi_keeper *keeper, struct hfi_guest *guest);
+/* Waits until the guest's executor has work, and does what the keeper has to do meanwhile. */
+void hfi_keeper_attend(struct hfi_keeper *keeper, struct hfi_guest *guest);
+/* It waits for nothing any more. To be called in any case, at the end. */
+void hfi_keeper_stand_up(struct hfi_keeper *keeper, struct hfi_guest *guest);
 
 /* For connections, of which there may be any number: to be polled when the keeper has the seat. False:
  * out of memory. */

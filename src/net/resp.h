@@ -19,7 +19,7 @@ enum hfi_resp_peer {
 
 /* How a connection introduces itself: the `login` of its target. */
 struct hfi_resp_login {
-    enum hfi_resp_peer peer;
+    _Atomic enum hfi_resp_peer peer;
     const char *user, *password; /* NULL: none */
     int db;
     const char *client_name;  /* CLIENT SETNAME */

@@ -220,7 +220,7 @@ static int check_role(const redisReply *reply, hf_error *error) {
         return hfi_fail(error, HF_EPROTO, "ROLE was not answered with a role");
     if (strcmp(reply->element[0]->str, "master") == 0)
         return HF_OK;
-    return hfi_fail(error, HF_EREFUSED, "this is a replica and not the primary");
+    return hfi_fail(error, HF_EREFUSED, "this is a replica's address, and not the primary's");
 }
 
 static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *error) {
@@ -234,6 +234,16 @@ static int read_time(struct hfi_conn *conn, const redisReply *reply, hf_error *e
         return hfi_fail(error, HF_EPROTO, "TIME was not answered with a time");
     hfi_conn_clock(conn, seconds * 1000 + micros / 1000, hfi_now_ms());
     return HF_OK;
+}
+
+/* Not what a server says that is busy. */
+static bool is_unheard_of(const redisReply *reply) {
+    static const char *const words[] = {"unknown command", "unsupported", "not supported",
+                                        "invalid request"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcasestr(reply->str, words[i]) != NULL)
+            return true;
+    return false;
 }
 
 /* HF_OK: the name and the version are not worth a refusal. */
@@ -251,6 +261,11 @@ static int weigh_refusal(struct greeting *greeting, enum word word, const redisR
         return refused(greeting, reply, HF_EPERM, error);
     if (word == SAID_SELECT)
         return refused(greeting, reply, HF_EINVAL, error);
+    if (word == SAID_TIME && is_unheard_of(reply)) {
+        hfi_fail(error, HF_ENOTSUP, "a proxy that does not pass TIME; connect to the servers: ");
+        hfi_error_quote(error, reply->str, reply->len);
+        return HF_ENOTSUP;
+    }
     if (word == SAID_TIME)
         return refused(greeting, reply, HF_EREFUSED, error);
     if (word == SAID_MEMORY)

@@ -194,26 +194,36 @@ void hfi_conn_look(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len) {
+static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len, unsigned commands) {
     if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
         return HF_ENOMEM;
-    conn->unsent++;
+    conn->unsent += commands;
     if (conn->target->commands != NULL)
-        atomic_fetch_add_explicit(conn->target->commands, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(conn->target->commands, commands, memory_order_relaxed);
     return HF_OK;
 }
 
 /* The seat's own thread gathers and flushes once per round; others write unless enough is on its
  * way. */
-static bool is_to_be_sent_now(const struct hfi_conn *conn) {
-    bool gathering = conn->seat == HFI_SEAT_DISPATCH ||
-                     (conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper));
-    return gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK;
+static void send_or_gather_locked(struct hfi_conn *conn) {
+    bool keeper = conn->seat == HFI_SEAT_KEEPER && hfi_keeper_is_self(conn->target->keeper);
+    bool gathering = keeper || conn->seat == HFI_SEAT_DISPATCH;
+    if (gathering ? conn->unsent >= GATHER_MAX : conn->in_flight - conn->unsent < HOLD_BACK)
+        hfi_conn_flush_locked(conn);
+    else if (keeper)
+        hfi_keeper_gathers(conn->target->keeper, conn);
 }
 
-static inline int submit(struct hfi_conn *conn, const char *bytes, size_t len,
-                         struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,
-                         bool now, struct hfi_req **ret_req) {
+static void enqueue_locked(struct hfi_conn *conn, struct hfi_req *req, int64_t now_ms) {
+    req->sent_ms = now_ms;
+    hfi_list_push_back(&conn->fifo, &req->link);
+    conn->in_flight++;
+}
+
+/* With `preface` there is another command in front, whose answer that swallows. */
+static int submit(struct hfi_conn *conn, struct hfi_req *preface, const char *bytes, size_t len,
+                  struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,
+                  struct hfi_req **ret_req) {
     assert(attendant == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
     struct hfi_req *req = new_request(conn, task, event);
     if (req == NULL)
@@ -222,20 +232,19 @@ static inline int submit(struct hfi_conn *conn, const char *bytes, size_t len,
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = append_locked(conn, bytes, len);
+        err = append_locked(conn, bytes, len, preface != NULL ? 2 : 1);
     if (err == HF_OK) {
-        req->sent_ms = now_ms;
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
-        hfi_list_push_back(&conn->fifo, &req->link);
-        conn->in_flight++;
+        if (preface != NULL)
+            enqueue_locked(conn, preface, now_ms);
+        enqueue_locked(conn, req, now_ms);
         if (attendant != NULL) {
             conn->attendants++;
             req->attendant = attendant;
             attendant->asked = conn;
         }
         *ret_req = req;
-        if (now && is_to_be_sent_now(conn))
-            hfi_conn_flush_locked(conn);
+        send_or_gather_locked(conn);
         if (attendant == NULL && conn->driver == NULL && conn->attendants == 0)
             hfi_exec_nudge(hfi_keeper_exec(conn->target->keeper));
     }
@@ -250,23 +259,53 @@ static inline int submit(struct hfi_conn *conn, const char *bytes, size_t len,
 
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                     unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
-    return submit(conn, bytes, len, task, event, attendant, true, ret_req);
+    return submit(conn, NULL, bytes, len, task, event, attendant, ret_req);
+}
+
+int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                        unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+    struct hfi_req *preface = new_request(conn, NULL, 0);
+    if (preface == NULL)
+        return HF_ENOMEM;
+    int err = submit(conn, preface, bytes, len, task, event, attendant, ret_req);
+    if (err == HF_OK)
+        hfi_req_unref(preface); /* the FIFO has one */
+    else
+        hfi_free(preface->mem, preface);
+    return err;
 }
 
 int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                      unsigned event, struct hfi_req **ret_req) {
-    return submit(conn, bytes, len, task, event, NULL, false, ret_req);
+    struct hfi_req *req = new_request(conn, task, event);
+    if (req == NULL)
+        return HF_ENOMEM;
+    int64_t now_ms = hfi_now_ms();
+    int err = HF_EUNREACH;
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
+        err = append_locked(conn, bytes, len, 1);
+    if (err == HF_OK) {
+        enqueue_locked(conn, req, now_ms);
+        *ret_req = req;
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    if (err != HF_OK) {
+        if (task != NULL)
+            hfi_task_unref(task);
+        hfi_free(req->mem, req);
+    }
+    return err;
 }
 
 int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken))
-        err = append_locked(conn, bytes, len);
+        err = append_locked(conn, bytes, len, 1);
     if (err == HF_OK) {
         conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
-        if (is_to_be_sent_now(conn))
-            hfi_conn_flush_locked(conn);
+        send_or_gather_locked(conn);
     }
     pthread_mutex_unlock(&conn->mtx);
     return err;

@@ -38,6 +38,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     x->lane = call->lane;
     x->name = call->name;
     x->name_len = hfi_kind_stem_len(call->kind, call->name, call->name_len);
+    x->undeclared_keys = state->kind != NULL && state->kind->undeclared_keys;
     x->retry = HFI_RETRY_BRIEFLY;
     x->limit_ms = call->deadline_ms;
     x->reach_until_ms = call->deadline_ms;

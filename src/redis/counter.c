@@ -33,7 +33,7 @@ void hfi_counter_begin(const struct hfi_redis *redis, const struct hfi_call *cal
 void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
                              struct hfi_command *command) {
     const struct hfi_redis_kind *kind = hfi_redis_kind_of(call->kind);
-    hfi_command_bytes(command, "publish", 7);
+    hfi_redis_write_publish(redis, command);
     char *room = hfi_command_room(command, kind->channel(redis, call, NULL));
     if (room != NULL)
         kind->channel(redis, call, room);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/route/cluster.h"
 #include "redis/route/sentinel.h"
 #include "redis/route/single.h"
 
@@ -69,6 +70,23 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     return &server;
 }
 
+/* In a cluster, all that belongs to a name must be in its slot. The channel of a latch has braces around
+ * the name in any case. */
+static int check_slot(const struct hfi_redis *redis, const struct hfi_kind *kind, const char *name,
+                      size_t len, hf_error *error) {
+    const struct hfi_names *names = &redis->names;
+    if (!hfi_route_has_slots(redis->route))
+        return HF_OK;
+    bool braces =
+        memchr(names->prefix, '{', names->prefix_len) != NULL || memchr(name, '{', len) != NULL;
+    if (hfi_name_keeps_slot(names, name, len) && !(braces && kind == &hfi_thing_latch))
+        return HF_OK;
+    return hfi_fail(error, HF_EINVAL,
+                    braces && kind == &hfi_thing_latch
+                        ? "the name of a latch in a cluster must not have braces"
+                        : "in a cluster, braces in a name must be a pair with something between");
+}
+
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error) {
     len = hfi_kind_stem_len(kind, name, len);
@@ -82,7 +100,7 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
         return hfi_fail(error, HF_EINVAL,
                         "the name of a lock, with name_prefix in front, is longer than %d bytes",
                         HFI_NAME_MAX);
-    return HF_OK;
+    return check_slot(hfi_redis_of(engine), kind, name, len, error);
 }
 
 /* What a ticket can tell of has no lease; what has neither is attended to for as long as the client
@@ -124,14 +142,19 @@ static void node_freed(void *arg, struct hfi_node *node) {
     hfi_pubsub_free(learnt->pubsub);
 }
 
+/* That a slot is not its own any more is often the first that is heard of a failover. */
 static void on_push(void *arg, struct hfi_node *node, const void *message) {
-    (void)arg;
-    hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message);
+    struct hfi_route *route = ((struct hfi_redis *)arg)->route;
+    if (hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message))
+        route->ops->refused(route, node);
 }
 
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
-    (void)arg;
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
+    if (up && hfi_redis_is_another(redis, node) && news != NULL)
+        news->doubted(news->arg, &(struct hfi_scope){.node = node});
 }
 
 /* Where a server can be replaced, it can also come back without what it had: that is a doubt. */
@@ -139,12 +162,15 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
     const struct hfi_news *news = redis->news;
     bool *was_up = &hfi_node_learnt(node)->control_was_up;
-    if (up && *was_up && news != NULL) {
+    bool another = up && hfi_redis_is_another(redis, node);
+    if (up && news != NULL && (*was_up || another)) {
         const struct hfi_scope scope = {.node = node};
         news->reconnected(news->arg, &scope);
-        if (hfi_route_changes(redis->route))
+        if (another || hfi_route_changes(redis->route))
             news->doubted(news->arg, &scope);
     }
+    if (up)
+        hfi_rumours_join(redis, node);
     *was_up = *was_up || up;
 }
 
@@ -159,10 +185,43 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     hfi_log(redis->log, HF_LOG_WARN,
             "the primary changed: %s instead of %s; all locks are verified", hfi_node_name(to),
             hfi_node_name(from));
+    hfi_redis_compare_clocks(redis, from, to);
     atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     if (news != NULL)
         news->doubted(news->arg, &(struct hfi_scope){.node = to});
+}
+
+/* Which holds are meant when slots have moved. */
+struct in_slots {
+    struct hfi_route *route;
+    const struct hfi_slot_set *slots;
+};
+
+static bool is_in_slots(const void *arg, const struct hfi_kind *kind, const char *name,
+                        size_t name_len) {
+    const struct in_slots *in = arg;
+    size_t len = hfi_kind_stem_len(kind, name, name_len);
+    return hfi_slot_set_has(in->slots, in->route->ops->slot(in->route, name, len));
+}
+
+/* The same for a part of what is held. */
+static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *slots,
+                     bool took_over) {
+    struct hfi_redis *redis = arg;
+    const struct hfi_news *news = redis->news;
+    const struct in_slots in = {.route = redis->route, .slots = slots};
+    hfi_rumours_join(redis, to);
+    if (took_over) {
+        hfi_log(redis->log, HF_LOG_WARN,
+                "another server of the cluster took over: %s; all locks there are verified",
+                hfi_node_name(to));
+        atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+        hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
+    }
+    if (news != NULL)
+        news->doubted(news->arg,
+                      &(struct hfi_scope){.node = to, .among = is_in_slots, .among_arg = &in});
 }
 
 static const struct hfi_node_hooks hooks = {
@@ -188,6 +247,8 @@ void hfi_redis_notify_failed(struct hfi_exchange *x) {
 
 bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
                             bool *ret_control) {
+    if (hfi_route_changes(redis->route))
+        return false; /* that has other ways to find out */
     struct hfi_node *node = hfi_redis_aim(redis, name, len);
     bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
     if (replaced) {
@@ -212,6 +273,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .client_name = config->client_name,
         .cmd_timeout_ms = config->cmd_timeout_ms,
         .ping_ms = config->ping_ms,
+        .map = config->map,
+        .map_user = config->map_user,
         .commands = config->commands,
         .reconnects = config->reconnects,
         .hooks = &hooks,
@@ -220,7 +283,9 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
     if (config->url->kind == HFI_URL_CLUSTER)
-        return hfi_fail(error, HF_ENOTSUP, "url: Cluster is not supported by this version");
+        return hfi_cluster_new(&node, redis->prefix,
+                               &(struct hfi_cluster_hooks){.moved = on_moved, .arg = redis},
+                               &redis->route, error);
     return hfi_single_new(&node, &redis->route, error);
 }
 
@@ -246,6 +311,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->connect_timeout_ms = config->connect_timeout_ms;
     redis->failover_timeout_ms = config->failover_timeout_ms;
     redis->renew_every_ms = config->watchdog_ms / 3;
+    redis->skew_limit_ms = config->watchdog_ms / 10;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;
@@ -253,6 +319,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->unknowns = config->unknowns;
     redis->notify_failures = config->notify_failures;
     redis->switches = config->switches;
+    redis->redirects = config->redirects;
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;

@@ -14,8 +14,6 @@
  */
 #include "redis/exchange.h"
 
-#include "base/backoff.h"
-#include "base/chance.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "redis/errors.h"
@@ -113,7 +111,8 @@ void hfi_exchange_end(struct hfi_exchange *x) {
         return;
     drop_all(x);
     hfi_node_unref(x->node);
-    x->node = NULL;
+    hfi_node_unref(x->ask_at);
+    x->node = x->ask_at = NULL;
 }
 
 struct hfi_req *hfi_exchange_leave(struct hfi_exchange *x, struct hfi_node **ret_node) {
@@ -161,18 +160,13 @@ static enum hfi_progress closed(struct hfi_exchange *x) {
     return fail(x, HF_ECLOSED, "the client is closed");
 }
 
-/* The caller's time may be over before the connection's. */
-static const char *why_silent(struct hfi_exchange *x) {
-    const char *hint =
-        x->phase == HFI_PHASE_CONNECTING && x->conn != NULL ? hfi_conn_hint(x->conn) : NULL;
-    return hint != NULL ? hint : "the server did not answer in time";
-}
-
 /* The connection may have failed in the same moment, and has the better words for it. */
 static void note_failure(struct hfi_exchange *x) {
     if (x->phase != HFI_PHASE_CONNECTING || is_stopped(x))
         return;
     drop_want(x); /* takes the connection's mutex, so that `err` is settled */
+    if (x->want->err == HF_OK && x->conn != NULL)
+        x->want->err = hfi_conn_failure(x->conn, &x->want->error); /* it was about to try again */
     if (x->want->err == HF_OK)
         return;
     *x->error = x->want->error;
@@ -182,7 +176,7 @@ static void note_failure(struct hfi_exchange *x) {
 /* The limit has passed, in whichever phase, or nothing has answered for too long. */
 static enum hfi_progress give_up(struct hfi_exchange *x) {
     bool in_flight = x->phase == HFI_PHASE_ASKED;
-    const char *why = why_silent(x);
+    const char *why = hfi_exchange_why_silent(x);
     note_failure(x);
     if (in_flight) {
         if (hfi_now_ms() - x->sent_ms >= x->redis->cmd_timeout_ms)
@@ -219,9 +213,7 @@ static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
 }
 
 static enum hfi_progress back_off(struct hfi_exchange *x) {
-    static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
-    int64_t pause_ms = hfi_backoff_spread_ms(&backoff, x->tries++, hfi_throw_dice(x));
-    return pause_until(x, hfi_now_ms() + pause_ms);
+    return pause_until(x, hfi_now_ms() + hfi_exchange_pause_ms(x));
 }
 
 /* A connection could not be made; x->error says why. */
@@ -268,6 +260,11 @@ static enum hfi_progress connect_first(struct hfi_exchange *x, struct hfi_conn *
 
 static void write_command(struct hfi_exchange *x, int64_t not_after_ms,
                           struct hfi_command *command) {
+    if (x->asking) {
+        hfi_command_open(command);
+        hfi_command_text(command, "ASKING");
+        hfi_command_close(command);
+    }
     hfi_command_open(command);
     if (x->script != NULL && x->send_body) {
         hfi_command_bytes(command, "EVAL", 4);
@@ -301,7 +298,9 @@ static enum hfi_progress sent(struct hfi_exchange *x, struct hfi_conn *conn, int
 /* Another node may serve the name by now. */
 static void aim(struct hfi_exchange *x) {
     struct hfi_node *before = x->node;
-    x->node = hfi_redis_aim(x->redis, x->name, x->name_len);
+    x->asking = x->ask_at != NULL;
+    x->node = x->asking ? x->ask_at : hfi_redis_aim(x->redis, x->name, x->name_len);
+    x->ask_at = NULL;
     if (x->node != before)
         x->conn = NULL; /* it goes with its node */
     hfi_node_unref(before);
@@ -336,8 +335,9 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
     write_command(x, server_ms + (x->stop_ms - received_ms), &command);
     int err = HF_ENOMEM;
     if (!command.failed)
-        err = hfi_conn_submit(conn, command.bytes, command.len, x->task, x->reply_event,
-                              x->lane == HFI_LANE_CALLER ? &x->attendant : NULL, &x->req);
+        err = (x->asking ? hfi_conn_submit_two : hfi_conn_submit)(
+            conn, command.bytes, command.len, x->task, x->reply_event,
+            x->lane == HFI_LANE_CALLER ? &x->attendant : NULL, &x->req);
     hfi_command_clear(&command);
     return sent(x, conn, err);
 }
@@ -350,7 +350,7 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     x->err = HF_OK;
     x->trouble = HF_OK;
     x->unanswered = x->resent = x->send_body = x->gave_up = false;
-    x->tries = 0;
+    x->tries = x->turns = 0;
     x->quiet_until_ms = 0;
     x->known_until_ms = HFI_NEVER;
     x->start_ms = hfi_now_ms();
@@ -386,28 +386,21 @@ static enum hfi_progress lost(struct hfi_exchange *x, int err) {
 }
 
 static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply) {
-    enum hfi_remedy remedy;
-    int err = hfi_error_of_reply(reply, x->error, &remedy);
-    if (remedy == HFI_REMEDY_SEND_BODY && x->script != NULL && !x->send_body) {
-        x->send_body = true;
-        drop_request(x);
-        return try_now(x);
-    }
-    hfi_exchange_held_up(x, HF_EREFUSED);
-    struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE && hfi_route_changes(route))
-        route->ops->refused(route, x->node);
-    if (!hfi_exchange_may_pass(x, remedy))
+    int err;
+    enum hfi_help help = hfi_exchange_detour(x, reply, &err);
+    if (help == HFI_HELP_NONE)
         return finish(x, err);
-    x->trouble = err;
     drop_request(x);
+    if (help == HFI_HELP_AT_ONCE)
+        return try_now(x);
+    x->trouble = err;
     return back_off(x);
 }
 
 static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {
     if (reply->type == REDIS_REPLY_ERROR)
         return refused(x, reply);
-    x->tries = 0;
+    x->tries = x->turns = 0;
     if (x->script == NULL) {
         x->was_answered = true;
         hfi_exchange_is_well(x);
@@ -439,7 +432,7 @@ static enum hfi_progress on_reply(struct hfi_exchange *x) {
     *x->error = x->req->error;
     if (err == HF_OK && is_stopped(x))
         err = HF_ECLOSED;
-    else if (err == HF_OK && hfi_node_is_retired(x->node))
+    else if (err == HF_OK && hfi_exchange_was_left(x))
         err = hfi_fail(x->error, HF_EUNREACH, "this is not the server to ask any more");
     if (err == HF_OK)
         return answered(x, x->req->reply);

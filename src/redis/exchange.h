@@ -55,7 +55,9 @@ struct hfi_exchange {
     size_t name_len;
     const struct hfi_script *script; /* NULL: a question, which may be asked twice */
     bool asks;                       /* the script only reads: it, too, is a question */
-    bool once;                       /* a lost copy is not sent again: the outcome is HF_EUNKNOWN */
+    /* the script uses keys that it cannot declare: it does not follow a lock that is on the move */
+    bool undeclared_keys;
+    bool once; /* a lost copy is not sent again: the outcome is HF_EUNKNOWN */
     /* a lost copy is not sent again later than this after it was sent; 0: there is no such end */
     int64_t known_ms;
     /* Adds the arguments: for a script the number of keys and what follows, else the whole
@@ -94,6 +96,10 @@ struct hfi_exchange {
     struct hfi_conn *conn;          /* of the node; NULL while it waits for a node */
     struct hfi_want *want;
     struct hfi_node *node; /* of the last try, with a reference until the end */
+    struct hfi_node
+        *ask_at;    /* where the next try goes, this once, with a reference; NULL: as ever */
+    bool asking;    /* the last try went where it was sent by another */
+    unsigned turns; /* in a row, without a pause */
     struct hfi_exec *alarm_exec;
     struct hfi_alarm alarm;
 };
@@ -130,11 +136,25 @@ void hfi_exchange_held_up(struct hfi_exchange *x, int err);
 void hfi_exchange_is_well(struct hfi_exchange *x);
 /* If a wait is held up for longer than a moment, logs why; once until there is an answer again. */
 void hfi_exchange_tell(struct hfi_exchange *x);
+/* What to say when the caller's time is over before the connection's. */
+const char *hfi_exchange_why_silent(const struct hfi_exchange *x);
+
+/* ---- detour.c: what helps when a server refuses ---- */
+
+enum hfi_help { HFI_HELP_NONE, HFI_HELP_AT_ONCE, HFI_HELP_LATER };
+
+/* An error reply: whether to send the command again, where x->ask_at or the route says. *ret_err: what it
+ * is if not, with the words in x->error. */
+enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *reply, int *ret_err);
+/* Who has answered is not the one to ask any more, and perhaps was not when it did. */
+bool hfi_exchange_was_left(const struct hfi_exchange *x);
 
 /* ---- patience.c: how long it is worth waiting ---- */
 
 /* When to give up because nothing has answered, or nothing but refusals, as far as we know now. */
 int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x);
+/* The next pause before it tries again. */
+int64_t hfi_exchange_pause_ms(struct hfi_exchange *x);
 /* Another server may take over for the one that cannot be reached; unless there never was one. */
 bool hfi_exchange_may_move(const struct hfi_exchange *x);
 /* The server refuses, and this exchange has the time to ask again. */

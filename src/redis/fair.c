@@ -67,7 +67,7 @@ static void add_common(const struct hfi_redis *redis, const struct hfi_call *cal
     hfi_line_note_keys(call, remembers);
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
-    hfi_command_bytes(command, "publish", 7);
+    hfi_redis_write_publish(redis, command);
     char *room = hfi_command_room(command, hfi_plain_channel(redis, call, NULL));
     if (room != NULL)
         hfi_plain_channel(redis, call, room);

@@ -103,7 +103,7 @@ static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call
 
 static void add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
                         struct hfi_command *command) {
-    hfi_command_text(command, "publish");
+    hfi_redis_write_publish(redis, command);
     char *room = hfi_command_room(command, channel(redis, call, NULL));
     if (room != NULL)
         channel(redis, call, room);

@@ -6,6 +6,7 @@
  *   exchange.c  one command with everything that can go wrong
  *   signs.c     what others see of an exchange while it goes on
  *   patience.c  how long it waits for servers that are of no help
+ *   detour.c    what helps when a server refuses: waiting, or another server
  *   acquire.c   attempt, begin to wait, attempt, sleep
  *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
  *               a manner of waiting each: what is told, how long to sleep, what ends it
@@ -54,10 +55,11 @@ struct hfi_redis {
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t renew_every_ms;  /* a third of the watchdog's lease */
+    int64_t skew_limit_ms;   /* clocks that differ by this much are told of */
     int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
     int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
-    atomic_ullong *unknowns, *notify_failures, *switches;
+    atomic_ullong *unknowns, *notify_failures, *switches, *redirects;
     struct hfi_tickets tickets;
 
     struct hfi_route *route;
@@ -190,6 +192,21 @@ static inline struct hfi_node *hfi_redis_aim(struct hfi_redis *redis, const char
     return redis->route->ops->aim(redis->route, name, len);
 }
 
+/* Messages of locks go only to those who listen at the server of the slot. Known before anything is
+ * sent. Any thread. */
+static inline bool hfi_redis_is_sharded(const struct hfi_redis *redis) {
+    return atomic_load_explicit(&redis->route->sharded, memory_order_relaxed);
+}
+
+/* Adds the command by which scripts tell of releases. */
+static inline void hfi_redis_write_publish(const struct hfi_redis *redis,
+                                           struct hfi_command *command) {
+    if (hfi_redis_is_sharded(redis))
+        hfi_command_bytes(command, "spublish", 8);
+    else
+        hfi_command_bytes(command, "publish", 7);
+}
+
 /* A release or break whose wake-up the server refused: counts it, and logs the first. */
 void hfi_redis_notify_failed(struct hfi_exchange *x);
 
@@ -198,6 +215,14 @@ void hfi_redis_notify_failed(struct hfi_exchange *x);
  * Any thread. */
 bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
                             bool *ret_control);
+
+/* ---- replaced.c, on the keeper's thread ---- */
+
+/* A connection of a node has come up: whether another server is at its address now, on a route that does not change by
+ * itself. */
+bool hfi_redis_is_another(struct hfi_redis *redis, struct hfi_node *node);
+/* Warns if the clocks of two differ by too much. */
+void hfi_redis_compare_clocks(struct hfi_redis *redis, struct hfi_node *from, struct hfi_node *to);
 
 /* ---- The operations ---- */
 

@@ -37,6 +37,7 @@ struct hfi_force_answer {
 /* How holds are renewed. Kinds that share one can be renewed in one script. */
 struct hfi_renewer {
     const struct hfi_script *script;
+    bool undeclared_keys; /* as struct hfi_redis_kind has it */
     /* Adds keys and arguments for `len` holds. The answer is 1, 0 or -1 (no lock) for each, and
      * the time. */
     void (*write)(const struct hfi_redis *redis, const struct hfi_renewal_item *const *items,
@@ -70,6 +71,9 @@ struct hfi_redis_act {
  * read_acquire also HF_EWRONGTYPE for what was written by something else. */
 struct hfi_redis_kind {
     const char *field_suffix; /* of the owner's field in the lock's hash */
+    /* Its scripts use keys that they cannot declare, so that a server of a cluster does not know when some
+     * of them are elsewhere: they must not be sent after a lock that is on the move. */
+    bool undeclared_keys;
 
     const struct hfi_script *acquire, *release, *force;
     void (*write_acquire)(const struct hfi_redis *redis, const struct hfi_call *call,

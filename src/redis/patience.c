@@ -3,6 +3,8 @@
  *
  * Called by exchange.c on the thread of the exchange's task; no state of its own.
  */
+#include "base/backoff.h"
+#include "base/chance.h"
 #include "base/clock.h"
 #include "redis/exchange.h"
 #include "redis/internal.h"
@@ -33,16 +35,26 @@ int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x) {
     return hfi_min_ms(silent_ms, hfi_after_ms(x->refused_since_ms, x->silence_ms));
 }
 
+/* Where another server may take over, a connection that cannot be made is not worth a long pause: it has pauses of its own, and
+ * who waits for it is told at once when it is given up for another. */
+int64_t hfi_exchange_pause_ms(struct hfi_exchange *x) {
+    static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
+    static const struct hfi_backoff brief = {.first_ms = 20, .max_ms = 20, .factor = 1};
+    bool unreached = x->trouble == HF_EUNREACH && hfi_exchange_may_move(x);
+    return hfi_backoff_spread_ms(unreached ? &brief : &backoff, x->tries++, hfi_throw_dice(x));
+}
+
 bool hfi_exchange_may_move(const struct hfi_exchange *x) {
     const struct hfi_route *route = x->redis->route;
     return hfi_route_changes(route) && atomic_load_explicit(&route->found, memory_order_relaxed);
 }
 
 bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy) {
-    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE;
-    bool patient =
-        x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_route_changes(x->redis->route));
+    const struct hfi_route *route = x->redis->route;
+    bool elsewhere = remedy == HFI_REMEDY_ELSEWHERE, moves = remedy == HFI_REMEDY_WAIT_MOVE;
+    bool patient = x->retry == HFI_RETRY_PATIENTLY || (elsewhere && hfi_node_may_change(x->node)) ||
+                   (moves && hfi_route_has_slots(route));
     return x->retry != HFI_RETRY_NONE &&
            (remedy == HFI_REMEDY_WAIT ||
-            ((elsewhere || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
+            ((elsewhere || moves || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
 }

@@ -28,7 +28,7 @@ size_t hfi_plain_channel(const struct hfi_redis *redis, const struct hfi_call *c
 
 static void add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
                         struct hfi_command *command) {
-    hfi_command_bytes(command, "publish", 7);
+    hfi_redis_write_publish(redis, command);
     char *room = hfi_command_room(command, hfi_plain_channel(redis, call, NULL));
     if (room != NULL)
         hfi_plain_channel(redis, call, room);

@@ -8,8 +8,10 @@
  * held; the connection's own mutex may be taken under it.
  *
  * A channel is NEW until SUBSCRIBE has been sent, and ASKED until the server has confirmed (HEARD)
- * or refused it (DEAF); a lost connection makes all of them NEW. Each SUBSCRIBE names one channel,
- * because the access list refuses a command as a whole, and `asked` keeps them in the order sent:
+ * or refused it (DEAF); a lost connection makes all of them NEW. One of a cluster's slot is ASTRAY when the
+ * server says that the slot is another's: its waiters find out where, and if that is here again, it is NEW.
+ * Such a server ends the subscription by itself (SUNSUBSCRIBED, unasked) when the slot goes. Each SUBSCRIBE names one channel,
+ * because the access list refuses a command as a whole and slots differ, and `asked` keeps them in the order sent:
  * an error reply belongs to the first in it. UNSUBSCRIBE is sent only for a channel that was
  * confirmed or refused, so a late confirmation is never taken for that of a new one.
  */
@@ -33,9 +35,10 @@
 
 #define LINGER_MS 200
 #define SWEEP_GAP_MS 50
+#define ASTRAY_MS 100    /* before the server is asked again for what it did not have */
 #define NUMBER_DIGITS 18 /* what fits into 64 bits in any case */
 
-enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF };
+enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF, CHANNEL_ASTRAY };
 
 struct hfi_channel {
     UT_hash_handle hh;
@@ -43,7 +46,9 @@ struct hfi_channel {
     struct hfi_link todo;  /* in the registry's list when a SUBSCRIBE may have to be sent */
     struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
     enum channel_state state;
-    int64_t leave_ms; /* without waiters: when to unsubscribe */
+    bool sharded;
+    int64_t leave_ms;  /* without waiters: when to unsubscribe */
+    int64_t astray_ms; /* since when it is */
     size_t len;
     char name[];
 };
@@ -157,7 +162,7 @@ static void subscribe_locked(struct hfi_pubsub *pubsub, struct hfi_command *comm
         struct hfi_channel *channel = HFI_CONTAINER(link, struct hfi_channel, todo);
         if (!must_subscribe(pubsub, channel))
             continue; /* it comes again when it must */
-        add_command(command, "SUBSCRIBE", channel);
+        add_command(command, channel->sharded ? "SSUBSCRIBE" : "SUBSCRIBE", channel);
         channel->state = CHANNEL_ASKED;
         hfi_list_push_back(&pubsub->asked, &channel->asked);
     }
@@ -170,7 +175,7 @@ static void sweep_locked(struct hfi_pubsub *pubsub, struct hfi_command *command)
     HASH_ITER(hh, pubsub->channels, channel, next) {
         if (may_go(pubsub, channel, now_ms)) {
             if (pubsub->up && channel->state == CHANNEL_HEARD)
-                add_command(command, "UNSUBSCRIBE", channel);
+                add_command(command, channel->sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", channel);
             forget_channel(pubsub, channel);
             continue;
         }
@@ -233,12 +238,34 @@ static const char *words_for_refusal_locked(struct hfi_pubsub *pubsub,
     return deaf != NULL ? deaf : "the server refuses to tell of releases, so waiting polls";
 }
 
+/* The slot is not this server's, or it does not know whose it is: nothing that lasts. */
+static bool is_astray(const struct hfi_channel *channel, const redisReply *error) {
+    static const char *const words[] = {"MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "LOADING"};
+    for (size_t i = 0; channel->sharded && i < sizeof words / sizeof words[0]; i++)
+        if ((size_t)error->len >= strlen(words[i]) &&
+            memcmp(error->str, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
+static void go_astray_locked(struct hfi_channel *channel, unsigned events) {
+    channel->state = CHANNEL_ASTRAY;
+    channel->astray_ms = hfi_now_ms();
+    tell_waiters(channel, events);
+}
+
 /* Returns what is to be logged, or NULL. */
-static const char *refused_locked(struct hfi_pubsub *pubsub) {
+static const char *refused_locked(struct hfi_pubsub *pubsub, const redisReply *error,
+                                  bool *ret_astray) {
     struct hfi_link *first = hfi_list_pop_front(&pubsub->asked);
     if (first == NULL)
         return NULL;
     struct hfi_channel *channel = HFI_CONTAINER(first, struct hfi_channel, asked);
+    *ret_astray = is_astray(channel, error);
+    if (*ret_astray) {
+        go_astray_locked(channel, HFI_EVENT_DEAF);
+        return NULL;
+    }
     channel->state = CHANNEL_DEAF;
     tell_waiters(channel, HFI_EVENT_DEAF);
     return words_for_refusal_locked(pubsub, channel);
@@ -250,25 +277,40 @@ static void confirmed_locked(struct hfi_channel *channel) {
     tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
 }
 
-void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
+/* What the server says of a channel. True: it has taken it from us. Our own SUNSUBSCRIBE is confirmed
+ * before a new subscription is, so it is never taken for that. */
+static bool told_locked(struct hfi_channel *channel, const redisReply *reply) {
+    const redisReply *what = reply->element[0];
+    if (is_text(what, channel->sharded ? "smessage" : "message")) {
+        tell_message(channel, reply->element[2]);
+    } else if (is_text(what, channel->sharded ? "ssubscribe" : "subscribe") &&
+               hfi_linked(&channel->asked)) {
+        confirmed_locked(channel);
+    } else if (channel->sharded && channel->state == CHANNEL_HEARD &&
+               is_text(what, "sunsubscribe")) {
+        go_astray_locked(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+        return true;
+    }
+    return false;
+}
+
+bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
     struct hfi_channel *channel = NULL;
     const char *refusal = NULL;
+    bool astray = false;
     pthread_mutex_lock(&pubsub->mtx);
     if (reply->type == REDIS_REPLY_ERROR)
-        refusal = refused_locked(pubsub);
+        refusal = refused_locked(pubsub, reply, &astray);
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
         reply->element[1]->type == REDIS_REPLY_STRING)
         channel = find_channel(pubsub, reply->element[1]->str, reply->element[1]->len);
-    if (channel != NULL && is_text(reply->element[0], "message")) {
-        tell_message(channel, reply->element[2]);
-    } else if (channel != NULL && is_text(reply->element[0], "subscribe") &&
-               hfi_linked(&channel->asked)) {
-        confirmed_locked(channel);
-    }
+    if (channel != NULL)
+        astray = told_locked(channel, reply);
     pthread_mutex_unlock(&pubsub->mtx);
     if (refusal != NULL)
         hfi_log(pubsub->log, HF_LOG_WARN, "%s: %.*s", refusal,
                 (int)(reply->len < 128 ? reply->len : 128), reply->str);
+    return astray;
 }
 
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
@@ -291,11 +333,12 @@ void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
 /* ---- Everybody's side ---- */
 
 static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const char *name,
-                                              size_t len) {
+                                              size_t len, bool sharded) {
     struct hfi_channel *channel = hfi_zalloc(pubsub->mem, sizeof *channel + len);
     if (channel == NULL)
         return NULL;
     hfi_list_init(&channel->waiters);
+    channel->sharded = sharded;
     channel->len = len;
     memcpy(channel->name, name, len);
     if (!insert_channel(pubsub, channel)) {
@@ -304,6 +347,24 @@ static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const c
     }
     do_later_locked(pubsub, channel);
     return channel;
+}
+
+/* If it was astray, and not just now. */
+static void ask_again_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
+    if (channel->state != CHANNEL_ASTRAY || hfi_now_ms() < channel->astray_ms + ASTRAY_MS)
+        return;
+    channel->state = CHANNEL_NEW;
+    do_later_locked(pubsub, channel);
+}
+
+bool hfi_pubsub_again(struct hfi_waiter *waiter) {
+    struct hfi_pubsub *pubsub = waiter->pubsub;
+    pthread_mutex_lock(&pubsub->mtx);
+    bool astray = !pubsub->stopped && waiter->channel->state == CHANNEL_ASTRAY;
+    if (astray)
+        ask_again_locked(pubsub, waiter->channel);
+    pthread_mutex_unlock(&pubsub->mtx);
+    return astray;
 }
 
 static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *channel,
@@ -339,11 +400,12 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     if (!stopped)
         channel = find_channel(pubsub, name, len);
     if (!stopped && channel == NULL)
-        channel = add_channel_locked(pubsub, name, len);
+        channel = add_channel_locked(pubsub, name, len, waiter->sharded);
     if (channel != NULL) {
+        ask_again_locked(pubsub, channel);
         add_waiter_locked(pubsub, channel, waiter, task);
         *ret_heard = channel->state == CHANNEL_HEARD;
-        if (channel->state == CHANNEL_DEAF)
+        if (channel->state == CHANNEL_DEAF || channel->state == CHANNEL_ASTRAY)
             hfi_task_post(task, HFI_EVENT_DEAF);
     }
     pthread_mutex_unlock(&pubsub->mtx);

@@ -19,12 +19,13 @@ struct hfi_channel;
 
 /* Somebody who waits. Its task gets HFI_EVENT_SUBSCRIBED once the server has confirmed (again
  * after a reconnect), HFI_EVENT_DEAF if it refused, HFI_EVENT_MESSAGE for a message, both when
- * the connection was lost. */
+ * the connection was lost or the channel's slot went to another server. */
 struct hfi_waiter {
     struct hfi_link link;
     struct hfi_pubsub *pubsub; /* where it has joined */
     struct hfi_channel *channel;
     struct hfi_task *task;
+    bool sharded; /* the channel is of a slot, and only the server of that slot has it */
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
     struct hfi_attendant *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
@@ -53,6 +54,9 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
 void hfi_pubsub_leave(struct hfi_waiter *waiter);
+/* It is still there, and hears nothing. True: because the server does not have the slot, or not yet; then it
+ * is asked again. */
+bool hfi_pubsub_again(struct hfi_waiter *waiter);
 
 /* The largest positive number among the messages since it joined or last asked. False: none, or
  * only words. */
@@ -61,8 +65,9 @@ bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *re
 /* A synchronous caller is about to join: what came while nobody listened is not for it. */
 void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);
 
-/* What the connection tells: messages on the thread of whoever reads, its state on the keeper's. */
-void hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);
+/* What the connection tells: messages on the thread of whoever reads, its state on the keeper's. True:
+ * it says that a slot is not its own, or no longer. */
+bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up);
 
 #endif

@@ -23,7 +23,7 @@ static size_t channel(const struct hfi_redis *redis, const struct hfi_call *call
 
 static void add_channel(const struct hfi_redis *redis, const struct hfi_call *call,
                         struct hfi_command *command) {
-    hfi_command_text(command, "publish");
+    hfi_redis_write_publish(redis, command);
     char *room = hfi_command_room(command, channel(redis, call, NULL));
     if (room != NULL)
         channel(redis, call, room);
@@ -97,6 +97,7 @@ static void write_read_renewal(const struct hfi_redis *redis,
 }
 
 static const struct hfi_renewer read_renewer = {
+    .undeclared_keys = true,
     .script = &hfi_script_read_renew,
     .write = write_read_renewal,
 };
@@ -250,6 +251,7 @@ static void ask_write_locked(struct hfi_call *call) {
 
 static const struct hfi_redis_kind read_side = {
     .field_suffix = "",
+    .undeclared_keys = true,
     .acquire = &hfi_script_read_acquire,
     .release = &hfi_script_read_release,
     .force = &hfi_script_readwrite_force,
@@ -268,6 +270,7 @@ static const struct hfi_redis_kind read_side = {
 
 static const struct hfi_redis_kind write_side = {
     .field_suffix = WRITER,
+    .undeclared_keys = true,
     .acquire = &hfi_script_write_acquire,
     .release = &hfi_script_write_release,
     .force = &hfi_script_readwrite_force,

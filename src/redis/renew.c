@@ -8,8 +8,10 @@
  * take another, e.g. when it is full. An exchange is not repeated here: the core knows the deadlines
  * and tries again.
  *
- * A server of a cluster takes no script whose keys are in several slots. It says so the first time,
- * having done nothing; from then on a parcel is the holds of one name.
+ * A server of a cluster takes no script whose keys are in several slots. Where the route knows slots, a
+ * parcel is the holds of one. Else the server says so the first time, having done nothing; from then on a
+ * parcel is the holds of one name. That is also what is done with a parcel of several names when some of them
+ * are on the move to another server.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -27,6 +29,8 @@ struct running {
     struct hfi_node *node;   /* with a reference */
     struct hfi_link parcels; /* under way */
     bool asked[HFI_RENEWAL_MAX];
+    bool alone[HFI_RENEWAL_MAX]; /* not in one parcel with other names */
+    uint16_t slots[HFI_RENEWAL_MAX];
     bool choosing; /* parcels are being made, so it is not done yet */
     bool answered; /* some parcel was */
     int failure;   /* of the last one that was not */
@@ -166,15 +170,18 @@ static bool same_name(const struct hfi_renewal_item *a, const struct hfi_renewal
     return a_len == b_len && memcmp(a->name, b->name, a_len) == 0;
 }
 
-/* The server did nothing because the names are in several slots: then they are asked about again,
- * each on its own. */
+/* Its words, up to the first space. */
+static bool starts_with(const redisReply *reply, const char *word) {
+    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, word, strlen(word)) == 0;
+}
+
+/* The server did nothing because the names are in several slots, or some of them are elsewhere for the
+ * moment: then they are asked about again, each on its own. */
 static bool must_split(const struct parcel *parcel) {
-    static const char refusal[] = "CROSSSLOT ";
     const struct hfi_req *req = parcel->exchange.req;
     if (parcel->exchange.err == HF_OK || req == NULL || req->reply == NULL)
         return false;
-    const redisReply *reply = req->reply;
-    if (reply->type != REDIS_REPLY_ERROR || strncmp(reply->str, refusal, strlen(refusal)) != 0)
+    if (!starts_with(req->reply, "CROSSSLOT ") && !starts_with(req->reply, "TRYAGAIN "))
         return false;
     for (size_t i = 1; i < parcel->len; i++)
         if (!same_name(item_of(parcel, i), item_of(parcel, 0)))
@@ -186,9 +193,12 @@ static void send_parcels(struct running *running);
 
 static void split_parcel(struct parcel *parcel) {
     struct running *running = parcel->running;
-    hfi_node_learnt(running->node)->in_slots = true;
-    for (size_t i = 0; i < parcel->len; i++)
+    if (starts_with(parcel->exchange.req->reply, "CROSSSLOT "))
+        hfi_node_learnt(running->node)->in_slots = true;
+    for (size_t i = 0; i < parcel->len; i++) {
         running->asked[parcel->items[i]] = false;
+        running->alone[parcel->items[i]] = true;
+    }
     end_parcel(parcel);
     send_parcels(running);
 }
@@ -232,6 +242,7 @@ static void start_parcel(struct parcel *parcel) {
     x->name = first->name;
     x->name_len = hfi_kind_stem_len(first->kind, first->name, first->name_len);
     x->write = write_parcel;
+    x->undeclared_keys = parcel->renewer->undeclared_keys;
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;
@@ -244,10 +255,25 @@ static void start_parcel(struct parcel *parcel) {
 /* ---- Into parcels ---- */
 
 /* Whether a hold can go with those that are in the parcel. */
-static bool fits(const struct parcel *parcel, const struct hfi_renewal_item *item) {
-    return hfi_redis_kind_of(item->kind)->renewer == parcel->renewer &&
-           (!hfi_node_learnt(parcel->running->node)->in_slots ||
-            same_name(item, item_of(parcel, 0)));
+static bool fits(const struct parcel *parcel, size_t i) {
+    const struct running *running = parcel->running;
+    const struct hfi_renewal_item *item = &running->renewal->items[i];
+    if (hfi_redis_kind_of(item->kind)->renewer != parcel->renewer ||
+        running->slots[i] != running->slots[parcel->items[0]])
+        return false;
+    bool alone = running->alone[i] || hfi_node_learnt(running->node)->in_slots;
+    return !alone || same_name(item, item_of(parcel, 0));
+}
+
+/* Without slots, all are in the same. */
+static void find_slots(struct running *running) {
+    struct hfi_route *route = running->redis->route;
+    const struct hfi_renewal *renewal = running->renewal;
+    for (size_t i = 0; hfi_route_has_slots(route) && i < renewal->len; i++) {
+        const struct hfi_renewal_item *item = &renewal->items[i];
+        size_t len = hfi_kind_stem_len(item->kind, item->name, item->name_len);
+        running->slots[i] = (uint16_t)route->ops->slot(route, item->name, len);
+    }
 }
 
 static void take(struct parcel *parcel, size_t i) {
@@ -269,7 +295,7 @@ static struct parcel *make_parcel(struct running *running, size_t first) {
     parcel->renewer = hfi_redis_kind_of(renewal->items[first].kind)->renewer;
     take(parcel, first);
     for (size_t i = first + 1; i < renewal->len; i++)
-        if (!running->asked[i] && fits(parcel, &renewal->items[i]))
+        if (!running->asked[i] && fits(parcel, i))
             take(parcel, i);
     return parcel;
 }
@@ -330,7 +356,8 @@ void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
     hfi_error_clear(&renewal->error);
     if (is_gone_with_its_server(redis, renewal))
         return;
-    struct hfi_node *node = hfi_redis_aim(redis, any->name, any->name_len);
+    struct hfi_node *node =
+        hfi_redis_aim(redis, any->name, hfi_kind_stem_len(any->kind, any->name, any->name_len));
     if (node == NULL) {
         fail(renewal, HF_EUNREACH, "no server is known for this");
         return;
@@ -347,6 +374,7 @@ void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal) {
     running->node = node;
     hfi_list_init(&running->parcels);
     hfi_list_push_back(&redis->renewals, &running->link);
+    find_slots(running);
     send_parcels(running);
 }
 

@@ -160,6 +160,8 @@ static void listen_at(struct hfi_node *node, void *arg) {
     const bool on = *(const bool *)arg;
     if (rumours->stopped || rumours->joined == on)
         return;
+    if (on && hfi_node_last_answer_ms(node) == 0)
+        return; /* nothing is held where nobody has answered yet */
     bool heard = false;
     if (!on)
         hfi_pubsub_leave(&rumours->waiter);

@@ -47,3 +47,9 @@ void hfi_exchange_tell(struct hfi_exchange *x) {
             x->trouble == HF_EREFUSED ? "refuses commands" : "does not answer", why ? ": " : "",
             why ? x->error->text : "");
 }
+
+const char *hfi_exchange_why_silent(const struct hfi_exchange *x) {
+    const char *hint =
+        x->phase == HFI_PHASE_CONNECTING && x->conn != NULL ? hfi_conn_hint(x->conn) : NULL;
+    return hint != NULL ? hint : "the server did not answer in time";
+}

@@ -17,6 +17,9 @@
 
 /* For waiters that want to listen, but whose subscription is not confirmed. */
 static const struct hfi_backoff deaf = {.first_ms = 20, .max_ms = 1000, .factor = 2};
+/* For those who were sent after a lock while its slot moves: over there it is published, and yet they cannot
+ * subscribe. (Behind ASKING they could, but a connection with subscriptions may not say that.) */
+static const struct hfi_backoff astray = {.first_ms = 20, .max_ms = 250, .factor = 2};
 
 /* Joins the channel at a node; with `heard_only` only if it is already subscribed. Takes over the
  * reference if it does. */
@@ -27,6 +30,7 @@ static int join_at(struct hfi_call *call, struct hfi_node *node, const char *nam
     struct hfi_waiter *waiter = &state->u.acquire.waiter;
     bool *heard = &state->u.acquire.heard;
     int err = HF_OK;
+    waiter->sharded = hfi_redis_is_sharded(state->exchange.redis);
     if (call->lane == HFI_LANE_CALLER)
         waiter->caller = &state->exchange.attendant;
     if (heard_only)
@@ -58,7 +62,8 @@ static int join_channel(struct hfi_call *call, struct hfi_node *node, bool heard
 }
 
 void hfi_listen_if_heard(struct hfi_call *call) {
-    struct hfi_node *node = hfi_redis_aim(hfi_redis_of(call->engine), call->name, call->name_len);
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    struct hfi_node *node = hfi_redis_aim(x->redis, x->name, x->name_len);
     if (node != NULL)
         join_channel(call, node, true); /* without memory it joins when it has to wait */
 }
@@ -80,7 +85,8 @@ int64_t hfi_listen_poll_ms(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->u.acquire.heard)
         return POLL_MAX_MS;
-    return hfi_backoff_ms(&deaf, state->u.acquire.naps++, hfi_throw_dice(state));
+    bool moves = state->u.acquire.home != NULL && hfi_pubsub_again(&state->u.acquire.waiter);
+    return hfi_backoff_ms(moves ? &astray : &deaf, state->u.acquire.naps++, hfi_throw_dice(state));
 }
 
 int64_t hfi_listen_nap_ms(struct hfi_call *call) {

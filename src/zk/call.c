@@ -67,11 +67,13 @@ static void drop_want(struct hfi_zk_call *c) {
 }
 
 static void back_off(struct hfi_zk_call *c);
+static void held_up(struct hfi_zk_call *c, int err);
 
 /* What is left of us would stay as long as the session does, so a settlement has to succeed. */
 static bool goes_on(struct hfi_zk_call *c, int err) {
     if (!c->settling || err == HF_OK || err == HF_ECLOSED || c->step == NULL)
         return false;
+    held_up(c, err == HF_EUNREACH ? err : HF_EREFUSED);
     back_off(c);
     return true;
 }
@@ -128,11 +130,11 @@ void hfi_zk_call_fail_proto(struct hfi_zk_call *c) {
 
 /* ---- How long ---- */
 
-static void held_up(struct hfi_zk_call *c) {
+static void held_up(struct hfi_zk_call *c, int err) {
     struct hfi_signs *signs = &c->call->signs;
     if (c->useless_since_ms == 0)
         c->useless_since_ms = hfi_now_ms();
-    atomic_store_explicit(&signs->held_up, HF_EUNREACH, memory_order_relaxed);
+    atomic_store_explicit(&signs->held_up, err, memory_order_relaxed);
     atomic_store_explicit(&signs->held_up_since_ms, c->useless_since_ms, memory_order_relaxed);
 }
 
@@ -181,7 +183,8 @@ static void connect_first(struct hfi_zk_call *c) {
 }
 
 static int submit(struct hfi_zk_call *c) {
-    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER};
+    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER,
+                                                 HFI_ZK_EVENT_ANSWER};
     struct hfi_zk_out out;
     hfi_zk_out_init(&out, c->zk->mem);
     c->step->write(c, &out);
@@ -227,7 +230,7 @@ void hfi_zk_ask_for(struct hfi_zk_call *c, const struct hfi_zk_step *step) {
     c->limit_ms = c->end_ms;
     if (c->waits && !c->settling) /* an exchange that has begun may end */
         c->limit_ms = hfi_max_ms(c->end_ms, hfi_after_ms(now_ms, c->zk->cmd_timeout_ms));
-    held_up(c); /* until there is an answer */
+    held_up(c, HF_EUNREACH); /* until there is an answer */
     send_step(c);
 }
 
@@ -237,10 +240,10 @@ void hfi_zk_sleep(struct hfi_zk_call *c, int64_t until_ms) {
     wake_at(c, until_ms);
 }
 
-void hfi_zk_keep_answer(struct hfi_zk_call *c) {
+void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which) {
     hfi_zk_session_drop(c->zk->session, &c->kept);
-    c->kept = c->asks[0];
-    c->asks[0].req = NULL;
+    c->kept = c->asks[which];
+    c->asks[which].req = NULL;
 }
 
 /* ---- What comes back ---- */
@@ -303,6 +306,8 @@ static void on_answers(struct hfi_zk_call *c) {
     is_well(c);
     hfi_error_clear(&c->call->error);
     c->unanswered = false;
+    if (c->step->leaves && c->answers[0].err != HFI_ZK_OK)
+        c->leaves = false;
     for (size_t i = 0; i < c->step->frames; i++)
         if (is_refused(c, c->answers[i].err))
             return;
@@ -437,6 +442,10 @@ int hfi_zk_remember(struct hfi_zk *zk, const struct hfi_zk_place *place,
 }
 
 void hfi_zk_forget(struct hfi_zk *zk, const struct hfi_zk_place *place) {
-    if (hfi_zk_nodes_remove(zk->nodes, place))
+    hfi_zk_forget_node(zk, place, 0);
+}
+
+void hfi_zk_forget_node(struct hfi_zk *zk, const struct hfi_zk_place *place, int64_t token) {
+    if (hfi_zk_nodes_remove(zk->nodes, place, token))
         hfi_zk_session_keep(zk->session, false);
 }

@@ -17,7 +17,7 @@
 
 #define HFI_ZK_CHROOT_MAX 1000
 #define HFI_ZK_PATH_MAX (HFI_ZK_CHROOT_MAX + HFI_ZK_NAME_MAX + HFI_ZK_NODE_TEXT + 32)
-#define HFI_ZK_ASKS 2 /* requests of one step, at most */
+#define HFI_ZK_ASKS 3 /* requests of one step, at most */
 
 struct hfi_zk;
 struct hfi_zk_call;
@@ -34,7 +34,7 @@ enum {
 struct hfi_zk_step {
     size_t frames;    /* how many requests `write` makes */
     unsigned commits; /* a bit for each that a quorum has to commit */
-    bool leaves;      /* once it was sent, something of ours may be at the server */
+    bool leaves;      /* once the first was sent, something of ours may be at the server */
     void (*write)(struct hfi_zk_call *c, struct hfi_zk_out *out);
     /* All were answered: c->answers. Errors that mean the same whoever asks have ended the call. */
     void (*answered)(struct hfi_zk_call *c);
@@ -73,6 +73,7 @@ struct hfi_zk_call {
     /* The session is not the one of c->number any more. Set before anything is asked. */
     void (*session_over)(struct hfi_zk_call *c);
     void (*woken)(struct hfi_zk_call *c);   /* asleep: the time has come, or there was an event */
+    void (*left)(struct hfi_zk_call *c);    /* our node is out of the line again */
     void (*cleanup)(struct hfi_zk_call *c); /* frees what is in `u`; may be NULL */
 
     bool waits;      /* has patience with servers, as long as the call may take */
@@ -110,6 +111,11 @@ struct hfi_zk_call {
             struct hfi_zk_count first, found;
             struct hfi_zk_change change;
         } counter;
+        struct {
+            struct hfi_zk_watch total_watch, name_watch;
+            struct hfi_zk_children leases; /* of `kept` */
+            bool all;                      /* they are to go, whosesoever they are */
+        } permits;
     } u;
 };
 
@@ -159,8 +165,8 @@ void hfi_zk_call_fail_proto(struct hfi_zk_call *c);
 void hfi_zk_ask_for(struct hfi_zk_call *c, const struct hfi_zk_step *step);
 /* Sleeps; c->woken comes then, at the latest. */
 void hfi_zk_sleep(struct hfi_zk_call *c, int64_t until_ms);
-/* Keeps the first answer beyond the next step. */
-void hfi_zk_keep_answer(struct hfi_zk_call *c);
+/* Keeps an answer beyond the next step. */
+void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which);
 
 void hfi_zk_call_step(struct hfi_call *call, unsigned events);
 void hfi_zk_call_cancel(struct hfi_call *call, int err);
@@ -183,5 +189,7 @@ struct hfi_proof hfi_zk_proof(const struct hfi_zk_credit *credit, int64_t lease_
 int hfi_zk_remember(struct hfi_zk *zk, const struct hfi_zk_place *place,
                     const struct hfi_zk_held *held);
 void hfi_zk_forget(struct hfi_zk *zk, const struct hfi_zk_place *place);
+/* For whoever has not the hold's turn: its owner may have got another node there meanwhile. */
+void hfi_zk_forget_node(struct hfi_zk *zk, const struct hfi_zk_place *place, int64_t token);
 
 #endif

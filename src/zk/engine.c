@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "net/url.h"
 #include "zk/line.h"
+#include "zk/permits.h"
 #include "zk/zk.h"
 
 #include <poll.h>
@@ -38,7 +39,9 @@ static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind,
 
 static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
     (void)engine;
-    return thing == HFI_SEMAPHORE ? &hfi_zk_semaphore : thing == HFI_LATCH ? &hfi_zk_latch : NULL;
+    return thing == HFI_SEMAPHORE ? &hfi_zk_semaphore
+           : thing == HFI_LATCH   ? &hfi_zk_latch
+                                  : &hfi_zk_permits;
 }
 
 static const struct hfi_kind *find_server(struct hfi_engine *engine) {

@@ -187,7 +187,7 @@ static void listed(struct hfi_zk_call *c) {
         hfi_zk_call_fail_proto(c);
         return;
     }
-    hfi_zk_keep_answer(c);
+    hfi_zk_keep_answer(c, 0);
     struct hfi_zk_look look = c->kind->look(c->u.look.line, NULL);
     c->u.look.info->ttl_ms = -2;
     if (look.wrong) {

@@ -30,12 +30,19 @@ static void granted(struct hfi_zk_call *c);
 
 /* ---- Small things ---- */
 
-static bool tries_once(const struct hfi_call *call) {
-    return call->deadline_ms <= call->start_ms;
+/* Who wants the lock only for a moment, to do something else with it, waits for it even if there is to
+ * be one attempt. */
+static bool tries_once(const struct hfi_zk_call *c) {
+    return hfi_zk_tries_once(c->call) && c->kind->granted == NULL;
+}
+
+static int64_t deadline_ms(const struct hfi_zk_call *c) {
+    return hfi_zk_tries_once(c->call) ? c->end_ms : c->call->deadline_ms;
 }
 
 static void timed_out(struct hfi_zk_call *c) {
-    hfi_zk_call_fail(c, HF_ETIMEDOUT, "another owner held the lock all the time");
+    hfi_zk_call_fail(c, hfi_zk_tries_once(c->call) ? HF_EBUSY : HF_ETIMEDOUT,
+                     "another owner held the lock all the time");
 }
 
 static void wrong_type(struct hfi_zk_call *c) {
@@ -85,6 +92,10 @@ static void granted(struct hfi_zk_call *c) {
         begin_anew(c);
         return;
     }
+    if (c->kind->granted != NULL) {
+        c->kind->granted(c);
+        return;
+    }
     if (!c->line.proved && credit.good_until_ms - hfi_now_ms() < credit.timeout_ms / 2) {
         hfi_zk_ask_for(c, &check_step);
         return;
@@ -116,7 +127,7 @@ static void sleep_in_line(struct hfi_zk_call *c);
 static void woken(struct hfi_zk_call *c) {
     unsigned seen = hfi_zk_seen(&c->line.watch);
     bool only = c->line.only || atomic_load(&c->line.watch.first);
-    if (seen == 0 && hfi_now_ms() >= c->call->deadline_ms) {
+    if (seen == 0 && hfi_now_ms() >= deadline_ms(c)) {
         timed_out(c);
     } else if (seen == 0) {
         sleep_in_line(c);
@@ -132,7 +143,7 @@ static void woken(struct hfi_zk_call *c) {
 
 static void sleep_in_line(struct hfi_zk_call *c) {
     c->woken = woken;
-    hfi_zk_sleep(c, hfi_min_ms(c->call->deadline_ms, hfi_now_ms() + LOOK_AGAIN_MS));
+    hfi_zk_sleep(c, hfi_min_ms(deadline_ms(c), hfi_now_ms() + LOOK_AGAIN_MS));
 }
 
 static void write_watch(struct hfi_zk_call *c, struct hfi_zk_out *out) {
@@ -213,9 +224,9 @@ static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
         hfi_zk_ask_for(c, &robbed_step);
     else if (look.held)
         granted(c);
-    else if (tries_once(c->call))
+    else if (tries_once(c))
         hfi_zk_call_fail(c, HF_EBUSY, "another owner holds the lock");
-    else if (hfi_now_ms() >= c->call->deadline_ms)
+    else if (hfi_now_ms() >= deadline_ms(c))
         timed_out(c);
     else
         wait_for(c, &look);
@@ -284,8 +295,6 @@ static bool read_created(struct hfi_zk_call *c) {
 
 static void created(struct hfi_zk_call *c) {
     int32_t err = c->answers[0].err;
-    if (err != HFI_ZK_OK)
-        c->leaves = false;
     if (err == HFI_ZK_NO_NODE) {
         hfi_zk_make_parents(c, c->kind->beneath != NULL ? c->kind->beneath : "", create);
     } else if (err != HFI_ZK_OK) {
@@ -364,7 +373,7 @@ static void peeked(struct hfi_zk_call *c) {
 static const struct hfi_zk_step peek_step = {.frames = 1, .write = write_list, .answered = peeked};
 
 static void go(struct hfi_zk_call *c) {
-    if (tries_once(c->call) && !borrow_number(c))
+    if (tries_once(c) && !borrow_number(c))
         hfi_zk_ask_for(c, &peek_step);
     else
         create(c);
@@ -393,7 +402,7 @@ void hfi_zk_acquire(struct hfi_call *call) {
     struct hfi_zk_call *c = hfi_zk_call_begin(call);
     const struct hfi_zk_place place = hfi_zk_place_of(call);
     bool there = hfi_zk_nodes_find(c->zk->nodes, &place, &c->held);
-    c->waits = !tries_once(call);
+    c->waits = !hfi_zk_tries_once(call);
     if (!c->waits)
         c->end_ms = hfi_after_ms(call->start_ms, c->zk->cmd_timeout_ms);
     c->session_over = begin_anew;
@@ -406,4 +415,19 @@ void hfi_zk_acquire(struct hfi_call *call) {
     } else {
         go(c);
     }
+}
+
+/* ---- For kinds that do something else with the lock ---- */
+
+void hfi_zk_line_up(struct hfi_zk_call *c) {
+    c->session_over = begin_anew;
+    create(c);
+}
+
+void hfi_zk_line_begin_anew(struct hfi_zk_call *c) {
+    begin_anew(c);
+}
+
+void hfi_zk_line_look(struct hfi_zk_call *c) {
+    list(c);
 }

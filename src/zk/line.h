@@ -10,6 +10,22 @@ extern const struct hfi_call_ops hfi_zk_lock_ops;
 
 void hfi_zk_acquire(struct hfi_call *call);
 
+static inline bool hfi_zk_tries_once(const struct hfi_call *call) {
+    return call->deadline_ms <= call->start_ms;
+}
+
+/* Stands in line; the kind's `granted` comes then. */
+void hfi_zk_line_up(struct hfi_zk_call *c);
+/* What we had in it is gone: at its end once more. */
+void hfi_zk_line_begin_anew(struct hfi_zk_call *c);
+/* Whether it is still ours. */
+void hfi_zk_line_look(struct hfi_zk_call *c);
+
+/* ---- mutex.c ---- */
+
+/* Who has the lowest number. */
+struct hfi_zk_look hfi_zk_look_at_locks(struct hfi_zk_children line, const struct hfi_zk_node *me);
+
 /* ---- again.c ---- */
 
 /* It is held: that is counted here, and the server is asked only if little is left of what was proved.
@@ -40,6 +56,8 @@ void hfi_zk_line_search(struct hfi_zk_call *c, void (*then)(struct hfi_zk_call *
 void hfi_zk_release(struct hfi_call *call);
 void hfi_zk_extend(struct hfi_call *call);
 void hfi_zk_settle(struct hfi_call *call);
+/* Makes sure that what this call may have in the line is there no more; c->left goes on. */
+void hfi_zk_leave_line(struct hfi_zk_call *c);
 
 /* ---- questions.c ---- */
 

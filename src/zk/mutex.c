@@ -19,7 +19,7 @@ static bool is_of_others(struct hfi_zk_text name, const struct hfi_zk_node *node
     return node->label == HFI_ZK_READ || node->label == HFI_ZK_WRITE || node->label == HFI_ZK_LEASE;
 }
 
-static struct hfi_zk_look look(struct hfi_zk_children line, const struct hfi_zk_node *me) {
+struct hfi_zk_look hfi_zk_look_at_locks(struct hfi_zk_children line, const struct hfi_zk_node *me) {
     struct hfi_zk_look look = {.held = true, .found = me == NULL};
     struct hfi_zk_text name;
     int32_t last = 0;
@@ -54,10 +54,16 @@ static bool holds(struct hfi_zk_children line, const struct hfi_zk_node *node) {
     return node->label == HFI_ZK_LOCK;
 }
 
-static const struct hfi_zk_kind plain = {
-    .label = HFI_ZK_LOCK, .by_event = true, .look = look, .holds = holds, .found = HF_FOUND_PLAIN};
-static const struct hfi_zk_kind fair = {
-    .label = HFI_ZK_LOCK, .by_event = true, .look = look, .holds = holds, .found = HF_FOUND_FAIR};
+static const struct hfi_zk_kind plain = {.label = HFI_ZK_LOCK,
+                                         .by_event = true,
+                                         .look = hfi_zk_look_at_locks,
+                                         .holds = holds,
+                                         .found = HF_FOUND_PLAIN};
+static const struct hfi_zk_kind fair = {.label = HFI_ZK_LOCK,
+                                        .by_event = true,
+                                        .look = hfi_zk_look_at_locks,
+                                        .holds = holds,
+                                        .found = HF_FOUND_FAIR};
 
 const struct hfi_kind hfi_zk_plain = {.name = "plain",
                                       .ops = &hfi_zk_lock_ops,

@@ -91,16 +91,19 @@ static void drop_slash(const char **text, size_t *len) {
     }
 }
 
+static char *put(char *to, const char *bytes, size_t len) {
+    memcpy(to, bytes, len);
+    return to + len;
+}
+
 /* The name behind its prefix, without slashes at the beginning of either; returns how many bytes. */
 static size_t join(const struct hfi_zk_names *names, const char *name, size_t len, char *to) {
     const char *prefix = names->prefix;
     size_t prefix_len = strlen(prefix);
     drop_slash(&prefix, &prefix_len);
     drop_slash(&name, &len);
-    if (to != NULL) {
-        memcpy(to, prefix, prefix_len);
-        memcpy(to + prefix_len, name, len);
-    }
+    if (to != NULL)
+        put(put(to, prefix, prefix_len), name, len);
     return prefix_len + len;
 }
 
@@ -133,8 +136,7 @@ int hfi_zk_check_chroot(const char *chroot, hf_error *error) {
 size_t hfi_zk_path(const struct hfi_zk_names *names, const char *name, size_t len, char *to) {
     size_t at = strlen(names->chroot);
     if (to != NULL) {
-        memcpy(to, names->chroot, at);
-        to[at] = '/';
+        *put(to, names->chroot, at) = '/';
     }
     size_t end = at + 1 + join(names, name, len, to != NULL ? to + at + 1 : NULL);
     if (to != NULL)

@@ -115,12 +115,13 @@ bool hfi_zk_nodes_find(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *pl
     return entry != NULL;
 }
 
-bool hfi_zk_nodes_remove(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *place) {
+bool hfi_zk_nodes_remove(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *place,
+                         int64_t token) {
     char key[KEY_MAX];
     size_t len = write_key(place, key);
     pthread_mutex_lock(&nodes->mtx);
     struct entry *entry = find_locked(nodes, key, len);
-    bool there = entry != NULL;
+    bool there = entry != NULL && (token == 0 || entry->held.token == token);
     if (there)
         remove_locked(nodes, entry);
     pthread_mutex_unlock(&nodes->mtx);

@@ -36,8 +36,9 @@ int hfi_zk_nodes_put(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *plac
                      const struct hfi_zk_held *held, bool *ret_new);
 bool hfi_zk_nodes_find(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *place,
                        struct hfi_zk_held *ret);
-/* Whether it was there. */
-bool hfi_zk_nodes_remove(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *place);
+/* With a token only if it is that one; 0: whichever. Whether it was there. */
+bool hfi_zk_nodes_remove(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *place,
+                         int64_t token);
 /* Removes all that belong to sessions before this one; returns how many. */
 size_t hfi_zk_nodes_end(struct hfi_zk_nodes *nodes, uint64_t number);
 size_t hfi_zk_nodes_len(struct hfi_zk_nodes *nodes);

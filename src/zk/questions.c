@@ -36,7 +36,7 @@ static bool read_line(struct hfi_zk_call *c) {
         hfi_zk_call_fail_proto(c);
         return false;
     }
-    hfi_zk_keep_answer(c);
+    hfi_zk_keep_answer(c, 0);
     return true;
 }
 

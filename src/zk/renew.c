@@ -67,7 +67,8 @@ static void finish(struct heartbeat *beat, int err, const char *words) {
 static void is_gone(struct heartbeat *beat, size_t item) {
     const struct hfi_zk_place place = place_of(&beat->renewal->items[item]);
     beat->renewal->items[item].answer = 0;
-    hfi_zk_forget(beat->zk, &place);
+    if (beat->held[item].token != 0)
+        hfi_zk_forget_node(beat->zk, &place, beat->held[item].token);
 }
 
 static void all_are_there(struct heartbeat *beat) {

@@ -20,6 +20,7 @@
 
 #define PING_PART 6 /* of T: something is sent that often */
 #define SILENCE_PART 3
+#define LEAST_MS 50       /* no tick is so short that a session of two would be shorter */
 #define GOODBYE_XID (-11) /* it has no place among the requests: its answer is pushed */
 #define GOODBYE_MS 500    /* a server that can be reached answers sooner */
 
@@ -109,6 +110,8 @@ int hfi_zk_session_greeted(struct hfi_zk_session *session, int64_t sent_ms,
     if (connected->read_only)
         return hfi_fail(error, HF_EUNREACH, "the server has lost its ensemble");
     bool refused = connected->timeout_ms <= 0 || connected->session == 0;
+    if (!refused && connected->timeout_ms < LEAST_MS)
+        return hfi_fail(error, HF_EPROTO, "no session is as short as this server says");
     pthread_mutex_lock(&session->mtx);
     if (refused)
         end_session_locked(session, "the session with ZooKeeper has expired");

@@ -110,7 +110,7 @@ static void settle_held(struct hfi_zk_call *c) {
 static void settle_deleted(struct hfi_zk_call *c) {
     int32_t err = c->answers[0].err;
     if (err == HFI_ZK_OK || err == HFI_ZK_NO_NODE)
-        settle_held(c);
+        c->left(c);
     else
         hfi_zk_call_refused(c, err);
 }
@@ -128,7 +128,14 @@ static void settle_made(struct hfi_zk_call *c) {
     if (c->line.made)
         hfi_zk_ask_for(c, &own_step);
     else
-        settle_held(c);
+        c->left(c);
+}
+
+void hfi_zk_leave_line(struct hfi_zk_call *c) {
+    if (c->line.made)
+        settle_made(c);
+    else
+        hfi_zk_line_search(c, settle_made);
 }
 
 /* Nested, nothing is at the server but what stays there. */
@@ -141,14 +148,13 @@ void hfi_zk_settle(struct hfi_call *call) {
     bool leaves = before->leaves;
     struct hfi_zk_call *c = hfi_zk_call_begin(call);
     c->settling = true;
+    c->left = settle_held;
     c->session_over = settle_held; /* our node went with it */
     c->end_ms = HFI_NEVER;         /* as long as the session lives, nobody else ends it */
     if (is_nested(call))
         hfi_zk_call_finish(c, HF_OK);
     else if (!leaves || !c->line.drawn || c->number == 0)
         settle_held(c);
-    else if (c->line.made)
-        settle_made(c);
     else
-        hfi_zk_line_search(c, settle_made);
+        hfi_zk_leave_line(c);
 }

@@ -3,7 +3,7 @@
 # nothing that was meant to name one is passed over in silence. No server is needed but a private one.
 . "$(dirname "$0")/lib.sh"
 server_start
-unset -v HOLDFAST_REQUIRE_URL HOLDFAST_NO_LOCAL HOLDFAST_PORT HOLDFAST_HOST HOLDFAST_SOCKET HOLDFAST_DB
+unset -v HOLDFAST_REQUIRE_URL HOLDFAST_NO_LOCAL HOLDFAST_PORT HOLDFAST_HOST HOLDFAST_SOCKET HOLDFAST_DB HOLDFAST_SENTINEL
 
 # Every subcommand that needs a server, one at a time: in $words.
 subcommands=("run x touch $dir/ran" "hold x" "show x" "show --held x" "unlock --force x" "sem x count" "latch x wait")
@@ -23,7 +23,7 @@ refuses() {
 
 test_empty_is_an_error() {
     local variable
-    for variable in HOLDFAST_URL HOLDFAST_HOST HOLDFAST_PORT HOLDFAST_SOCKET HOLDFAST_DB REDIS_URL; do
+    for variable in HOLDFAST_URL HOLDFAST_HOST HOLDFAST_PORT HOLDFAST_SOCKET HOLDFAST_DB HOLDFAST_SENTINEL REDIS_URL; do
         refuses "$variable is set, but empty" "$variable="
     done
     refuses "HOLDFAST_URL is set, but empty" HOLDFAST_URL= "REDIS_URL=unix://$socket"

@@ -75,6 +75,27 @@ test_verbose_tells_votes() {
     same "$status" 0
 }
 
+test_several_locks() {
+    # shellcheck disable=SC2016 # the command's own
+    expect 7 "$HOLDFAST" run -m stock orders -- sh -c 'echo "$HOLDFAST_NAME"; exit 7'
+    same "$out" "stock orders"
+    wait_until held_nowhere stock
+    wait_until held_nowhere orders
+    start "$HOLDFAST" hold --no-stdin -m stock orders >"$dir/several"
+    wait_until file_filled "$dir/several"
+    wait_until held_everywhere stock
+    wait_until held_everywhere orders
+    expect 75 "$HOLDFAST" run -n -m bills orders -- true
+    says "'orders': 0 of 3 granted, 2 needed"
+    wait_until held_nowhere bills
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 0
+    wait_until held_nowhere stock
+    wait_until held_nowhere orders
+    expect 64 "$HOLDFAST" run --fair -m a b -- true
+}
+
 test_fenced() {
     local last=0 i
     for i in 1 2 3; do

@@ -57,6 +57,9 @@ test_in_parts() {
     same "$out" 1
     expect 0 env HOLDFAST_SENTINEL=guards HOLDFAST_PORT="$port" HOLDFAST_SENTINEL_PASSWORD_FILE="$dir/password" \
         "$HOLDFAST" run a true
+    # It names a server, at the usual address, and so nothing else has to.
+    expect 69 env -u HOLDFAST_URL REDIS_URL= HOLDFAST_SENTINEL=guards "$HOLDFAST" -t 500ms run a true
+    says 127.0.0.1:26379
 }
 
 test_words() {

@@ -4,9 +4,9 @@
 
 test_help() {
     expect 0 "$HOLDFAST" help
-    case $out in *Subcommands:*run*hold*unlock*show*sem*latch*) ;; *) fail "no list of subcommands" ;; esac
+    case $out in *Subcommands:*run*elect*hold*unlock*show*sem*latch*) ;; *) fail "no list of subcommands" ;; esac
     expect 0 "$HOLDFAST" --help
-    for subcommand in run hold unlock show sem latch version help; do
+    for subcommand in run elect hold unlock show sem latch version help; do
         expect 0 "$HOLDFAST" help "$subcommand"
         case $out in "Usage: holdfast [CONNECTION OPTIONS] $subcommand "*) ;; *) fail "$out" ;; esac
     done
@@ -82,7 +82,7 @@ test_connection_letters_after_the_subcommand_get_a_hint() {
 
 # Options of redis-cli and flock that are none here.
 test_unknown_options() {
-    for option in -c -4 --cluster=x; do
+    for option in -c -4 --clusters=x; do
         expect 64 "$HOLDFAST" "$option" run x true
         says "unknown option ${option%=x}"
     done

@@ -137,7 +137,7 @@ test_the_lines_for_the_shell_run_as_printed() {
     done < <(tool_lines "${readmes[0]}")
     [ "$count" -ge 8 ] || fail "only $count lines were found"
     same "$(sed 's/ *$//; s/[0-9][0-9]*$/TOKEN/' ran | sort | tr '\n' ',')" \
-        'fair printer,fenced ledger TOKEN,permit thumbs,plain nightly,plain nightly,read catalog,write catalog,'
+        'fair printer,fenced ledger TOKEN,permit thumbs,plain nightly,plain nightly,plain stock orders,read catalog,write catalog,'
 }
 
 test_a_name_is_used_for_one_kind() {

@@ -49,6 +49,9 @@ static const struct dialect of_one_server[] = {
 static const struct dialect of_a_quorum[] = {
     {"quorum", "try", true, "unlock", NULL, NULL, NULL},
 };
+static const struct dialect of_a_route[] = {
+    {"moving", "try", true, "unlock", "isLocked", "is_locked", NULL},
+};
 #define DIALECTS_MAX (sizeof of_one_server / sizeof *of_one_server)
 
 typedef void then_fn(struct java_players *players, size_t i, const char *answer);
@@ -240,6 +243,12 @@ static void open_handle(struct java_players *players, size_t i, const char *suff
         support_die("Java: open: %s", answer);
 }
 
+static const char *java_kind(const char *kind) {
+    if (strcmp(kind, "quorum") == 0)
+        return "redlock";
+    return strcmp(kind, "moving") == 0 ? "plain" : kind;
+}
+
 static void move_on(struct java_players *players, size_t i, const char *name) {
     struct java_player *player = &players->all[i];
     snprintf(player->name, sizeof player->name, "%s", name);
@@ -252,8 +261,7 @@ static void move_on(struct java_players *players, size_t i, const char *name) {
         open_handle(players, i, "_read", "read");
         open_handle(players, i, "_write", "write");
     } else {
-        open_handle(players, i, "",
-                    is(players, i, "quorum") ? "redlock" : players->dialects[i].kind);
+        open_handle(players, i, "", java_kind(players->dialects[i].kind));
     }
 }
 
@@ -333,16 +341,24 @@ static bool is_idle(void *arg) {
     return idle;
 }
 
+static size_t clients_len(const struct run *run) {
+    return run->plan->kinds->moving ? 1 : run->servers_len;
+}
+
+static const char *client_url(const struct run *run, size_t i) {
+    return run->plan->kinds->moving ? run->urls : server_tcp_url(run->servers[i]);
+}
+
 /* A client for each server: that is what a RedLock is made of. */
 static void connect_clients(struct java_players *players) {
     const struct run *run = players->run;
-    for (size_t i = 0; i < run->servers_len; i++) {
+    for (size_t i = 0; i < clients_len(run); i++) {
         size_t len = strlen(players->clients);
         snprintf(players->clients + len, sizeof players->clients - len, "%s%s.%zu",
                  i > 0 ? "," : "", players->process, i);
         int id =
             remote_send(players->jvm, "client %s.%zu %s codec=string watchdog=%d fairwait=5000",
-                        players->process, i, server_tcp_url(run->servers[i]), JAVA_WATCHDOG_MS);
+                        players->process, i, client_url(run, i), JAVA_WATCHDOG_MS);
         const char *answer = remote_answer_within(players->jvm, id, JVM_LIMIT_MS);
         if (strncmp(answer, "ok ", 3) != 0)
             support_die("Redisson does not connect: %s", answer);
@@ -371,14 +387,14 @@ static void warm_up(struct java_players *players, size_t i) {
 
 struct java_players *java_players_new(struct run *run, struct remote *jvm) {
     static int processes;
-    bool quorum = run->plan->kinds->quorum;
+    bool quorum = run->plan->kinds->quorum, moving = run->plan->kinds->moving;
     struct java_players *players = calloc(1, sizeof *players);
     if (players == NULL)
         support_die("out of memory");
     players->run = run;
     players->jvm = jvm;
-    players->dialects = quorum ? of_a_quorum : of_one_server;
-    players->len = quorum ? sizeof of_a_quorum / sizeof *of_a_quorum : DIALECTS_MAX;
+    players->dialects = quorum ? of_a_quorum : moving ? of_a_route : of_one_server;
+    players->len = quorum || moving ? 1 : DIALECTS_MAX;
     snprintf(players->process, sizeof players->process, "j%d", ++processes);
     record_open(&players->record, run->dir, players->process);
     connect_clients(players);
@@ -401,7 +417,7 @@ void java_players_end(struct java_players *players) {
     if (!players->killed) {
         if (!wait_until(is_idle, players, JVM_LIMIT_MS))
             support_die("a Java player does not end");
-        for (size_t i = 0; i < players->run->servers_len; i++)
+        for (size_t i = 0; i < clients_len(players->run); i++)
             remote_call(players->jvm, "shutdown %s.%zu", players->process, i);
     }
     record_close(&players->record);

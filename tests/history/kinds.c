@@ -39,12 +39,22 @@ static const struct kind quorum[] = {
     {"quorum_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, true},
 };
 
+static const struct kind route[] = {
+    {"moving", HF_PLAIN, 0, visit_lock, BREAK_IN, true},
+    {"moving_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, true},
+    {"moving_fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, true},
+    {"moving_fair", HF_FAIR, 0, visit_lock, BREAK_IN, true},
+    {"moving_readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN, true},
+};
+
 #define ALL(kinds) .all = (kinds), .len = sizeof(kinds) / sizeof *(kinds)
 
 const struct kinds kinds_of_one_server = {ALL(one_server), .players = 1, .visits = 25,
                                           .watchdog_ms = PLAY_WATCHDOG_MS};
 const struct kinds kinds_of_a_quorum = {ALL(quorum), .players = 2, .visits = 8, .quorum = true,
                                         .watchdog_ms = QUORUM_WATCHDOG_MS};
+const struct kinds kinds_of_a_route = {ALL(route), .players = 1, .visits = 10, .moving = true,
+                                       .watchdog_ms = ROUTE_WATCHDOG_MS};
 
 unsigned play_pick(struct player *player, unsigned below) {
     return (unsigned)rand_r(&player->random) % below;

@@ -54,7 +54,17 @@ static void start_server(struct run *run, size_t i) {
 
 static void start(struct run *run) {
     run->dir = temp_dir();
-    run->servers_len = run->plan->kinds->quorum ? PLAY_SERVERS : 1;
+    if (run->plan->cluster) {
+        /* Nobody takes over unless told to: what nobody wrote down would be found wrong. */
+        const struct shards_options options = {.replicas = true, .node_timeout_ms = 15000};
+        run->shards = shards_start(&options);
+        add_url(run->urls, shards_url(run->shards));
+    } else if (run->plan->kinds->moving) {
+        run->watched = watched_start(NULL);
+        add_url(run->urls, watched_url(run->watched));
+    } else {
+        run->servers_len = run->plan->kinds->quorum ? PLAY_SERVERS : 1;
+    }
     for (size_t i = 0; i < run->servers_len; i++)
         start_server(run, i);
     record_open(&run->record, run->dir, "driver");
@@ -97,6 +107,8 @@ static void end(struct run *run) {
         proxy_free(run->proxies[i]);
         server_free(run->servers[i]);
     }
+    watched_free(run->watched);
+    shards_free(run->shards);
 }
 
 char *play_run(const struct plan *plan, unsigned seed) {

@@ -9,6 +9,8 @@
 #include "support/proxy.h"
 #include "support/remote.h"
 #include "support/server.h"
+#include "support/shards.h"
+#include "support/watched.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,20 +22,25 @@
 #define PLAY_JVMS 2
 
 enum trouble {
-    TROUBLE_BREAK = 1,     /* players break locks */
-    TROUBLE_KILL = 2,      /* processes are killed, and others take their part */
-    TROUBLE_PAUSE = 4,     /* and stopped for longer than any lease */
-    TROUBLE_LOSE = 8,      /* replies and connections are lost */
-    TROUBLE_RESTART = 16,  /* a server is killed, and comes back with its data */
-    TROUBLE_WIPE = 32,     /* and comes back without */
-    TROUBLE_SABOTAGE = 64, /* somebody writes to the servers behind everybody's back */
-    TROUBLE_KILL_JVM = 128 /* each JVM is killed */
+    TROUBLE_BREAK = 1,       /* players break locks */
+    TROUBLE_KILL = 2,        /* processes are killed, and others take their part */
+    TROUBLE_PAUSE = 4,       /* and stopped for longer than any lease */
+    TROUBLE_LOSE = 8,        /* replies and connections are lost */
+    TROUBLE_RESTART = 16,    /* a server is killed, and comes back with its data */
+    TROUBLE_WIPE = 32,       /* and comes back without */
+    TROUBLE_SABOTAGE = 64,   /* somebody writes to the servers behind everybody's back */
+    TROUBLE_KILL_JVM = 128,  /* each JVM is killed */
+    TROUBLE_FAIL_OVER = 256, /* the primary changes */
+    TROUBLE_MOVE = 512       /* slots move to another server */
 };
 
 struct plan {
     const char *title;
     const struct kinds *kinds;
     unsigned troubles;
+    bool
+        cluster; /* what changes are the servers of a cluster; else a primary that sentinels name */
+    bool untold; /* the checker hears nothing of changes */
     bool unguarded; /* servers that restart have a vote at once, which is wrong */
     int64_t duration_ms;
     bool java;                      /* Redisson plays, too, if it is there, */
@@ -64,6 +71,8 @@ struct run {
     char *dir;
     size_t servers_len;
     struct server *servers[PLAY_SERVERS];
+    struct watched *watched; /* or a primary among three, and their sentinels; NULL: none */
+    struct shards *shards;   /* or a cluster; NULL: none */
     struct proxy *proxies[PLAY_SERVERS];  /* NULL: none are needed */
     char urls[1024];                      /* of the servers */
     char far_urls[1024];                  /* through the proxies, if there are any */
@@ -76,6 +85,7 @@ struct run {
     int generation; /* how many processes there have been */
     size_t paused;  /* which is stopped; PLAY_PROCESSES: none */
     int64_t paused_ns, resume_ms;
+    int64_t rest_ms; /* until then the primary does not change */
     int64_t late_ms
         [PLAY_SERVERS]; /* when the commands that a proxy holds back are let go; 0: there are none */
     int64_t apart_ms[PLAY_SERVERS]; /* until when a server is cut off; 0: it is not */

@@ -37,8 +37,8 @@ static void be_sure(struct stay *stay) {
 }
 
 static void trust(struct stay *stay) {
-    struct operation operation =
-        record_call(stay->player->record, &stay->subject, "trust", "hold=%s", stay->hold);
+    struct operation operation = record_call(stay->player->record, &stay->subject,
+                                             verb_of(stay, "trust"), "hold=%s", stay->hold);
     int64_t remaining_ms = hf_lock_remaining_ms_as(stay->lock, stay->owner);
     record_return(&operation, HF_OK, "value=%" PRId64, remaining_ms);
 }

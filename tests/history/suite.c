@@ -81,6 +81,8 @@ static void free_jvms(const struct plan *plan) {
 
 static char *play(struct plan plan, unsigned seed) {
     plan.duration_ms = getenv("HF_SOAK") != NULL ? LONG_MS : SHORT_MS;
+    if (plan.kinds->moving)
+        plan.duration_ms *= plan.cluster ? 2 : 3; /* a failover takes a while */
     choose_jvms(&plan);
     char *dir = play_run(&plan, seed);
     free_jvms(&plan);

@@ -16,6 +16,9 @@
 
 #define PAUSE_MS (PLAY_WATCHDOG_MS + 300) /* longer than any lease */
 #define LATE_MS 1200
+#define OPEN_MS 100    /* a slot is, at most */
+#define CUT_OFF_MS 200 /* a replica is, before it takes over */
+#define SLOTS 16384
 #define MAJORITY 3 /* of PLAY_SERVERS */
 #define A_SCRIPT "\r\nEVALSHA\r\n"
 
@@ -148,6 +151,80 @@ static void restart_some(struct run *run) {
         restart(run, first, run->servers_len > 1 && run_pick(run, 2) == 0 ? MAJORITY : 1);
 }
 
+/* ---- A primary that changes ------------------------------------------------------------------ */
+
+/* What the primary was told last is not at the replicas, for certain: they have forgotten all of it. */
+static void forget_at_replicas(struct run *run, const struct server *primary) {
+    for (int i = 0; i < WATCHED_SERVERS; i++) {
+        struct server *replica = watched_server(run->watched, i);
+        if (replica == primary)
+            continue;
+        cmd_ok(replica, "CONFIG SET replica-read-only no");
+        cmd_ok(replica, "FLUSHALL");
+        cmd_ok(replica, "CONFIG SET replica-read-only yes");
+    }
+}
+
+/* By hand, so that the old primary answers until it is told, or by its death. */
+static void replace_primary(struct run *run, bool loses) {
+    struct server *old = watched_primary(run->watched);
+    if (loses)
+        forget_at_replicas(run, old);
+    if (run_pick(run, 3) == 0)
+        watched_fail_over(run->watched);
+    else
+        server_kill(old);
+    watched_wait_switch(run->watched, old);
+    watched_heal(run->watched);
+}
+
+/* The same for one of a cluster. What is lost is what it was told while its replica was cut off. */
+static void replace_one_of_several(struct run *run, bool loses) {
+    struct server *old = shards_owner(run->shards, run_pick(run, SLOTS));
+    if (loses) {
+        shards_cut_off_replica(run->shards, old);
+        sleep_ms(1 + run_pick(run, CUT_OFF_MS));
+    }
+    if (!loses && run_pick(run, 2) == 0)
+        shards_fail_over(run->shards, old);
+    else
+        shards_lose_writes(run->shards, old);
+    shards_mend(run->shards);
+}
+
+static void fail_over(struct run *run) {
+    bool loses = run->plan->untold || run_pick(run, 2) == 0;
+    int64_t from_ns = record_now_ns();
+    record_line(&run->record, "cut %lld", (long long)from_ns);
+    if (run->shards != NULL)
+        replace_one_of_several(run, loses);
+    else
+        replace_primary(run, loses);
+    int64_t to_ns = record_now_ns();
+    if (!run->plan->untold)
+        record_line(&run->record, "change %lld %lld %lld", (long long)from_ns, (long long)to_ns,
+                    (long long)(to_ns + ROUTE_WATCHDOG_MS * INT64_C(1000000)));
+    run->rest_ms = now_ms() + 2 * PLAY_NAME_MS;
+}
+
+/* ---- Slots that move ------------------------------------------------------------------------- */
+
+/* What is played just now, perhaps with a while between its keys. Nothing may come of it, so nothing is
+ * written down. */
+static void move_slot(struct run *run) {
+    const struct kinds *kinds = run->plan->kinds;
+    char name[48];
+    play_name(kinds->all[run_pick(run, (unsigned)kinds->len)].name, run->begin_ms, name);
+    unsigned slot = shards_slot(run->shards, name);
+    struct server *from = shards_owner(run->shards, slot), *to = shards_other(run->shards, from);
+    shards_open_slot(run->shards, slot, from, to);
+    if (run_pick(run, 2) == 0)
+        shards_move_key(run->shards, from, to, name);
+    sleep_ms(run_pick(run, OPEN_MS));
+    shards_move_keys(run->shards, slot, from, to);
+    shards_close_slot(run->shards, slot, from, to);
+}
+
 static void sabotage(struct run *run) {
     const struct kinds *kinds = run->plan->kinds;
     const struct kind *kind = &kinds->all[run_pick(run, (unsigned)kinds->len)];
@@ -190,12 +267,13 @@ static void look_at_line(struct run *run) {
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 void trouble_begin(struct run *run) {
+    run->rest_ms = run->begin_ms + PLAY_NAME_MS;
     choose_kills_of_jvms(run);
 }
 
 void trouble_step(struct run *run) {
     bool quorum = run->plan->kinds->quorum;
-    if (!quorum && run_pick(run, 8) == 0)
+    if (!quorum && !run->plan->kinds->moving && run_pick(run, 8) == 0)
         look_at_line(run);
     if (now_and_then(run, TROUBLE_KILL, 700))
         kill_one(run);
@@ -214,6 +292,10 @@ void trouble_step(struct run *run) {
         restart_some(run);
     if (now_and_then(run, TROUBLE_SABOTAGE, 4))
         sabotage(run);
+    if (now_ms() >= run->rest_ms && now_and_then(run, TROUBLE_FAIL_OVER, 300))
+        fail_over(run);
+    if (now_and_then(run, TROUBLE_MOVE, 50))
+        move_slot(run);
 }
 
 void trouble_end(struct run *run) {

@@ -105,6 +105,12 @@ void assert_hf_at(int expected, int actual, const char *file, int line);
 
 /* ---- The rows, by file ----------------------------------------------------------------------- */
 
+/* rows_sentinel.c */
+void sentinel_each_waits_for_the_other(void **state);
+void sentinel_java_waits_for_c_through_a_failover(void **state);
+void sentinel_c_waits_for_java_through_a_failover(void **state);
+void sentinel_stop(void); /* ends the servers of these rows; nothing if there are none */
+
 /* rows_plain.c */
 void plain_java_waits_for_c(void **state);
 void plain_c_waits_for_java(void **state);

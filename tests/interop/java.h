@@ -23,6 +23,10 @@
 #define java_call remote_call
 #define JAVA_LIMIT_MS REMOTE_LIMIT_MS
 
+/* Runs build.sh, whose output tells why when it cannot. Returns 0 and where the jars are, or what the program is to
+ * end with: 77 if this machine cannot. */
+int java_build(const char **ret_dir);
+
 /* `dir` is where build.sh has put interop.jar and lib/. The environment variable
  * HF_INTEROP_REDISSON names another version of Redisson than the one of lib/. */
 struct remote *java_start(const char *dir);

@@ -21,11 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#define EXIT_SKIPPED 77
 
 struct suite suite;
 
@@ -169,6 +165,7 @@ static void open_stage(void) {
 static void close_stage(void) {
     java_kill_all();
     five_stop();
+    sentinel_stop();
     server_free(suite.server);
 }
 
@@ -200,20 +197,6 @@ static void play_row(void **state) {
     suite.row_ended = false;
     row->play(&row->state);
     suite.row_ended = true;
-}
-
-/* Runs build.sh; its output tells why when it cannot. Returns its exit status. */
-static int build_java(void) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        execl(HF_INTEROP_BUILD, HF_INTEROP_BUILD, suite.java_dir, getenv("HF_INTEROP_REDISSON"),
-              (char *)NULL);
-        _exit(1);
-    }
-    int status;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return 1;
-    return WEXITSTATUS(status);
 }
 
 #define NAMED_ROW(title, plays, needs)                                                             \
@@ -334,6 +317,9 @@ int main(void) {
         ROW(multi_killed_java_holder),
         ROW(multi_java_unlock_stops_at_a_lost_member),
         ROW(multi_of_multis_with_a_lease),
+        ROW(sentinel_each_waits_for_the_other),
+        ROW(sentinel_java_waits_for_c_through_a_failover),
+        ROW(sentinel_c_waits_for_java_through_a_failover),
         ROW(semaphore_wakes_all_of_both_sides),
         ROW(semaphore_give_ups_take_nothing),
         ROW(permits_many_ids_cross),
@@ -356,10 +342,9 @@ int main(void) {
 
     /* A JVM that is killed must not take the driver along when it is written to. */
     signal(SIGPIPE, SIG_IGN);
-    suite.java_dir = getenv("HF_INTEROP_DIR") != NULL ? getenv("HF_INTEROP_DIR") : HF_INTEROP_DIR;
-    int built = build_java();
+    int built = java_build(&suite.java_dir);
     if (built != 0)
-        return built == EXIT_SKIPPED ? EXIT_SKIPPED : 1;
+        return built;
     if (getenv("HF_INTEROP_ONLY") != NULL)
         cmocka_set_test_filter(getenv("HF_INTEROP_ONLY"));
     return cmocka_run_group_tests_name("interop", rows, start_suite, end_suite) == 0 ? 0 : 1;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define LATE_MS 200
+
 static void done(hf_op *op, const hf_result *result, void *user) {
     (void)op;
     atomic_store((atomic_int *)user, result->code == HF_OK ? 1 : result->code);
@@ -67,6 +69,52 @@ static void cancelled_while_it_asks(void **state) {
         proxy_heal(p.proxy[i]);
         pack_end(&p);
     }
+}
+
+/* Has given way for the second time in a row, or is about to: it has got `b`, and found that `c` is another's.
+ * As that one is asked late, the pause before it waits there is long, nearly always. */
+static void begin_to_pause(struct pack *p, struct fleet_caller *caller,
+                           hf_acquire_options options) {
+    pack_occupy(p, 1);
+    pack_occupy(p, 2);
+    proxy_delay(p->proxy[2], FLEET_ACQUIRE, LATE_MS);
+    fleet_call_acquire(caller, p->all, options);
+    assert_true(proxy_wait_seen(p->proxy[1], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+    pack_vacate(p, 1);
+}
+
+static void cancelled_in_its_pause(void **state) {
+    (void)state;
+    struct pack p;
+    struct fleet_caller caller;
+    hf_cancel *cancel;
+    pack_begin(&p, NULL);
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    hf_acquire_options options = fleet_wait_for(HF_FOREVER, HF_WATCHDOG);
+    options.cancel = cancel;
+    size_t given_back = proxy_seen(p.proxy[1], FLEET_RELEASE);
+    begin_to_pause(&p, &caller, options);
+    assert_true(proxy_wait_seen(p.proxy[1], FLEET_RELEASE, given_back + 1, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(fleet_join(&caller), HF_ECANCELED);
+    assert_true(pack_wait_locked(&p, 1, HANG_MS)); /* the rival's */
+    proxy_heal(p.proxy[2]);
+    hf_cancel_free(cancel);
+    pack_vacate(&p, 2);
+    pack_end(&p);
+}
+
+static void too_late_in_its_pause(void **state) {
+    (void)state;
+    struct pack p;
+    struct fleet_caller caller;
+    pack_begin(&p, NULL);
+    begin_to_pause(&p, &caller, fleet_wait_for(3 * LATE_MS, HF_WATCHDOG));
+    assert_int_equal(fleet_join(&caller), HF_ETIMEDOUT);
+    assert_true(pack_wait_locked(&p, 1, HANG_MS));
+    proxy_heal(p.proxy[2]);
+    pack_vacate(&p, 2);
+    pack_end(&p);
 }
 
 /* ---- Closed ---- */
@@ -159,9 +207,60 @@ static void its_client_is_closed(void **state) {
     assert_int_equal(hf_lock_acquire(p.all), HF_ECLOSED);
     assert_true(pack_wait_locked(&p, 1, HANG_MS));
     assert_true(hf_lock_remaining_ms(p.lock[2]) > 0);
+    /* what the whole had of it is given back, or runs out if this was quicker */
     assert_int_equal(hf_lock_release(p.lock[2]), HF_OK);
-    cmd_ok(p.server[2], "DEL c"); /* it had been acquired twice */
+    assert_true(pack_wait_free(&p, HANG_MS));
     pack_end(&p);
+}
+
+static hf_owner acquire_as_nobody(struct pack *p) {
+    hf_op *op;
+    hf_result result = HF_RESULT_INIT;
+    assert_int_equal(hf_lock_acquire_start(p->all, NULL, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
+    hf_op_free(op);
+    return result.owner;
+}
+
+/* One does not answer the release, and the client of the whole, or that of the one, is closed: as it has
+ * reached all of them, nothing is left. */
+static void closed_while_it_releases(void **state) {
+    (void)state;
+    for (int closes = 0; closes < PACK; closes += 2) {
+        struct pack p;
+        atomic_int outcome = 0;
+        hf_options options = pack_options();
+        options.cmd_timeout_ms = 1000;
+        pack_begin(&p, &options);
+        hf_owner owner = acquire_as_nobody(&p);
+        proxy_blackhole(p.proxy[2], false, true);
+        assert_int_equal(hf_lock_release_start(p.all, owner, done, &outcome, NULL), HF_OK);
+        assert_true(pack_wait_free(&p, HANG_MS));
+        close_client(&p, closes);
+        int err = outcome_of(&outcome);
+        assert_true(err == HF_ECLOSED || err == HF_EUNKNOWN);
+        proxy_heal(p.proxy[2]);
+        pack_end(&p);
+    }
+}
+
+/* The same of an extension. What was held stays for its lease, as always, but for what is released. */
+static void closed_while_it_extends(void **state) {
+    (void)state;
+    for (int closes = 0; closes < PACK; closes += 2) {
+        struct pack p;
+        atomic_int outcome = 0;
+        pack_begin(&p, NULL);
+        hf_owner owner = acquire_as_nobody(&p);
+        size_t seen = proxy_seen(p.proxy[2], FLEET_RENEW);
+        proxy_blackhole(p.proxy[2], false, true);
+        assert_int_equal(hf_lock_extend_start(p.all, owner, 120000, done, &outcome, NULL), HF_OK);
+        assert_true(proxy_wait_seen(p.proxy[2], FLEET_RENEW, seen + 1, HANG_MS));
+        close_client(&p, closes);
+        assert_int_equal(outcome_of(&outcome), HF_ECLOSED);
+        proxy_heal(p.proxy[2]);
+        pack_end_anyhow(&p);
+    }
 }
 
 static void all_are_closed_in_any_order(void **state) {
@@ -320,11 +419,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancelled_while_it_waits),
         cmocka_unit_test(cancelled_while_it_asks),
+        cmocka_unit_test(cancelled_in_its_pause),
+        cmocka_unit_test(too_late_in_its_pause),
         cmocka_unit_test(closed_while_it_waits),
         cmocka_unit_test(closed_while_it_asks),
         cmocka_unit_test(a_members_client_is_closed),
         cmocka_unit_test(released_after_a_members_client_was_closed),
         cmocka_unit_test(its_client_is_closed),
+        cmocka_unit_test(closed_while_it_releases),
+        cmocka_unit_test(closed_while_it_extends),
         cmocka_unit_test(all_are_closed_in_any_order),
         cmocka_unit_test(a_thread_ends),
         cmocka_unit_test(forked),

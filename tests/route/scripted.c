@@ -94,6 +94,10 @@ int scripted_port(const struct scripted *s) {
     return proxy_port(s->proxy);
 }
 
+const char *scripted_socket(const struct scripted *s) {
+    return hostile_socket(s->hostile);
+}
+
 void scripted_name(struct scripted *s, const char *host, int port, int epoch) {
     pthread_mutex_lock(&s->mtx);
     snprintf(s->host, sizeof s->host, "%s", host != NULL ? host : "");

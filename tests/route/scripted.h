@@ -19,6 +19,7 @@ struct scripted;
 struct scripted *scripted_start(void);
 void scripted_free(struct scripted *scripted); /* NULL is fine */
 int scripted_port(const struct scripted *scripted);
+const char *scripted_socket(const struct scripted *scripted); /* for what stands in front of it */
 
 /* From now on it names this address, of this epoch; -1: it does not tell one. Without a host it knows no such
  * name. */

@@ -176,6 +176,42 @@ static void by_hand_there_and_back(void **state) {
     scene_end(&s);
 }
 
+/* One server after the other, as they are upgraded: those that only follow are ended, and the primary when another has
+ * taken over for it. */
+static void restarted_one_by_one(void **state) {
+    (void)state;
+    struct scene s;
+    struct busy busy[2];
+    scene_begin(&s, NULL);
+    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "rolling");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    for (int i = 0; i < 2; i++) {
+        busy[i] = (struct busy){.client = i == 0 ? s.client : s.rival, .number = i};
+        assert_int_equal(pthread_create(&busy[i].thread, NULL, be_busy, &busy[i]), 0);
+    }
+    for (int i = 0; i < WATCHED_SERVERS; i++) {
+        struct server *server = watched_server(s.watched, i);
+        scene_replicate(&s);
+        if (watched_primary(s.watched) == server) {
+            watched_fail_over(s.watched);
+            watched_wait_switch(s.watched, server);
+            watched_heal(s.watched);
+        }
+        server_kill(server);
+        watched_heal(s.watched);
+    }
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&busy[i].rounds, 0);
+        assert_true(wait_until(goes_on, &busy[i], HANG_MS));
+        atomic_store(&busy[i].stop, true);
+        pthread_join(busy[i].thread, NULL);
+        assert_int_equal(busy[i].wrong, HF_OK);
+    }
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    scene_end(&s);
+}
+
 /* ---- Frozen ---- */
 
 static bool is_replica(void *arg) {
@@ -223,6 +259,7 @@ int main(void) {
         cmocka_unit_test(killed_before_a_release),
         cmocka_unit_test(killed_before_an_acquire),
         cmocka_unit_test(by_hand_there_and_back),
+        cmocka_unit_test(restarted_one_by_one),
         cmocka_unit_test(frozen_and_woken),
     };
     return cmocka_run_group_tests(tests, scene_start, scene_stop);

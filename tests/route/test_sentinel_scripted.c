@@ -177,6 +177,39 @@ static void announced_addresses_are_mapped(void **state) {
     scripted_free(sentinel);
 }
 
+static bool map_inside(const char *host, uint16_t port, char *ret_host, uint16_t *ret_port,
+                       void *user) {
+    if (strcmp(host, "inside.invalid") != 0 || port != 6379)
+        return false;
+    snprintf(ret_host, HF_HOST_SIZE, "%s", LOCALHOST);
+    *ret_port = *(const uint16_t *)user;
+    return true;
+}
+
+/* The application is asked about what the url does not have, and need not know everything. */
+static void the_application_maps_addresses(void **state) {
+    (void)state;
+    struct scripted *sentinel = scripted_start();
+    uint16_t real_port = (uint16_t)server_port(servers[0]);
+    char url[256];
+    hf_options options = scene_options();
+    hf_client *client;
+    scripted_name(sentinel, "inside.invalid", 6379, 1);
+    url_of(&sentinel, 1, url, sizeof url);
+    options.map = map_inside;
+    options.map_user = &real_port;
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    assert_int_equal(hf_ping(client), HF_OK);
+    assert_int_equal(scene_stats(client).switches, 0);
+
+    scripted_name(sentinel, LOCALHOST, server_port(servers[1]), 2); /* which it leaves alone */
+    cut_off(servers[0]);
+    assert_true(scene_wait_switches(client, 1));
+    assert_int_equal(hf_ping(client), HF_OK);
+    hf_close(client);
+    scripted_free(sentinel);
+}
+
 /* ---- Another every moment ---- */
 
 struct busy {
@@ -328,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_replica_gets_nothing_but_a_greeting),
         cmocka_unit_test(one_that_becomes_a_replica_is_left),
         cmocka_unit_test(announced_addresses_are_mapped),
+        cmocka_unit_test(the_application_maps_addresses),
         cmocka_unit_test(another_every_moment),
         cmocka_unit_test(another_every_moment_with_manual_dispatch),
     };

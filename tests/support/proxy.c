@@ -266,6 +266,15 @@ void proxy_trickle(struct proxy *proxy, size_t bytes) {
     commit(proxy);
 }
 
+void proxy_lead_to(struct proxy *proxy, const char *server_unix_path) {
+    proxy_begin(proxy);
+    free(proxy->server_path);
+    proxy->server_path = strdup(server_unix_path);
+    if (proxy->server_path == NULL)
+        support_die("out of memory");
+    commit(proxy);
+}
+
 void proxy_refuse(struct proxy *proxy, bool refuse) {
     proxy_begin(proxy);
     proxy->refuse = refuse;

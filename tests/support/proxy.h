@@ -120,6 +120,9 @@ void proxy_delay(struct proxy *proxy, const char *matcher, int64_t delay_ms);
  * taken those, or with TCP its kernel (looked at every millisecond). 0 ends it. */
 void proxy_trickle(struct proxy *proxy, size_t bytes);
 
+/* New connections lead to another server, as with a load balancer; present ones stay where they are. */
+void proxy_lead_to(struct proxy *proxy, const char *server_unix_path);
+
 /* New connections are refused (ECONNREFUSED); present ones stay. */
 void proxy_refuse(struct proxy *proxy, bool refuse);
 

@@ -40,9 +40,7 @@ const char *server_program(void) {
     return override != NULL && override[0] != '\0' ? override : "redis-server";
 }
 
-/* DEBUG and CONFIG SET dir must be allowed by name from version 7 on; older servers do not know
- * these lines. */
-static bool knows_enable_lines(void) {
+bool server_is_7(void) {
     static atomic_int known = -1;
     if (known >= 0)
         return known;
@@ -67,7 +65,8 @@ static void write_config(const struct server *server, const struct server_option
             server->port);
     fprintf(file, "daemonize no\nsave \"\"\n");
     fprintf(file, "appendonly %s\nappendfsync always\n", options->aof ? "yes" : "no");
-    if (knows_enable_lines())
+    /* DEBUG and CONFIG SET dir must be allowed by name. */
+    if (server_is_7())
         fprintf(file, "enable-debug-command yes\nenable-protected-configs yes\n");
     if (options->password != NULL) {
         char *quoted = support_escape(options->password, "\\x");

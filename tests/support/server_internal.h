@@ -27,6 +27,8 @@ struct server {
 /* redis-server, or what the environment says instead; and a port that it may listen on. */
 const char *server_program(void);
 int server_pick_port(void);
+/* It is version 7 or later, and so has settings that older ones do not know. */
+bool server_is_7(void);
 
 /* Forgets the helpers' connection, since the server was or will be stopped. */
 void server_forget_connection(struct server *server);

@@ -272,9 +272,10 @@ static struct zk_children *read_children(const struct bytes *answer) {
     size_t at = 4;
     for (int32_t i = 0; i < count; i++) {
         size_t length = (size_t)int_at(answer, at);
-        children->names[i] = strndup(answer->data + at + 4, length);
+        children->names[i] = calloc(1, length + 1);
         if (children->names[i] == NULL)
             support_die("out of memory");
+        memcpy(children->names[i], answer->data + at + 4, length);
         at += 4 + length;
     }
     children->count = (size_t)count;

@@ -150,7 +150,7 @@ static unsigned char *open_frame(const char *hex, int32_t xid, int64_t zxid, int
 static void answers_of_a_session(void **state) {
     (void)state;
     size_t len;
-    unsigned char *bytes = zk_from_hex(zk_said_connected, &len);
+    unsigned char *bytes = zk_from_hex(frame_connected, &len);
     struct hfi_zk_in in = hfi_zk_in(bytes, len);
     struct hfi_zk_connected found;
     assert_int_equal(hfi_zk_get_connected(&in, &found), HF_OK);
@@ -168,10 +168,10 @@ static void answers_of_a_session(void **state) {
     assert_false(found.read_only);
     free(bytes);
 
-    free(open_frame(zk_said_pong, HFI_ZK_XID_PING, 1, 0, &in));
-    free(open_frame(zk_said_bad_version, 7, 5, HFI_ZK_BAD_VERSION, &in));
+    free(open_frame(frame_pong, HFI_ZK_XID_PING, 1, 0, &in));
+    free(open_frame(frame_bad_version, 7, 5, HFI_ZK_BAD_VERSION, &in));
 
-    bytes = open_frame(zk_said_event, HFI_ZK_XID_EVENT, 4, 0, &in);
+    bytes = open_frame(frame_event, HFI_ZK_XID_EVENT, 4, 0, &in);
     struct hfi_zk_event seen;
     assert_int_equal(hfi_zk_get_event(&in, &seen), HF_OK);
     assert_int_equal(seen.type, HFI_ZK_EVENT_CHANGED);
@@ -185,7 +185,7 @@ static void answers_about_nodes(void **state) {
     struct hfi_zk_text text;
     struct hfi_zk_stat found;
 
-    unsigned char *bytes = open_frame(zk_said_created, 2, 3, 0, &in);
+    unsigned char *bytes = open_frame(frame_created, 2, 3, 0, &in);
     assert_int_equal(hfi_zk_get_created(&in, &text, &found), HF_OK);
     expect_text(text, ZK_NODE "0000000000");
     assert_int_equal(found.czxid, 3);
@@ -193,20 +193,20 @@ static void answers_about_nodes(void **state) {
     assert_int_equal(in.left, 0);
     free(bytes);
 
-    bytes = open_frame(zk_said_data, 5, 3, 0, &in);
+    bytes = open_frame(frame_data, 5, 3, 0, &in);
     assert_int_equal(hfi_zk_get_data(&in, &text, &found), HF_OK);
     expect_text(text, "data");
     assert_int_equal(found.data_len, 4);
     free(bytes);
 
-    bytes = open_frame(zk_said_stat, 6, 4, 0, &in);
+    bytes = open_frame(frame_stat, 6, 4, 0, &in);
     assert_int_equal(hfi_zk_get_stat(&in, &found), HF_OK);
     assert_int_equal(found.version, 1);
     assert_int_equal(found.mzxid, 4);
     assert_int_equal(found.mtime_ms - found.ctime_ms, 13);
     free(bytes);
 
-    bytes = open_frame(zk_said_children, 3, 3, 0, &in);
+    bytes = open_frame(frame_children, 3, 3, 0, &in);
     struct hfi_zk_children list;
     assert_int_equal(hfi_zk_get_children(&in, &list), HF_OK);
     assert_int_equal(list.len, 1);
@@ -225,7 +225,7 @@ static void answers_to_a_multi(void **state) {
     struct hfi_zk_in in;
     struct hfi_zk_results results;
     struct hfi_zk_result result;
-    unsigned char *bytes = open_frame(zk_said_multi, 9, 6, 0, &in);
+    unsigned char *bytes = open_frame(frame_multi, 9, 6, 0, &in);
     assert_int_equal(hfi_zk_get_results(&in, &results), HF_OK);
     assert_int_equal(results.err, 0);
     assert_int_equal(results.len, 5);
@@ -243,14 +243,14 @@ static void answers_to_a_multi(void **state) {
     assert_false(hfi_zk_next_result(&results, &result));
     free(bytes);
 
-    bytes = open_frame(zk_said_refused, 10, 7, 0, &in);
+    bytes = open_frame(frame_refused, 10, 7, 0, &in);
     assert_int_equal(hfi_zk_get_results(&in, &results), HF_OK);
     assert_int_equal(results.len, 3);
     assert_int_equal(results.err, HFI_ZK_NO_NODE);
     assert_int_equal(results.culprit, 1);
     free(bytes);
 
-    bytes = open_frame(zk_said_empty_multi, 11, 8, 0, &in);
+    bytes = open_frame(frame_empty_multi, 11, 8, 0, &in);
     assert_int_equal(hfi_zk_get_results(&in, &results), HF_OK);
     assert_int_equal(results.len, 0);
     assert_int_equal(results.err, 0);

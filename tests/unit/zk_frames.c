@@ -4,29 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char zk_said_connected[] =
+const char frame_connected[] =
     "0000000000001f4001000161eb9a000000000010b4998e9b315b54f0b2a5055562c1fff700";
-const char zk_said_pong[] = "fffffffe000000000000000100000000";
-const char zk_said_bad_version[] = "000000070000000000000005ffffff99";
-const char zk_said_created[] =
+const char frame_pong[] = "fffffffe000000000000000100000000";
+const char frame_bad_version[] = "000000070000000000000005ffffff99";
+const char frame_created[] =
     "0000000200000000000000030000000"
     "00000003c" ZK_NODE_HEX ZK_ZEROES
     "00000000000000030000000000000003000001a1e57fafa8000001a1e57fafa8"
     "00000000000000000000000001000161eb9a000000000004000000000000000000000003";
-const char zk_said_children[] =
+const char frame_children[] =
     "0000000300000000000000030000000000000001000000375f635f31313232333334342d353536362d343738382d39"
     "3961612d6262636364646565666630312d6c6f636b2d3030303030303030303000000000000000020000000000000002"
     "000001a1e57faf99000001a1e57faf99000000000000000100000000000000000000000000000000000000010000000000"
     "000003";
-const char zk_said_data[] =
+const char frame_data[] =
     "00000005000000000000000300000000000000046461746100000000000000030000000000000003000001a1e57fafa8"
     "000001a1e57fafa800000000000000000000000001000161eb9a000000000004000000000000000000000003";
-const char zk_said_stat[] =
+const char frame_stat[] =
     "0000000600000000000000040000000000000000000000030000000000000004000001a1e57fafa8000001a1e57fafb5"
     "00000001000000000000000001000161eb9a000000000003000000000000000000000003";
-const char zk_said_event[] =
+const char frame_event[] =
     "ffffffff00000000000000040000000000000003000000030000003c" ZK_NODE_HEX ZK_ZEROES;
-const char zk_said_multi[] =
+const char frame_multi[] =
     "000000090000000000000006000000000000000d00000000000000000f0000000000000000062f6170702f7800000000"
     "000000060000000000000006000001a1e57fafc5000001a1e57fafc500000000000000000000000000000000000000000"
     "000000100000000000000000000000600000005000000000000000000000000060000000000000006000001a1e57fafc5"
@@ -34,18 +34,16 @@ const char zk_said_multi[] =
     "0000000000000000062f6170702f6300000000000000060000000000000006000001a1e57fafc5000001a1e57fafc500"
     "0000000000000000000000000000000000000000000000000000000000000000000006000000020000000000ffffffff01"
     "ffffffff";
-const char zk_said_refused[] =
+const char frame_refused[] =
     "0000000a000000000000000700000000ffffffff000000000000000000ffffffff00ffffff9bffffff9bffffffff00ff"
     "fffffefffffffeffffffff01ffffffff";
-const char zk_said_empty_multi[] = "0000000b000000000000000800000000ffffffff01ffffffff";
+const char frame_empty_multi[] = "0000000b000000000000000800000000ffffffff01ffffffff";
 
 const struct zk_frame zk_frames[ZK_FRAMES] = {
-    {ZK_CONNECTED, zk_said_connected}, {ZK_HEADER, zk_said_pong},
-    {ZK_HEADER, zk_said_bad_version},  {ZK_CREATED, zk_said_created},
-    {ZK_CHILDREN, zk_said_children},   {ZK_DATA, zk_said_data},
-    {ZK_STAT, zk_said_stat},           {ZK_EVENT, zk_said_event},
-    {ZK_MULTI, zk_said_multi},         {ZK_MULTI, zk_said_refused},
-    {ZK_MULTI, zk_said_empty_multi},
+    {ZK_CONNECTED, frame_connected}, {ZK_HEADER, frame_pong},       {ZK_HEADER, frame_bad_version},
+    {ZK_CREATED, frame_created},     {ZK_CHILDREN, frame_children}, {ZK_DATA, frame_data},
+    {ZK_STAT, frame_stat},           {ZK_EVENT, frame_event},       {ZK_MULTI, frame_multi},
+    {ZK_MULTI, frame_refused},       {ZK_MULTI, frame_empty_multi},
 };
 
 unsigned char *zk_from_hex(const char *hex, size_t *ret_len) {

@@ -22,9 +22,9 @@ enum zk_frame_kind {
     ZK_FRAME_KINDS
 };
 
-extern const char zk_said_connected[], zk_said_pong[], zk_said_bad_version[], zk_said_created[],
-    zk_said_children[], zk_said_data[], zk_said_stat[], zk_said_event[], zk_said_multi[],
-    zk_said_refused[], zk_said_empty_multi[];
+extern const char frame_connected[], frame_pong[], frame_bad_version[], frame_created[],
+    frame_children[], frame_data[], frame_stat[], frame_event[], frame_multi[], frame_refused[],
+    frame_empty_multi[];
 
 struct zk_frame {
     enum zk_frame_kind kind;

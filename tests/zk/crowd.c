@@ -90,3 +90,18 @@ void crowd_await_watches(const char *text, int count) {
     struct wanted wanted = {.word = "wchp", .text = text, .count = count};
     assert_true(wait_until(server_tells, &wanted, HANG_MS));
 }
+
+struct place {
+    struct zk_client *eyes;
+    const char *path;
+};
+
+static bool is_empty(void *arg) {
+    const struct place *place = arg;
+    return zk_count(place->eyes, place->path) <= 0;
+}
+
+void crowd_await_empty(struct zk_client *eyes, const char *path) {
+    struct place place = {.eyes = eyes, .path = path};
+    assert_true(wait_until(is_empty, &place, HANG_MS));
+}

@@ -14,6 +14,7 @@
 
 #include "support/wait.h"
 #include "support/zk.h"
+#include "support/zk_client.h"
 
 #include <holdfast/holdfast.h>
 
@@ -43,5 +44,8 @@ bool crowd_is_done(hf_op *op);
 void crowd_await_nodes(const char *text, int count);
 /* The same for paths that are watched. */
 void crowd_await_watches(const char *text, int count);
+/* Waits until there is nothing beneath the path. The server deletes a container that has been empty for a
+ * while, so there may be no such node either. */
+void crowd_await_empty(struct zk_client *eyes, const char *path);
 
 #endif

@@ -32,6 +32,7 @@ struct hfi_node {
     struct hfi_resp_login login;
     char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
     struct hfi_tls_context *tls;                              /* this too */
+    bool in_network;
 
     struct hfi_conn *command[2], *control, *listener;
     atomic_bool second_wanted;
@@ -75,6 +76,7 @@ static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error
     bool enough = false;
     if (url->kind == HFI_URL_TCP) {
         enough = aim_at_host(node, url);
+        node->in_network = true;
     } else if (url->kind == HFI_URL_UNIX) {
         enough = copy_text(node->mem, url->path, &node->name);
         int err = hfi_addr_unix(url->path, &node->host.address);
@@ -253,6 +255,14 @@ void hfi_node_hang_up(struct hfi_node *node) {
             hfi_conn_suspect(conns[i], HFI_NEVER);
 }
 
+void hfi_node_insist_on_primary(struct hfi_node *node) {
+    atomic_store(&node->login.peer, HFI_PEER_PRIMARY);
+}
+
+bool hfi_node_may_change(const struct hfi_node *node) {
+    return node->in_network;
+}
+
 void hfi_node_stop(struct hfi_node *node) {
     if (atomic_exchange(&node->stopped, true))
         return;
@@ -335,6 +345,16 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
     if (lane == HFI_LANE_CALLER)
         return pick_for_caller(node);
     return lane == HFI_LANE_DISPATCH ? pick_for_dispatch(node) : node->control;
+}
+
+unsigned hfi_node_load(struct hfi_node *node) {
+    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control,
+                                atomic_load(&node->dispatch)};
+    unsigned load = 0;
+    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
+        if (conns[i] != NULL)
+            load += hfi_conn_load(conns[i]);
+    return load;
 }
 
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {

@@ -19,6 +19,13 @@ struct hfi_node;
 struct hfi_pubsub;
 struct hfi_rumours;
 
+/* Which process it is, and what its clock says. */
+struct hfi_met {
+    char run_id[48]; /* "": it does not tell */
+    bool clock_known;
+    int64_t ahead_ms; /* its clock's lead over ours */
+};
+
 /* What the engine has learnt from a server, beside its scripts, which it simply tries. The clock is
  * not here but with each connection: an address can lead to two processes for a moment, and
  * `not-after` would be worth nothing if it were by the clock of the other. */
@@ -32,12 +39,15 @@ struct hfi_learnt {
     atomic_bool no_tickets;      /* nor leave tickets (ticket.c) */
     atomic_bool wake_ups_warned; /* that it refuses to wake those who wait was logged */
     atomic_bool rumours_warned;  /* that it refuses to tell of a break was logged */
+    atomic_bool moving_told;     /* that a slot of its is on the move was logged */
     atomic_bool held_up_told;    /* that waits get no useful answer was logged */
+    atomic_bool was_replica;     /* its address led to one; it is asked for its role since */
 
     /* The keeper's thread only. */
     int64_t took_over_ms; /* when it followed another; 0: it did not */
     bool in_slots;        /* it is a cluster's: the keys of a script must share a slot */
     bool control_was_up;  /* so when it is up again, that is a reconnect */
+    struct hfi_met met;   /* who it was when a connection that tells of it was last up */
 };
 
 /* What a node tells the engine. */
@@ -64,6 +74,8 @@ struct hfi_node_config {
     const struct hfi_tls_context *tls; /* to be like; NULL: one is made from the url */
     const char *client_name;           /* copied */
     int64_t cmd_timeout_ms, ping_ms;
+    hf_map_fn map; /* see addresses.h */
+    void *map_user;
     atomic_ullong *commands, *reconnects;
     const struct hfi_node_hooks *hooks;
     void *arg; /* of all of these */
@@ -90,12 +102,18 @@ void hfi_node_retire(struct hfi_node *node);
 bool hfi_node_is_retired(const struct hfi_node *node); /* any thread */
 /* Ends its connections; whoever wants one connects again. Any thread. */
 void hfi_node_hang_up(struct hfi_node *node);
+/* From now on only a primary is of use there. Any thread. */
+void hfi_node_insist_on_primary(struct hfi_node *node);
+/* Whether another server may be there some day: its address is that of a network. */
+bool hfi_node_may_change(const struct hfi_node *node);
 /* Whether somebody other than the one who asks has a reference. */
 bool hfi_node_is_shared(const struct hfi_node *node);
 void hfi_node_close_fds(struct hfi_node *node);
 
 /* The connection for a call of this lane. NULL: stopped, or (dispatch only) out of memory. */
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
+/* How many requests are under way; messages are none. On the keeper's thread. */
+unsigned hfi_node_load(struct hfi_node *node);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
 struct hfi_learnt *hfi_node_learnt(struct hfi_node *node);
 /* As struct hfi_engine_ops has it. */

@@ -9,9 +9,9 @@
 #include "redis/route/nodes.h"
 
 #include "base/error.h"
+#include "redis/route/addresses.h"
 
 #include <string.h>
-#include <strings.h>
 
 #define VISITED_AT_ONCE 32
 
@@ -80,25 +80,10 @@ void hfi_nodes_close_fds(struct hfi_nodes *nodes) {
 
 /* ---- Addresses ---- */
 
-static bool is_at(const char *a, uint16_t a_port, const char *b, uint16_t b_port) {
-    return a_port == b_port && strcasecmp(a, b) == 0;
-}
-
-void hfi_nodes_map(const struct hfi_url *url, const char **host, uint16_t *port) {
-    for (size_t i = 0; i < url->map_len; i++) {
-        const struct hfi_url_map *map = &url->map[i];
-        if (!is_at(map->announced.host, map->announced.port, *host, *port))
-            continue;
-        *host = map->real.host;
-        *port = map->real.port;
-        return;
-    }
-}
-
 static struct hfi_node *find(struct hfi_nodes *nodes, const char *host, uint16_t port) {
     for (struct hfi_link *link = nodes->entries.next; link != &nodes->entries; link = link->next) {
         struct entry *entry = entry_of(link);
-        if (is_at(entry->host, entry->port, host, port))
+        if (hfi_address_is(entry->host, entry->port, host, port))
             return entry->node;
     }
     return NULL;
@@ -133,7 +118,13 @@ static int make(struct hfi_nodes *nodes, const char *host, uint16_t port, struct
 
 int hfi_nodes_get(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
                   hf_error *error) {
-    hfi_nodes_map(&nodes->url, &host, &port);
+    struct hfi_address address = {.host = host, .port = port};
+    hfi_address_map(&nodes->config, &address);
+    return hfi_nodes_reach(nodes, address.host, address.port, ret, error);
+}
+
+int hfi_nodes_reach(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
+                    hf_error *error) {
     struct hfi_node *node = find(nodes, host, port);
     if (node == NULL)
         return make(nodes, host, port, ret, error);

@@ -31,6 +31,9 @@ void hfi_nodes_close_fds(struct hfi_nodes *nodes);
  * thread. */
 int hfi_nodes_get(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
                   hf_error *error);
+/* The same at the address where it is reached. */
+int hfi_nodes_reach(struct hfi_nodes *nodes, const char *host, uint16_t port, struct hfi_node **ret,
+                    hf_error *error);
 /* Retires it, and forgets its address. On the keeper's thread. */
 void hfi_nodes_retire(struct hfi_nodes *nodes, struct hfi_node *node);
 /* Frees those retired ones that nobody has to do with any more. True: there are others. On the keeper's
@@ -39,8 +42,5 @@ bool hfi_nodes_sweep(struct hfi_nodes *nodes);
 /* As struct hfi_route_ops has it. */
 void hfi_nodes_each(struct hfi_nodes *nodes, void (*visit)(struct hfi_node *node, void *arg),
                     void *arg);
-
-/* Where somebody is reached who is announced there, by the url's `map`. */
-void hfi_nodes_map(const struct hfi_url *url, const char **host, uint16_t *port);
 
 #endif

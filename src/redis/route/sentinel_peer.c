@@ -6,6 +6,7 @@
  * somebody who does not know the name, which ones it knows. All answers have come before the search
  * hears of them.
  */
+#include "redis/route/addresses.h"
 #include "redis/route/sentinel_impl.h"
 
 #include <stdio.h>
@@ -316,14 +317,15 @@ static bool is_known(const struct hfi_sentinel *route, const char *name) {
 }
 
 int hfi_peer_add(struct hfi_sentinel *route, const char *host, uint16_t port, hf_error *error) {
-    hfi_nodes_map(route->url, &host, &port);
+    struct hfi_address address = {.host = host, .port = port};
+    hfi_address_map(&route->nodes.config, &address);
     struct hfi_peer *peer = hfi_zalloc(route->mem, sizeof *peer);
     if (peer == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     peer->route = route;
     hfi_task_init(&peer->task, route->exec, run, destroy);
     describe(peer);
-    int err = aim(peer, host, port, error);
+    int err = aim(peer, address.host, address.port, error);
     bool needed = err == HF_OK && route->peers_len < HFI_PEERS_MAX && !is_known(route, peer->name);
     if (needed) {
         peer->ask = hfi_conn_new(&peer->target, HFI_SEAT_KEEPER, NULL, NULL, NULL);

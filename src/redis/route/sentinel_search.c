@@ -162,8 +162,8 @@ static bool consider(struct hfi_sentinel *route, struct hfi_peer *peer) {
 /* The name is at ADDRESS, and there is something wrong with that. */
 static void note_candidate(struct hfi_sentinel *route) {
     const hf_error *error = &route->probe.error;
-    bool far = route->probe.err == HF_EUNREACH && route->url->map_len == 0 &&
-               atomic_load(&route->primary) == NULL;
+    bool mapped = route->url->map_len > 0 || route->nodes.config.map != NULL;
+    bool far = route->probe.err == HF_EUNREACH && !mapped && atomic_load(&route->primary) == NULL;
     const char *advice = "";
     if (far)
         advice = " (if that address is good elsewhere only, there is the option map)";

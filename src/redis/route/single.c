@@ -3,15 +3,29 @@
  *
  * Made by the engine for redis://, valkey://, unix:// and local: urls. It has one node for as long
  * as it lives, so there is nothing to look up and nothing to lock.
+ *
+ * Behind its address, though, there may be another server some day: a load balancer, or a name that is
+ * looked up again at each connect. One that says that it is a replica was the primary, or is not yet; its
+ * connections end, and the next ask for the role first.
  */
 #include "redis/route/single.h"
 
+#include "base/backoff.h"
+#include "base/chance.h"
+#include "base/clock.h"
 #include "base/error.h"
+
+#define SETTLED_MS 3000 /* after so long without a refusal, the next one need not wait */
+
+static const struct hfi_backoff distance = {.first_ms = 100, .max_ms = 1000, .factor = 2};
 
 struct single {
     struct hfi_route base;
     const struct hfi_mem *mem;
     struct hfi_node *node;
+    /* Any thread. */
+    _Atomic int64_t leave_at_ms; /* not before this again */
+    atomic_uint left;            /* how often in a row */
 };
 
 static struct single *single_of(struct hfi_route *route) {
@@ -33,6 +47,30 @@ static const struct hfi_node *single_node(struct hfi_route *route, const char *k
 static void single_each(struct hfi_route *route, void (*visit)(struct hfi_node *node, void *arg),
                         void *arg) {
     visit(single_of(route)->node, arg);
+}
+
+/* Of many who are refused at once, one does it. */
+static bool may_leave(struct single *single) {
+    int64_t now_ms = hfi_now_ms(), at_ms = atomic_load(&single->leave_at_ms);
+    if (now_ms < at_ms)
+        return false;
+    unsigned left = now_ms - at_ms < SETTLED_MS ? atomic_load(&single->left) : 0;
+    int64_t next_ms = now_ms + hfi_backoff_spread_ms(&distance, left, hfi_throw_dice(single));
+    if (!atomic_compare_exchange_strong(&single->leave_at_ms, &at_ms, next_ms))
+        return false;
+    atomic_store(&single->left, left + 1);
+    return true;
+}
+
+static void single_refused(struct hfi_route *route, struct hfi_node *node) {
+    if (!hfi_node_may_change(node) || !may_leave(single_of(route)))
+        return;
+    struct hfi_conn *control = hfi_node_pick(node, HFI_LANE_KEEPER);
+    hfi_node_insist_on_primary(node);
+    atomic_store(&hfi_node_learnt(node)->was_replica, true);
+    if (control != NULL)
+        hfi_conn_keep_up(control, true); /* what is held is verified when it is up */
+    hfi_node_hang_up(node);
 }
 
 static void single_stop(struct hfi_route *route) {
@@ -57,6 +95,7 @@ static const struct hfi_route_ops single_ops = {
     .stop = single_stop,
     .free = single_free,
     .close_fds = single_close_fds,
+    .refused = single_refused,
 };
 
 int hfi_single_new(const struct hfi_node_config *config, struct hfi_route **ret, hf_error *error) {

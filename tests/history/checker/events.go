@@ -14,17 +14,18 @@ import (
 // end, since all that is held is released, or ends; for the others there is an event "over", after all
 // that has returned, and what comes after it does nothing.
 type event struct {
-	what string
-	op   *op
-	hold string // whose begin or end it is
-	side string // "_read", "_write"
-	late bool   // the promise of its hold was over when it returned
-	free bool   // of the line of a fair lock: it may have been passed over, and come back
-	line string // who was seen to stand in line
-	mask uint8  // of a group: which value
-	more bool   // it may have found something of its own, and nested
-	like int    // see alike: which of them,
-	rank int    // and how many of them come before
+	what   string
+	op     *op
+	hold   string // whose begin or end it is
+	side   string // "_read", "_write"
+	late   bool   // the promise of its hold was over when it returned
+	free   bool   // of the line of a fair lock: it may have been passed over, and come back
+	line   string // who was seen to stand in line
+	mask   uint8  // of a group: which value
+	either bool   // see moving.go: it may have been at the old primary, or at the new one
+	more   bool   // it may have found something of its own, and nested
+	like   int    // see alike: which of them,
+	rank   int    // and how many of them come before
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -39,6 +40,8 @@ type builder struct {
 	loose     bool // whoever waits may have been passed over
 	joint     bool // see joint.go
 	quorum    bool
+	multi     bool // locks that are taken together
+	moving    bool // see moving.go
 	alikes    map[string]*alike
 	events    []porcupine.Operation
 }
@@ -221,7 +224,7 @@ func (b *builder) seen(look *op, ops []*op) string {
 
 // noteSettled: what the server has answered came after all that was given up before it.
 func (b *builder) noteSettled(o *op, side string) {
-	if b.joint && !b.quorum {
+	if b.multi {
 		b.unsettled[o.owner+side] = b.unsettled[o.owner+side] || o.code != "HF_OK"
 	} else if unknown[o.code] || o.code == "HF_ELOST" {
 		b.unsettled[o.owner+side] = true
@@ -256,10 +259,13 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		b.refused(o)
 	case inLine && (o.code == "HF_OK" || unknown[o.code]):
 		b.inLine(o)
+	case o.code == "HF_OK" && nested && b.isAtEither(o):
+		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
 	case o.code == "HF_OK" && nested:
 		b.whole(&event{what: "nest", op: o, hold: hold, side: side})
 	case o.code == "HF_OK":
-		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o)})
+		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o),
+			either: b.isAtEither(o)})
 		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
 			b.ghost(o, o.id+"'", side)
 		}
@@ -285,6 +291,10 @@ func (b *builder) onHold(o *op, verb, side string) {
 	hold := o.args["hold"]
 	e := &event{what: verb, op: o, hold: hold, side: side, late: b.isLate(hold, o)}
 	switch {
+	case o.code == "HF_OK" && b.isAtEither(o) && verb == "release":
+		e.what = "release at either"
+	case o.code == "HF_OK" && b.isAtEither(o):
+		return
 	case o.code == "HF_OK" && hold != "-":
 	case o.code == "HF_ELOST" && hold != "-":
 		e.what = "lost"
@@ -303,7 +313,8 @@ func (b *builder) onHold(o *op, verb, side string) {
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
 	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), joint: isJoint(ops[0].kind),
-		quorum: isQuorum(ops[0].kind)}
+		quorum: isQuorum(ops[0].kind), multi: ops[0].kind == "multi", moving: isMoving(ops[0].kind)}
+	b.loose = b.loose || b.moving
 	for _, o := range ops {
 		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
 			b.breaks = append(b.breaks, o)
@@ -317,7 +328,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 			if o.code == "HF_OK" && o.args["nested"] != "1" {
 				begun[o.id] = o
 			}
-			b.acquire(o, side, o.kind == "fair")
+			b.acquire(o, side, o.kind == "fair" || o.kind == "moving_fair")
 			b.noteSettled(o, side)
 		case "release":
 			if o.args["left"] == "0" && o.code == "HF_OK" {
@@ -338,7 +349,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
 			}
 		case "trust":
-			if o.code == "HF_OK" && o.value() > 0 {
+			if o.code == "HF_OK" && o.value() > 0 && !b.isInDoubt(o, begun[o.args["hold"]]) {
 				b.whole(&event{what: verb, op: o, hold: o.args["hold"], side: side})
 			}
 		case "is_locked", "count", "look":

@@ -30,6 +30,12 @@ type span struct {
 	from, to int64
 }
 
+// A change of the primary: between those times both may have answered, the old one and the new.
+type change struct {
+	span
+	told int64 // by then everybody knows
+}
+
 // A history is all that was recorded of a run.
 type history struct {
 	kinds []string // that were played
@@ -38,6 +44,8 @@ type history struct {
 	kills map[string]int64
 	wipes []span
 	cuts  []int64 // when connections were lost
+	// When the primary changed, and until when whoever held something before may not know yet what that cost.
+	changes []change
 }
 
 func (o *op) number(key string) int64 {
@@ -99,6 +107,8 @@ func (h *history) add(words []string, open map[string]*op) {
 		h.sure[words[1]] = integer(words[2])
 	case "wipe":
 		h.wipes = append(h.wipes, span{integer(words[1]), integer(words[2])})
+	case "change":
+		h.changes = append(h.changes, change{span{integer(words[1]), integer(words[2])}, integer(words[3])})
 	case "kill":
 		h.kills[words[1]] = integer(words[2])
 	case "cut":

@@ -9,10 +9,11 @@ package main
 
 var joints = map[string]bool{"quorum": true, "quorum_once": true, "multi": true}
 
-func isJoint(kind string) bool { return joints[kind] }
+// isJoint: of locks on servers that change (moving.go) nothing more can be said, either.
+func isJoint(kind string) bool { return joints[kind] || isMoving(kind) }
 
 // isQuorum: a server that forgets is one of several.
-func isQuorum(kind string) bool { return isJoint(kind) && kind != "multi" }
+func isQuorum(kind string) bool { return kind == "quorum" || kind == "quorum_once" }
 
 // refused: somebody else must have come, some time.
 func (b *builder) refused(o *op) {
@@ -20,7 +21,7 @@ func (b *builder) refused(o *op) {
 		return
 	}
 	for _, other := range b.h.ops {
-		if other.name == o.name && other.verb == "acquire" && other.owner != o.owner && other.call < o.ret {
+		if other.name == o.name && verbIs(other, "acquire") && other.owner != o.owner && other.call < o.ret {
 			return
 		}
 	}
@@ -30,12 +31,12 @@ func (b *builder) refused(o *op) {
 // mayNest: members of what was not acquired are given back one by one, and the same owner may be there
 // before, at one of them.
 func (b *builder) mayNest(o *op) bool {
-	return b.joint && !b.quorum && b.unsettled[o.owner+"_write"]
+	return b.multi && b.unsettled[o.owner+"_write"]
 }
 
 // counts: whether an answer says something of a holder.
 func (b *builder) counts(o *op) bool {
-	if o.code != "HF_OK" {
+	if o.code != "HF_OK" || b.isAtEither(o) {
 		return false
 	}
 	if o.verb == "is_locked" { // Of several locks each is asked at another time.
@@ -47,7 +48,7 @@ func (b *builder) counts(o *op) bool {
 // disturbed is from when on a hold may have ended early: a server that has forgotten it may have been
 // the one that made a majority. Its owner is told so, and until then nobody else comes in.
 func (b *builder) disturbed(o *op) int64 {
-	first := int64(forever)
+	first := b.changedFrom(o)
 	for _, w := range b.h.wipes {
 		if b.quorum && w.to > o.call && w.from < first {
 			first = w.from

@@ -153,7 +153,7 @@ func (l lock) take(s *lockState, e *event) bool {
 		}
 		s.forget(mine) // Its leftover is taken over.
 	} else if s.comesBefore(e); !s.isFree(e.side, e.op.owner) {
-		return false
+		return e.either && l.draw(s, e) // at the primary that is none any more
 	}
 	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, count: 1, free: e.free})
 	return integer(e.op.outs["count"]) == 1 && l.draw(s, e)
@@ -361,6 +361,9 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 		return !l.reentrant || s.of("_read", e.op.owner) != nil || e.late
 	case "release":
 		return s.release(mine, e)
+	case "release at either":
+		s.release(mine, e)
+		return true
 	case "release perhaps":
 		return releasePerhaps(mine, e)
 	case "not held":

@@ -33,6 +33,11 @@ var models = []model{
 	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
 	{"quorum", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"quorum_once", lockEvents, beginLock, lock{}.step, wipeLock},
+	{"moving", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"moving_once", lockEvents, beginLock, lock{}.step, wipeLock},
+	{"moving_fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},
+	{"moving_fair", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"moving_readwrite", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 }
 
 func modelOf(kind string) *model {

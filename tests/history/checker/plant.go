@@ -92,19 +92,24 @@ var trusted = lie{"a hold that was not released, and trusted", func(o *op) bool 
 }}
 
 var lies = map[string][]lie{
-	"plain":        {letIn("acquire"), flip("is_locked"), lostRelease},
-	"nonreentrant": {letIn("acquire"), flip("is_locked"), lostRelease},
-	"spin":         {letIn("acquire"), flip("is_locked"), lostRelease},
-	"fenced":       {letIn("acquire"), flip("is_locked"), lostRelease, oldToken},
-	"fair":         {letIn("acquire"), lostRelease, otherOrder},
-	"group":        {letIn("acquire"), flip("is_locked"), lostRelease},
-	"multi":        {letIn("acquire"), lostRelease},
-	"readwrite":    {letIn("acquire"), flip("is_locked"), lostRelease},
-	"semaphore":    {letIn("acquire"), flip("try_set"), more("available", 1)},
-	"permits":      {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
-	"quorum":       {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
-	"quorum_once":  {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
-	"latch":        {letIn("await"), flip("try_set"), more("count", 1)},
+	"plain":            {letIn("acquire"), flip("is_locked"), lostRelease},
+	"nonreentrant":     {letIn("acquire"), flip("is_locked"), lostRelease},
+	"spin":             {letIn("acquire"), flip("is_locked"), lostRelease},
+	"fenced":           {letIn("acquire"), flip("is_locked"), lostRelease, oldToken},
+	"fair":             {letIn("acquire"), lostRelease, otherOrder},
+	"group":            {letIn("acquire"), flip("is_locked"), lostRelease},
+	"multi":            {letIn("acquire"), lostRelease},
+	"readwrite":        {letIn("acquire"), flip("is_locked"), lostRelease},
+	"semaphore":        {letIn("acquire"), flip("try_set"), more("available", 1)},
+	"permits":          {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
+	"quorum":           {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
+	"quorum_once":      {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
+	"moving":           {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
+	"moving_once":      {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
+	"moving_fenced":    {letIn("acquire"), lostRelease, trusted, oldToken},
+	"moving_fair":      {letIn("acquire"), lostRelease, trusted},
+	"moving_readwrite": {letIn("acquire"), lostRelease},
+	"latch":            {letIn("await"), flip("try_set"), more("count", 1)},
 }
 
 const (

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# `holdfast elect`: one leads, the others stand by; what ends a term and what ends it for good.
+. "$(dirname "$0")/lib.sh"
+server_start
+
+# A command that says who it is, and goes on until it is told to end.
+leading='echo $$ >>"$0"; while [ -d $test_proc ]; do sleep 0.01; done'
+last_of() { tail -n 1 "$1"; }
+lines_of() { grep -c "" "$1" 2>/dev/null || :; }
+has_lines() { local lines; lines=$(lines_of "$1"); [ "${lines:-0}" -ge "$2" ]; }
+
+test_a_standby_takes_over() {
+    start hf elect a sh -c "$leading" "$dir/one"
+    local first=$pid
+    wait_until file_filled "$dir/one"
+    start hf elect a sh -c "$leading" "$dir/two"
+    wait_until awaited a
+    [ ! -e "$dir/two" ] || fail "two lead"
+    kill -TERM "$first"
+    finish "$first"
+    same "$status" 143
+    ended "$(last_of "$dir/one")" || fail "its command still runs"
+    wait_until file_filled "$dir/two"
+    kill -INT "$pid"
+    finish "$pid"
+    same "$status" 130
+    free a || fail "still locked"
+}
+
+test_it_stands_by_again_when_the_command_ends() {
+    start hf elect --backoff 10ms b sh -c 'echo x >>"$0"; exit 3' "$dir/terms"
+    wait_until has_lines "$dir/terms" 3
+    kill -TERM "$pid"
+    finish "$pid" # with 143, or with the 3 of a command that has just ended
+    free b || fail "still locked"
+}
+
+test_others_get_their_turn() {
+    start hf elect --backoff 10ms c sh -c 'echo x >>"$0"' "$dir/left"
+    local left=$pid
+    start hf elect --backoff 10ms c sh -c 'echo x >>"$0"' "$dir/right"
+    wait_until has_lines "$dir/left" 2
+    wait_until has_lines "$dir/right" 2
+    kill -TERM "$left" "$pid"
+    finish "$left"
+    finish "$pid"
+}
+
+test_it_stands_by_again_when_the_lock_is_lost() {
+    start hf elect --ttl 4500ms --backoff 10ms d sh -c "$leading" "$dir/lost"
+    wait_until file_filled "$dir/lost"
+    local command
+    command=$(last_of "$dir/lost")
+    expect 0 hf unlock --force d
+    wait_until has_lines "$dir/lost" 2
+    ended "$command" || fail "the first command still runs"
+    kill -TERM "$pid"
+    finish "$pid"
+    free d || fail "still locked"
+}
+
+test_once_has_the_status_of_the_command() {
+    expect 0 hf elect --once e true
+    expect 5 hf elect --once e sh -c 'exit 5'
+    expect 137 hf elect --once e sh -c 'kill -KILL $$'
+    free e || fail "still locked"
+}
+
+test_what_would_go_wrong_again_ends_it() {
+    expect 127 hf elect f no-such-command-here
+    expect 126 hf elect f /etc/passwd
+    expect 64 hf elect f
+    expect 64 hf elect --backoff soon f true
+    redis set string 1 >/dev/null
+    expect 65 hf elect string true
+    redis del string >/dev/null
+}
+
+test_short_terms_have_longer_and_longer_pauses() {
+    start hf elect --backoff 200ms g sh -c 'echo x >>"$0"' "$dir/short"
+    local before after
+    wait_until has_lines "$dir/short" 1
+    before=$(now_ms)
+    wait_until has_lines "$dir/short" 4
+    after=$(now_ms)
+    # 200, 400 and 800 ms, and this clock ticks in tens.
+    [ $((after - before)) -ge 1380 ] || fail "three pauses took $((after - before)) ms"
+    kill -TERM "$pid"
+    finish "$pid"
+    free g || fail "still locked"
+}
+
+test_a_signal_ends_a_pause() {
+    start hf elect --backoff 1h k true 2>"$dir/err"
+    wait_until file_filled "$dir/err"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    same "$(cat "$dir/err")" "holdfast: it ended at once; stands by again in 60 s"
+    free k || fail "still locked"
+}
+
+test_hooks_come_in_turn() {
+    start hf elect --backoff 10ms --on-gain "echo gain \$HOLDFAST_NAME >>$dir/hooks" \
+        --on-lose "echo lose >>$dir/hooks" h true
+    wait_until has_lines "$dir/hooks" 6
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$(head -n 6 "$dir/hooks" | tr '\n' ' ')" "gain h lose gain h lose gain h lose "
+}
+
+test_a_server_that_is_away_is_waited_for() {
+    socket=$dir/late.sock # one of its own
+    start hf -t 300ms elect --backoff 10ms i sh -c "$leading" "$dir/late"
+    sleep 0.5 # It is refused several times meanwhile; none of that ends it.
+    alive "$pid" || fail "it gave up"
+    server_start
+    wait_until file_filled "$dir/late"
+    kill -TERM "$pid"
+    finish "$pid"
+    free i || fail "still locked"
+}
+
+test_its_term_ends_with_it() {
+    start hf elect --ttl 1h j sh -c "$leading" "$dir/orphan"
+    wait_until file_filled "$dir/orphan"
+    kill -KILL "$pid"
+    finish "$pid"
+    wait_until ended "$(last_of "$dir/orphan")"
+    wait_until free j
+}
+
+run_tests

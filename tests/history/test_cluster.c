@@ -1,0 +1,53 @@
+/*
+ * Histories of locks on a cluster, judged by the same checker as the others.
+ *
+ * Three primaries with a replica each. Primaries are replaced by hand or by their death, and now and then
+ * their replicas lack what they knew: what is judged then is as in test_route.c. And slots move while they are
+ * played in, from which nothing may come: no hold may be lost, nobody let in, no token drawn twice.
+ */
+#include "suite.h"
+
+#include <stdlib.h>
+
+static void primaries_change(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_route,
+                             .title = "cluster failovers",
+                             .troubles = TROUBLE_FAIL_OVER | TROUBLE_KILL,
+                             .cluster = true,
+                             .java = true},
+               must_be_right);
+}
+
+static void slots_move(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_route,
+                             .title = "cluster moves",
+                             .troubles = TROUBLE_MOVE | TROUBLE_KILL,
+                             .cluster = true,
+                             .java = true},
+               must_be_right);
+}
+
+/* A primary that lost what it knew, and the checker was not told that it changed. What is found is the
+ * checker's, as in test_route.c, so this is for long runs. */
+static void a_loss_without_a_change_is_found(void **state) {
+    (void)state;
+    if (getenv("HF_SOAK") == NULL)
+        skip();
+    suite_find((struct plan){.kinds = &kinds_of_a_route,
+                             .title = "cluster failovers, untold",
+                             .troubles = TROUBLE_FAIL_OVER,
+                             .cluster = true,
+                             .untold = true},
+               FIND_ANY_KIND);
+}
+
+int main(void) {
+    const struct CMUnitTest rows[] = {
+        cmocka_unit_test(primaries_change),
+        cmocka_unit_test(slots_move),
+        cmocka_unit_test(a_loss_without_a_change_is_found),
+    };
+    return suite_main("history.cluster", rows, sizeof rows / sizeof *rows);
+}

@@ -1,0 +1,36 @@
+/*
+ * Histories of locks on a primary that changes, judged by the same checker as the others.
+ *
+ * Three servers and three sentinels; the primary is killed, or replaced by hand, and now and then its
+ * replicas lack what it knew. An asynchronous failover can give a lock to a second holder. What is judged is
+ * that this is all it can do: that the first is told, that nobody who came after the change is wronged, and
+ * that tokens grow whatever was lost.
+ */
+#include "suite.h"
+
+static void primary_changes_and_lies_are_found(void **state) {
+    (void)state;
+    suite_play((struct plan){.kinds = &kinds_of_a_route,
+                             .title = "failovers",
+                             .troubles = TROUBLE_FAIL_OVER | TROUBLE_KILL,
+                             .java = true},
+               must_be_right_and_lies_found);
+}
+
+/* A primary that lost what it knew, and the checker was not told that it changed. */
+static void a_loss_without_a_change_is_found(void **state) {
+    (void)state;
+    suite_find((struct plan){.kinds = &kinds_of_a_route,
+                             .title = "failovers, untold",
+                             .troubles = TROUBLE_FAIL_OVER,
+                             .untold = true},
+               FIND_ANY_KIND);
+}
+
+int main(void) {
+    const struct CMUnitTest rows[] = {
+        cmocka_unit_test(primary_changes_and_lies_are_found),
+        cmocka_unit_test(a_loss_without_a_change_is_found),
+    };
+    return suite_main("history.route", rows, sizeof rows / sizeof *rows);
+}

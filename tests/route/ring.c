@@ -1,0 +1,99 @@
+/* Two clients on a cluster; see ring.h. */
+#include "route/ring.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct shards *shards;
+
+int ring_start(void **state) {
+    (void)state;
+    shards = shards_start(NULL);
+    return 0;
+}
+
+int ring_start_with_replicas(void **state) {
+    (void)state;
+    const struct shards_options options = {.replicas = true};
+    shards = shards_start(&options);
+    return 0;
+}
+
+int ring_start_partial(void **state) {
+    (void)state;
+    const struct shards_options options = {.replicas = true, .partial = true};
+    shards = shards_start(&options);
+    return 0;
+}
+
+int ring_stop(void **state) {
+    (void)state;
+    shards_free(shards);
+    return 0;
+}
+
+void ring_begin(struct ring *ring, const hf_options *given) {
+    hf_options options = given != NULL ? *given : scene_options();
+    shards_heal(shards);
+    *ring = (struct ring){.shards = shards};
+    assert_int_equal(hf_open(shards_url(shards), &options, &ring->client), HF_OK);
+    assert_int_equal(hf_open(shards_url(shards), &options, &ring->rival), HF_OK);
+    assert_int_equal(hf_ping(ring->client), HF_OK);
+    assert_int_equal(hf_ping(ring->rival), HF_OK);
+}
+
+void ring_end(struct ring *ring) {
+    hf_close(ring->client);
+    hf_close(ring->rival);
+}
+
+void ring_name_at(struct ring *ring, const struct server *server, const char *stem, char *name) {
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, 32, "%s-%d", stem, i);
+        if (shards_owner_of(ring->shards, name) == server)
+            return;
+    }
+    fail_msg("no name for that server");
+}
+
+static bool has_replicated(void *primary) {
+    redisReply *reply = cmd(primary, "WAIT 1 1000");
+    bool done = reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return done;
+}
+
+/* The connection's WAIT is for what it has written itself, and so for all that came before that. */
+void ring_replicate(struct ring *ring, struct server *primary) {
+    char name[32];
+    ring_name_at(ring, primary, "replicated", name);
+    cmd_ok(primary, "SET %s 1", name);
+    assert_true(wait_until(has_replicated, primary, HANG_MS));
+}
+
+struct listened {
+    struct server *server;
+    const char *name;
+};
+
+static bool any_channel(struct server *server, const char *question, const char *name) {
+    char line[128];
+    snprintf(line, sizeof line, "%s *{%s}*", question, name);
+    redisReply *reply = cmd(server, line);
+    bool any = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return any;
+}
+
+static bool is_listened(void *arg) {
+    const struct listened *listened = arg;
+    return any_channel(listened->server, "PUBSUB SHARDCHANNELS", listened->name) ||
+           any_channel(listened->server, "PUBSUB CHANNELS", listened->name);
+}
+
+bool ring_wait_listened(struct server *server, const char *name) {
+    struct listened listened = {server, name};
+    return wait_until(is_listened, &listened, HANG_MS);
+}

@@ -1,0 +1,294 @@
+/*
+ * Servers that send us in circles, to nobody, or nowhere at all; that talk nonsense, or refuse for a while.
+ * Everything ends at its deadline, and what is refused is done once when it is not any more. The servers are
+ * made up.
+ */
+#include "route/pretender.h"
+#include "route/scene.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BRIEF_MS 1000 /* the time of an exchange that is to fail */
+
+struct stage {
+    struct pretender *one, *other;
+    hf_client *client;
+    hf_lock *lock;
+    hf_sem *sem; /* where scripts are counted: nobody asks later if it is still held */
+    int nobody;  /* a socket that does not listen */
+};
+
+/* The slot of the name is 1, which is what they say. The first serves everything. */
+static void begin_with(struct stage *s, int64_t cmd_timeout_ms) {
+    char url[64];
+    *s = (struct stage){.one = pretender_start(), .other = pretender_start(), .nobody = -1};
+    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d", pretender_port(s->one));
+    hf_options options = scene_options();
+    options.cmd_timeout_ms = cmd_timeout_ms;
+    assert_int_equal(hf_open(url, &options, &s->client), HF_OK);
+    s->lock = scene_lock(s->client, HF_PLAIN, "Qi");
+    assert_int_equal(hf_sem_new(s->client, "Qi", &s->sem), HF_OK);
+}
+
+static void begin(struct stage *s) {
+    begin_with(s, scene_options().cmd_timeout_ms);
+}
+
+static void end(struct stage *s) {
+    pretender_says(s->one, 0, "");
+    pretender_says(s->other, 0, "");
+    hf_lock_free(s->lock);
+    hf_sem_free(s->sem);
+    hf_close(s->client);
+    pretender_free(s->one);
+    pretender_free(s->other);
+    if (s->nobody >= 0)
+        close(s->nobody);
+}
+
+/* A port that is taken, and where nobody is. */
+static int dead_port(struct stage *s) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    s->nobody = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(s->nobody >= 0);
+    assert_int_equal(bind(s->nobody, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(s->nobody, (struct sockaddr *)&at, &len), 0);
+    return ntohs(at.sin_port);
+}
+
+/* The client has the map in which the first serves everything; from now on both say that it is the other. */
+static void hand_over(struct stage *s) {
+    char map[128];
+    assert_int_equal(hf_ping(s->client), HF_OK);
+    snprintf(map, sizeof map, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
+             pretender_port(s->other));
+    pretender_maps(s->one, map);
+}
+
+/* ---- Sent elsewhere ---- */
+
+static void sent_by_moved(void **state) {
+    (void)state;
+    struct stage s;
+    begin(&s);
+    hand_over(&s);
+    pretender_sends(s.one, PRETENDER_ALWAYS, "MOVED", pretender_port(s.other));
+    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s.one), 1);
+    assert_int_equal(pretender_scripts(s.other), 1);
+    assert_int_equal(pretender_askings(s.other), 0);
+    assert_int_equal(scene_stats(s.client).redirects, 1);
+    end(&s);
+}
+
+/* Without a host it means the one that says so. */
+static void sent_to_the_same_host(void **state) {
+    (void)state;
+    struct stage s;
+    char text[32];
+    begin(&s);
+    hand_over(&s);
+    snprintf(text, sizeof text, "-MOVED 1 :%d\r\n", pretender_port(s.other));
+    pretender_says(s.one, PRETENDER_ALWAYS, text);
+    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s.one), 1);
+    assert_int_equal(pretender_scripts(s.other), 1);
+    end(&s);
+}
+
+/* The other is not known at first, nor is there a connection: it is asked for again until there is. */
+static void sent_by_ask(void **state) {
+    (void)state;
+    struct stage s;
+    begin(&s);
+    pretender_sends(s.one, PRETENDER_ALWAYS, "ASK", pretender_port(s.other));
+    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s.other), 1);
+    assert_int_equal(pretender_askings(s.other), 1);
+    assert_true(pretender_scripts(s.one) < 20);
+    size_t before = pretender_scripts(s.one);
+    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s.one), before + 1);
+    assert_int_equal(pretender_scripts(s.other), 2);
+    end(&s);
+}
+
+/* The script goes there as a whole, behind ASKING again. */
+static void asked_who_knows_no_script(void **state) {
+    (void)state;
+    struct stage s;
+    begin(&s);
+    pretender_sends(s.one, PRETENDER_ALWAYS, "ASK", pretender_port(s.other));
+    pretender_says(s.other, 1, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
+    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s.other), 2);
+    assert_int_equal(pretender_askings(s.other), 2);
+    end(&s);
+}
+
+/* There are pauses, so that nobody is flooded. */
+static void sent_in_a_circle(const char *word) {
+    struct stage s;
+    begin_with(&s, BRIEF_MS);
+    pretender_sends(s.one, PRETENDER_ALWAYS, word, pretender_port(s.other));
+    pretender_sends(s.other, PRETENDER_ALWAYS, word, pretender_port(s.one));
+    assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EREFUSED);
+    assert_true(pretender_scripts(s.one) + pretender_scripts(s.other) < 150);
+    end(&s);
+}
+
+static void sent_in_a_circle_by_moved(void **state) {
+    (void)state;
+    sent_in_a_circle("MOVED");
+}
+
+static void sent_in_a_circle_by_ask(void **state) {
+    (void)state;
+    sent_in_a_circle("ASK");
+}
+
+static void sent_to_itself(void **state) {
+    (void)state;
+    struct stage s;
+    begin_with(&s, BRIEF_MS);
+    pretender_sends(s.one, PRETENDER_ALWAYS, "MOVED", pretender_port(s.one));
+    assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EREFUSED);
+    assert_true(pretender_scripts(s.one) < 150);
+    end(&s);
+}
+
+/* And back, when it has thought better of it. */
+static void sent_to_nobody(const char *word) {
+    struct stage s;
+    begin_with(&s, BRIEF_MS);
+    pretender_sends(s.one, PRETENDER_ALWAYS, word, dead_port(&s));
+    int err = hf_lock_acquire_for(s.lock, BRIEF_MS);
+    assert_true(err == HF_EREFUSED || err == HF_EUNREACH);
+    pretender_says(s.one, 0, "");
+    assert_int_equal(hf_lock_acquire_for(s.lock, HANG_MS), HF_OK);
+    end(&s);
+}
+
+static void sent_to_nobody_by_moved(void **state) {
+    (void)state;
+    sent_to_nobody("MOVED");
+}
+
+static void sent_to_nobody_by_ask(void **state) {
+    (void)state;
+    sent_to_nobody("ASK");
+}
+
+static void sent_nowhere(void **state) {
+    (void)state;
+    static const char *const nonsense[] = {"-MOVED\r\n",
+                                           "-MOVED 1\r\n",
+                                           "-MOVED x y\r\n",
+                                           "-MOVED 99999 127.0.0.1:1\r\n",
+                                           "-ASK 1 127.0.0.1:99999\r\n",
+                                           "-ASK 1 127.0.0.1\r\n"};
+    struct stage s;
+    begin(&s);
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
+        pretender_says(s.one, 1, nonsense[i]);
+        assert_int_equal(hf_lock_acquire_for(s.lock, HANG_MS), HF_EREFUSED);
+    }
+    end(&s);
+}
+
+/* ---- Refused for a while ---- */
+
+static void refused_for_a_while(void **state) {
+    (void)state;
+    static const char *const words[] = {
+        "-CLUSTERDOWN The cluster is down\r\n",
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+        "-LOADING Redis is loading the dataset in memory\r\n",
+        "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        struct stage s;
+        begin(&s);
+        pretender_says(s.one, 3, words[i]);
+        assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
+        assert_int_equal(pretender_scripts(s.one), 4);
+        end(&s);
+    }
+}
+
+/* One who asks only once waits for a moment, too. */
+static void refused_who_asks_once(void **state) {
+    (void)state;
+    struct stage s;
+    begin(&s);
+    pretender_says(s.one, 2, "-CLUSTERDOWN The cluster is down\r\n");
+    assert_int_equal(hf_lock_try(s.lock), HF_OK);
+    end(&s);
+}
+
+/* ---- Maps ---- */
+
+static void no_map(const char *bytes, int expected) {
+    struct stage s;
+    begin(&s);
+    pretender_maps(s.one, bytes);
+    assert_int_equal(hf_lock_try(s.lock), expected);
+    assert_int_equal(pretender_scripts(s.one), 0);
+    end(&s);
+}
+
+static void maps_that_are_none(void **state) {
+    (void)state;
+    no_map("*1\r\n*3\r\n:0\r\n:99999\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", HF_EUNREACH);
+    no_map("+OK\r\n", HF_EUNREACH);
+    no_map("*0\r\n", HF_EUNREACH);
+    no_map("-ERR This instance has cluster support disabled\r\n", HF_ENOTSUP);
+    no_map("-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n", HF_EPERM);
+}
+
+/* It has a hole where the name is, until it has not. */
+static void a_map_with_a_hole(void **state) {
+    (void)state;
+    struct stage s;
+    struct scene_waiter waiter;
+    char map[128];
+    begin_with(&s, BRIEF_MS);
+    for (int first = 2; first >= 0; first -= 2) {
+        snprintf(map, sizeof map, "*1\r\n*3\r\n:%d\r\n:16383\r\n*2\r\n$0\r\n\r\n:%d\r\n", first,
+                 pretender_port(s.one));
+        pretender_maps(s.one, map);
+        if (first > 0) {
+            assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EREFUSED);
+            assert_non_null(
+                strstr(hf_last_error()->text, "no server of the cluster serves slot 1"));
+            scene_wait_for(&waiter, s.lock);
+        }
+    }
+    assert_int_equal(scene_join(&waiter), HF_OK);
+    end(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sent_by_moved),
+        cmocka_unit_test(sent_to_the_same_host),
+        cmocka_unit_test(sent_by_ask),
+        cmocka_unit_test(asked_who_knows_no_script),
+        cmocka_unit_test(sent_in_a_circle_by_moved),
+        cmocka_unit_test(sent_in_a_circle_by_ask),
+        cmocka_unit_test(sent_to_itself),
+        cmocka_unit_test(sent_to_nobody_by_moved),
+        cmocka_unit_test(sent_to_nobody_by_ask),
+        cmocka_unit_test(sent_nowhere),
+        cmocka_unit_test(refused_for_a_while),
+        cmocka_unit_test(refused_who_asks_once),
+        cmocka_unit_test(maps_that_are_none),
+        cmocka_unit_test(a_map_with_a_hole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

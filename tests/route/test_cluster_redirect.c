@@ -1,0 +1,298 @@
+/*
+ * What a server of a cluster may say instead of doing what it was asked: each time the command is done in
+ * the end, where it belongs, and once. With real servers and real slots.
+ */
+#include "route/ring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A slot, who serves it, and who is to. */
+struct move {
+    struct ring r;
+    unsigned slot;
+    struct server *from, *to;
+    struct monitor *at_from, *at_to;
+};
+
+/* Both servers know the scripts, and the client knows who serves what. */
+static void warm_up(struct move *m, any_kind kind) {
+    struct server *const servers[] = {m->from, m->to};
+    for (size_t i = 0; i < 2; i++) {
+        char name[32];
+        ring_name_at(&m->r, servers[i], "warm", name);
+        hf_lock *lock = scene_lock(m->r.client, kind, name);
+        assert_int_equal(hf_lock_acquire(lock), HF_OK);
+        assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        hf_lock_free(lock);
+    }
+}
+
+static void begin(struct move *m, const char *name, any_kind kind, const hf_options *options) {
+    ring_begin(&m->r, options);
+    m->slot = shards_slot(m->r.shards, name);
+    m->from = shards_owner(m->r.shards, m->slot);
+    m->to = shards_other(m->r.shards, m->from);
+    warm_up(m, kind);
+    m->at_from = monitor_start(m->from);
+    m->at_to = monitor_start(m->to);
+}
+
+static void end(struct move *m) {
+    monitor_stop(m->at_from);
+    monitor_stop(m->at_to);
+    ring_end(&m->r);
+}
+
+/* How often an acquire was done at each; a hold that has moved may also have been verified by now. */
+static void assert_acquired(struct move *m, const char *name, size_t at_from, size_t at_to) {
+    char done[64];
+    snprintf(done, sizeof done, "\"hset\" \"%s\"", name);
+    assert_int_equal(monitor_count(m->at_from, done), at_from);
+    assert_int_equal(monitor_count(m->at_to, done), at_to);
+}
+
+static void moved(void **state) {
+    (void)state;
+    struct move m;
+    begin(&m, "moved", HF_PLAIN, NULL);
+    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "moved");
+    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_acquired(&m, "moved", 0, 1);
+    assert_int_equal(scene_stats(m.r.client).redirects, 1);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(scene_stats(m.r.client).redirects, 1); /* it is known now */
+    assert_int_equal(scene_stats(m.r.client).switches, 0);
+    hf_lock_free(lock);
+    end(&m);
+}
+
+/* Held while its slot moves: the hold goes along, and the map is learnt by whoever asks first. */
+static void moved_while_held(void **state) {
+    (void)state;
+    struct move m;
+    begin(&m, "held", HF_PLAIN, NULL);
+    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "held");
+    hf_lock *rival = scene_lock(m.r.rival, HF_PLAIN, "held");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
+    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    assert_int_equal(hf_lock_try(rival), HF_EBUSY);
+    assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_lock_try(rival), HF_OK);
+    assert_int_equal(scene_stats(m.r.client).losses, 0);
+    hf_lock_free(lock);
+    hf_lock_free(rival);
+    end(&m);
+}
+
+/* What must not be done twice is not. */
+static void moved_what_counts(void **state) {
+    (void)state;
+    struct move m;
+    hf_sem *sem;
+    bool set;
+    int64_t left;
+    begin(&m, "counted", HF_PLAIN, NULL);
+    assert_int_equal(hf_sem_new(m.r.client, "counted", &sem), HF_OK);
+    assert_int_equal(hf_sem_try_set(sem, 10, 0, &set), HF_OK);
+    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
+    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    assert_int_equal(hf_sem_release(sem, 3), HF_OK);
+    assert_int_equal(hf_sem_available(sem, &left), HF_OK);
+    assert_int_equal(left, 13);
+    assert_int_equal(hf_sem_acquire(sem, 1), HF_OK);
+    assert_int_equal(hf_sem_available(sem, &left), HF_OK);
+    assert_int_equal(left, 12);
+    assert_int_equal(scene_stats(m.r.client).unknowns, 0);
+    hf_sem_free(sem);
+    end(&m);
+}
+
+/* One key, which is not where the slot is: each command is done at the other, and asks again before the next. */
+static void asked(void **state) {
+    (void)state;
+    struct move m;
+    begin(&m, "asked", HF_PLAIN, NULL);
+    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "asked");
+    hf_lock *rival = scene_lock(m.r.rival, HF_PLAIN, "asked");
+    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_acquired(&m, "asked", 0, 1);
+    assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
+    assert_int_equal(hf_lock_try(rival), HF_EBUSY);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_lock_try(rival), HF_OK);
+    assert_int_equal(hf_lock_release(rival), HF_OK);
+    assert_true(scene_stats(m.r.client).redirects >= 3);
+    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    hf_lock_free(lock);
+    hf_lock_free(rival);
+    end(&m);
+}
+
+struct said {
+    struct server *server;
+    const char *word;
+    long long before;
+};
+
+static long long times_said(struct server *server, const char *word) {
+    char field[64];
+    char *info = cmd_str(server, "INFO errorstats");
+    snprintf(field, sizeof field, "errorstat_%s:count=", word);
+    const char *found = strstr(info, field);
+    long long times = found != NULL ? atoll(found + strlen(field)) : 0;
+    free(info);
+    return times;
+}
+
+static bool is_said(void *arg) {
+    const struct said *said = arg;
+    return times_said(said->server, said->word) > said->before + 1;
+}
+
+/* Several keys, some of which do not exist: neither server can tell where they are until it is over. */
+static void told_to_try_again(void **state) {
+    (void)state;
+    struct move m;
+    struct scene_waiter waiter;
+    begin(&m, "again", HF_PLAIN | HF_FENCED, NULL);
+    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN | HF_FENCED, "again");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK); /* the counter of its tokens stays */
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+    struct said said = {m.from, "TRYAGAIN", times_said(m.from, "TRYAGAIN")};
+    scene_wait_for(&waiter, lock);
+    assert_true(wait_until(is_said, &said, HANG_MS));
+    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
+    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    assert_int_equal(scene_join(&waiter), HF_OK);
+    assert_acquired(&m, "again", 1, 1); /* the first was before */
+    assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
+    hf_lock_free(lock);
+    end(&m);
+}
+
+/* Nobody serves it for a while. */
+static void told_that_it_is_down(void **state) {
+    (void)state;
+    struct move m;
+    struct scene_waiter waiter;
+    begin(&m, "down", HF_PLAIN, NULL);
+    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "down");
+    struct said said = {m.from, "CLUSTERDOWN", times_said(m.from, "CLUSTERDOWN")};
+    cmd_ok(m.from, "CLUSTER DELSLOTS %u", m.slot);
+    scene_wait_for(&waiter, lock);
+    assert_true(wait_until(is_said, &said, HANG_MS));
+    cmd_ok(m.from, "CLUSTER ADDSLOTS %u", m.slot);
+    assert_int_equal(scene_join(&waiter), HF_OK);
+    assert_acquired(&m, "down", 1, 0);
+    assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
+    hf_lock_free(lock);
+    end(&m);
+}
+
+/* ---- Renewals ---- */
+
+struct renewed {
+    hf_client *client;
+    uint64_t at_least;
+};
+
+static bool is_renewed(void *arg) {
+    const struct renewed *renewed = arg;
+    return scene_stats(renewed->client).renewals >= renewed->at_least;
+}
+
+static void wait_renewed(hf_client *client, uint64_t more) {
+    struct renewed renewed = {client, scene_stats(client).renewals + more};
+    assert_true(wait_until(is_renewed, &renewed, HANG_MS));
+}
+
+/* Three of one slot go in one script, and one of another slot does not; then some of them are on the
+ * move. */
+static void renewed_by_slot(void **state) {
+    (void)state;
+    static const char *const names[] = {"{one}a", "{one}b", "{one}c", "two"};
+    enum { NAMES = sizeof names / sizeof names[0] };
+    hf_options options = scene_options();
+    options.watchdog_ms = ENDURING_MS;
+    struct move m;
+    hf_lock *locks[NAMES];
+    begin(&m, "{one}", HF_PLAIN, &options);
+    for (size_t i = 0; i < NAMES; i++) {
+        locks[i] = scene_lock(m.r.client, HF_PLAIN, names[i]);
+        assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
+    }
+    assert_true(monitor_wait(m.at_from, "\"3\" \"{one}", 1, HANG_MS));
+    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_key(m.r.shards, m.from, m.to, names[1]);
+    wait_renewed(m.r.client, 2 * NAMES + 1);
+    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
+    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    assert_true(monitor_wait(m.at_to, "\"3\" \"{one}", 1, HANG_MS));
+    assert_int_equal(scene_stats(m.r.client).losses, 0);
+    for (size_t i = 0; i < NAMES; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    end(&m);
+}
+
+/* ---- The wrong scheme ---- */
+
+static void a_cluster_as_one_server(void **state) {
+    (void)state;
+    struct ring r;
+    hf_client *client;
+    char name[32];
+    ring_begin(&r, NULL);
+    struct server *other = shards_other(r.shards, shards_server(r.shards, 0));
+    ring_name_at(&r, other, "wrong", name);
+    assert_int_equal(hf_open(server_tcp_url(shards_server(r.shards, 0)), NULL, &client), HF_OK);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, name);
+    assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
+    assert_non_null(strstr(hf_last_error()->text, "redis-cluster://"));
+    hf_lock_free(lock);
+    hf_close(client);
+    ring_end(&r);
+}
+
+static void one_server_as_a_cluster(void **state) {
+    (void)state;
+    const struct server_options options = {.tcp = true};
+    struct server *server = server_start(&options);
+    hf_client *client;
+    char url[64];
+    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d", server_port(server));
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "wrong");
+    assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
+    assert_non_null(strstr(hf_last_error()->text, "write redis://"));
+    hf_lock_free(lock);
+    hf_close(client);
+    server_free(server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(moved),
+        cmocka_unit_test(moved_while_held),
+        cmocka_unit_test(moved_what_counts),
+        cmocka_unit_test(asked),
+        cmocka_unit_test(told_to_try_again),
+        cmocka_unit_test(told_that_it_is_down),
+        cmocka_unit_test(renewed_by_slot),
+        cmocka_unit_test(a_cluster_as_one_server),
+        cmocka_unit_test(one_server_as_a_cluster),
+    };
+    return cmocka_run_group_tests(tests, ring_start, ring_stop);
+}

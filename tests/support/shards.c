@@ -1,0 +1,522 @@
+/*
+ * A cluster of three primaries and their replicas; see shards.h, the manual.
+ *
+ * Each server is started once alone, so that it has its port and its directory, and then again with a map
+ * of the whole cluster in that directory: so they need not be introduced to each other. They write the
+ * map themselves as they learn, so one that is started again goes on where it was.
+ */
+#include "support/shards.h"
+
+#include "support/server_internal.h"
+#include "support/wait.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LIMIT_MS = 90000, PORT_TRIES = 100, SLOTS = 16384, MOVE_MS = 30000 };
+
+struct shards {
+    struct server *servers[2 * SHARDS];
+    int bus[2 * SHARDS]; /* the ports where they talk to each other */
+    int count, timeout_ms;
+    bool partial;
+    char *password, *url;
+    struct server *cut_off; /* a replica; NULL: none */
+};
+
+static void id_of(int i, char id[41]) {
+    snprintf(id, 41, "%040x", 0xf00d0 + i);
+}
+
+static int index_of(const struct shards *c, const struct server *server) {
+    for (int i = 0; i < c->count; i++)
+        if (c->servers[i] == server)
+            return i;
+    support_die("this is no server of the cluster");
+}
+
+static bool runs(const struct server *server) {
+    return server_pid(server) != 0 && process_state(server_pid(server)) != 'T';
+}
+
+static struct server *server_at(const struct shards *c, long long port) {
+    for (int i = 0; i < c->count; i++)
+        if (server_port(c->servers[i]) == port)
+            return c->servers[i];
+    return NULL;
+}
+
+/* ---- What a server says ---- */
+
+static bool has_text(struct server *server, const char *line, const char *text) {
+    redisReply *reply = cmd(server, line);
+    bool found =
+        reply != NULL && reply->type == REDIS_REPLY_STRING && strstr(reply->str, text) != NULL;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return found;
+}
+
+/* The first range that a server tells for which `wanted` is true; false: there is none. */
+struct range {
+    long long first, last, port;
+};
+
+static bool find_range(struct server *server, bool (*wanted)(struct range range, long long what),
+                       long long what, struct range *ret) {
+    redisReply *reply = cmd(server, "CLUSTER SLOTS");
+    bool found = false;
+    for (size_t i = 0; reply != NULL && reply->type == REDIS_REPLY_ARRAY && i < reply->elements;
+         i++) {
+        redisReply **of = reply->element[i]->element;
+        struct range range = {of[0]->integer, of[1]->integer, of[2]->element[1]->integer};
+        if (!found && wanted(range, what)) {
+            found = true;
+            *ret = range;
+        }
+    }
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return found;
+}
+
+static bool has_slot(struct range range, long long slot) {
+    return range.first <= slot && slot <= range.last;
+}
+
+static bool has_port(struct range range, long long port) {
+    return range.port == port;
+}
+
+/* 0: nobody. */
+static long long owner_port(struct server *server, unsigned slot) {
+    struct range range;
+    return find_range(server, has_slot, slot, &range) ? range.port : 0;
+}
+
+struct role {
+    bool primary;
+    bool linked;            /* a replica: it has all that its primary has had */
+    long long port;         /* a replica: of its primary */
+    size_t replicas;        /* a primary: how many */
+    long long replica_port; /* a primary: of the first of them */
+};
+
+static struct role role_of(struct server *server) {
+    struct role role = {.primary = false};
+    redisReply *reply = cmd(server, "ROLE");
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+        goto out;
+    role.primary = strcmp(reply->element[0]->str, "master") == 0;
+    if (role.primary) {
+        role.replicas = reply->element[2]->elements;
+        if (role.replicas > 0)
+            role.replica_port = atoll(reply->element[2]->element[0]->element[1]->str);
+    } else {
+        role.port = reply->element[2]->integer;
+        role.linked = strcmp(reply->element[3]->str, "connected") == 0;
+    }
+out:
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return role;
+}
+
+/* ---- Who serves what ---- */
+
+unsigned shards_slot(struct shards *c, const char *key) {
+    for (int i = 0; i < c->count; i++)
+        if (runs(c->servers[i]))
+            return (unsigned)cmd_int(c->servers[i], "CLUSTER KEYSLOT %s", key);
+    support_die("no server of the cluster runs");
+}
+
+struct finding {
+    struct shards *c;
+    unsigned slot;
+    const struct server * not ;
+    struct server *found;
+};
+
+static bool find_owner(void *arg) {
+    struct finding *finding = arg;
+    long long port = 0;
+    for (int i = 0; i < finding->c->count; i++) {
+        struct server *server = finding->c->servers[i];
+        if (!runs(server))
+            continue;
+        long long said = owner_port(server, finding->slot);
+        if (said == 0 || (port != 0 && said != port))
+            return false;
+        port = said;
+    }
+    finding->found = server_at(finding->c, port);
+    return finding->found != NULL && finding->found != finding->not &&runs(finding->found) &&
+           role_of(finding->found).primary &&
+           has_text(finding->found, "CLUSTER INFO", "cluster_state:ok");
+}
+
+static struct server *wait_owner(struct shards *c, unsigned slot, const struct server * not ) {
+    struct finding finding = {.c = c, .slot = slot, .not = not };
+    if (!wait_until(find_owner, &finding, LIMIT_MS))
+        support_die("the cluster does not agree on who serves slot %u", slot);
+    return finding.found;
+}
+
+struct server *shards_owner(struct shards *c, unsigned slot) {
+    return wait_owner(c, slot, NULL);
+}
+
+struct server *shards_owner_of(struct shards *c, const char *key) {
+    return shards_owner(c, shards_slot(c, key));
+}
+
+struct server *shards_other(struct shards *c, const struct server *primary) {
+    for (int i = 0; i < c->count; i++)
+        if (c->servers[i] != primary && runs(c->servers[i]) && role_of(c->servers[i]).primary)
+            return c->servers[i];
+    support_die("there is no other primary");
+}
+
+struct server *shards_replica(struct shards *c, struct server *primary) {
+    struct role role = role_of(primary);
+    return role.primary && role.replicas > 0 ? server_at(c, role.replica_port) : NULL;
+}
+
+/* ---- Moving a slot ---- */
+
+void shards_open_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+    char from_id[41], to_id[41];
+    id_of(index_of(c, from), from_id);
+    id_of(index_of(c, to), to_id);
+    cmd_ok(to, "CLUSTER SETSLOT %u IMPORTING %s", slot, from_id);
+    cmd_ok(from, "CLUSTER SETSLOT %u MIGRATING %s", slot, to_id);
+}
+
+void shards_move_key(struct shards *c, struct server *from, struct server *to, const char *key) {
+    if (c->password != NULL)
+        cmd_ok(from, "MIGRATE 127.0.0.1 %d %s 0 %d AUTH %s KEYS %s", server_port(to), "", MOVE_MS,
+               c->password, key);
+    else
+        cmd_ok(from, "MIGRATE 127.0.0.1 %d %s 0 %d KEYS %s", server_port(to), "", MOVE_MS, key);
+}
+
+/* Those that there are now. False: there were none. */
+static bool move_some_keys(struct shards *c, unsigned slot, struct server *from,
+                           struct server *to) {
+    redisReply *keys = cmd(from, "CLUSTER GETKEYSINSLOT %u 1000", slot);
+    bool any = keys != NULL && keys->type == REDIS_REPLY_ARRAY && keys->elements > 0;
+    for (size_t i = 0; any && i < keys->elements; i++)
+        shards_move_key(c, from, to, keys->element[i]->str);
+    if (keys != NULL)
+        freeReplyObject(keys);
+    return any;
+}
+
+void shards_move_keys(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+    while (move_some_keys(c, slot, from, to)) /* scripts may add some beside those that are left */
+        continue;
+}
+
+void shards_close_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+    char id[41];
+    id_of(index_of(c, to), id);
+    cmd_ok(to, "CLUSTER SETSLOT %u NODE %s", slot, id);
+    cmd_ok(from, "CLUSTER SETSLOT %u NODE %s", slot, id);
+    wait_owner(c, slot, from);
+}
+
+void shards_keep_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+    (void)c;
+    cmd_ok(to, "CLUSTER SETSLOT %u STABLE", slot);
+    cmd_ok(from, "CLUSTER SETSLOT %u STABLE", slot);
+}
+
+redisReply *shards_ask(struct shards *c, struct server *to, const char *line) {
+    redisContext *context = server_connect(to);
+    (void)c;
+    if (context == NULL)
+        support_die("a server of the cluster cannot be reached");
+    freeReplyObject(redisCommand(context, "ASKING"));
+    redisReply *reply = redisCommand(context, line);
+    redisFree(context);
+    return reply;
+}
+
+/* ---- Failovers ---- */
+
+static unsigned any_slot_of(struct server *server) {
+    struct range range;
+    if (!find_range(server, has_port, server_port(server), &range))
+        support_die("a primary serves nothing");
+    return (unsigned)range.first;
+}
+
+static struct server *replica_of(struct shards *c, struct server *primary) {
+    struct server *replica = shards_replica(c, primary);
+    if (replica == NULL)
+        support_die("a primary has no replica");
+    return replica;
+}
+
+struct failover {
+    struct server *replica;
+    const char *how;
+};
+
+static bool begin_failover(void *arg) {
+    struct failover *failover = arg;
+    redisReply *reply = cmd(failover->replica, failover->how);
+    bool begun = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return begun;
+}
+
+/* One by hand may be given up by the servers, when one of them was not on the processor for long. */
+static bool take_over(void *arg) {
+    struct failover *failover = arg;
+    return role_of(failover->replica).primary ||
+           (begin_failover(failover) && role_of(failover->replica).primary);
+}
+
+static void insist(struct server *replica, const char *how) {
+    struct failover failover = {replica, how};
+    if (!wait_until(take_over, &failover, LIMIT_MS))
+        support_die("a replica does not take over");
+}
+
+struct server *shards_fail_over(struct shards *c, struct server *primary) {
+    unsigned slot = any_slot_of(primary);
+    insist(replica_of(c, primary), "CLUSTER FAILOVER");
+    return wait_owner(c, slot, primary);
+}
+
+struct server *shards_kill(struct shards *c, struct server *primary) {
+    unsigned slot = any_slot_of(primary);
+    server_kill(primary);
+    return wait_owner(c, slot, primary);
+}
+
+void shards_cut_off_replica(struct shards *c, struct server *primary) {
+    c->cut_off = replica_of(c, primary);
+    server_freeze(c->cut_off);
+    cmd_ok(primary, "CLIENT KILL TYPE replica");
+}
+
+struct server *shards_lose_writes(struct shards *c, struct server *primary) {
+    unsigned slot = any_slot_of(primary);
+    struct server *replica = c->cut_off != NULL ? c->cut_off : replica_of(c, primary);
+    server_kill(primary);
+    if (c->cut_off != NULL)
+        server_unfreeze(replica);
+    c->cut_off = NULL;
+    insist(replica, "CLUSTER FAILOVER TAKEOVER");
+    return wait_owner(c, slot, primary);
+}
+
+/* ---- Whole ---- */
+
+static bool is_whole(void *arg) {
+    const struct shards *c = arg;
+    char known[64];
+    int primaries = 0;
+    snprintf(known, sizeof known, "cluster_known_nodes:%d\r\n", c->count);
+    for (int i = 0; i < c->count; i++) {
+        struct server *server = c->servers[i];
+        struct role role = role_of(server);
+        if (!has_text(server, "CLUSTER INFO", "cluster_state:ok") ||
+            !has_text(server, "CLUSTER INFO", known) || has_text(server, "CLUSTER NODES", "fail"))
+            return false;
+        if (role.primary ? c->count > SHARDS && role.replicas != 1 : !role.linked)
+            return false;
+        primaries += role.primary;
+    }
+    return primaries == SHARDS;
+}
+
+/* Servers say of themselves "[slot->-id]" or "[slot-<-id]". */
+static void close_open_slots(struct server *server) {
+    char *nodes = cmd_str(server, "CLUSTER NODES");
+    for (const char *at = strchr(nodes, '['); at != NULL; at = strchr(at + 1, '['))
+        cmd_ok(server, "CLUSTER SETSLOT %d STABLE", atoi(at + 1));
+    free(nodes);
+}
+
+static void revive(struct shards *c) {
+    if (c->cut_off != NULL)
+        server_unfreeze(c->cut_off);
+    c->cut_off = NULL;
+    for (int i = 0; i < c->count; i++) {
+        if (server_pid(c->servers[i]) == 0)
+            server_restart(c->servers[i]);
+        else if (!runs(c->servers[i]))
+            server_unfreeze(c->servers[i]);
+    }
+}
+
+static void wait_whole(struct shards *c) {
+    if (!wait_until(is_whole, c, LIMIT_MS))
+        support_die("the cluster is not whole; see %s/log", server_dir(c->servers[0]));
+}
+
+void shards_mend(struct shards *c) {
+    revive(c);
+    wait_whole(c);
+    for (int i = 0; i < c->count; i++)
+        if (role_of(c->servers[i]).primary)
+            close_open_slots(c->servers[i]);
+}
+
+void shards_heal(struct shards *c) {
+    shards_mend(c);
+    for (int i = 0; i < c->count; i++)
+        if (role_of(c->servers[i]).primary)
+            cmd_ok(c->servers[i], "FLUSHALL");
+}
+
+/* ---- Life ---- */
+
+static bool is_free(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool free_port = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0)
+        close(fd);
+    return free_port;
+}
+
+static int free_port(void) {
+    for (int tries = 0; tries < PORT_TRIES; tries++) {
+        int port = server_pick_port();
+        if (is_free(port))
+            return port;
+    }
+    support_die("no port is free");
+}
+
+/* Up to 6.2 the port for the others is always so much higher. */
+#define OLD_BUS_ABOVE 10000
+
+static void start_alone(struct shards *c, int i) {
+    char bus[32] = "# the port is fixed", timeout[64], auth[128] = "# no password";
+    c->bus[i] = free_port();
+    if (server_is_7())
+        snprintf(bus, sizeof bus, "cluster-port %d", c->bus[i]);
+    snprintf(timeout, sizeof timeout, "cluster-node-timeout %d", c->timeout_ms);
+    if (c->password != NULL)
+        snprintf(auth, sizeof auth, "masterauth %s", c->password);
+    const char *config[] = {"cluster-enabled yes",
+                            "cluster-config-file nodes.conf",
+                            "cluster-replica-validity-factor 0",
+                            "repl-diskless-sync yes",
+                            "repl-diskless-sync-delay 0",
+                            "repl-ping-replica-period 1",
+                            "repl-timeout 5",
+                            bus,
+                            timeout,
+                            auth,
+                            c->partial ? "cluster-require-full-coverage no" : "# all or nothing",
+                            NULL};
+    const struct server_options options = {.tcp = true, .password = c->password, .config = config};
+    c->servers[i] = server_start(&options);
+    if (!server_is_7())
+        c->bus[i] = server_port(c->servers[i]) + OLD_BUS_ABOVE;
+}
+
+static void write_node(const struct shards *c, int i, bool myself, FILE *file) {
+    char id[41], primary[41] = "-";
+    id_of(i, id);
+    if (i >= SHARDS)
+        id_of(i - SHARDS, primary);
+    fprintf(file, "%s 127.0.0.1:%d@%d %s%s %s 0 0 %d connected", id, server_port(c->servers[i]),
+            c->bus[i], myself ? "myself," : "", i < SHARDS ? "master" : "slave", primary,
+            i % SHARDS + 1);
+    if (i < SHARDS)
+        fprintf(file, " %d-%d", i * SLOTS / SHARDS, (i + 1) * SLOTS / SHARDS - 1);
+    fputc('\n', file);
+}
+
+static void write_map(const struct shards *c, int i) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/nodes.conf", server_dir(c->servers[i]));
+    FILE *file = fopen(path, "we");
+    if (file == NULL)
+        support_die("%s: %s", path, strerror(errno));
+    for (int k = 0; k < c->count; k++)
+        write_node(c, k, k == i, file);
+    fprintf(file, "vars currentEpoch %d lastVoteEpoch 0\n", 2 * SHARDS);
+    if (fclose(file) != 0)
+        support_die("%s: %s", path, strerror(errno));
+}
+
+static void make_url(struct shards *c) {
+    FILE *out;
+    size_t size;
+    if ((out = open_memstream(&c->url, &size)) == NULL)
+        support_die("out of memory");
+    fputs("redis-cluster://", out);
+    if (c->password != NULL)
+        fprintf(out, ":%s@", c->password);
+    for (int i = 0; i < c->count; i++)
+        fprintf(out, "%s127.0.0.1:%d", i > 0 ? "," : "", server_port(c->servers[i]));
+    fclose(out);
+}
+
+struct shards *shards_start(const struct shards_options *options) {
+    static const struct shards_options defaults;
+    if (options == NULL)
+        options = &defaults;
+    struct shards *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        support_die("out of memory");
+    c->count = options->replicas ? 2 * SHARDS : SHARDS;
+    c->partial = options->partial;
+    c->timeout_ms = options->node_timeout_ms;
+    if (c->timeout_ms == 0)
+        c->timeout_ms = options->replicas ? 500 : 5000;
+    if (options->password != NULL)
+        c->password = strdup(options->password);
+    for (int i = 0; i < c->count; i++) {
+        start_alone(c, i);
+        server_kill(c->servers[i]);
+    }
+    for (int i = 0; i < c->count; i++)
+        write_map(c, i);
+    for (int i = 0; i < c->count; i++)
+        server_relaunch(c->servers[i]);
+    for (int i = 0; i < c->count; i++)
+        server_wait_ready(c->servers[i]);
+    wait_whole(c);
+    make_url(c);
+    return c;
+}
+
+void shards_free(struct shards *c) {
+    if (c == NULL)
+        return;
+    for (int i = 0; i < c->count; i++)
+        server_free(c->servers[i]);
+    free(c->password);
+    free(c->url);
+    free(c);
+}
+
+const char *shards_url(const struct shards *c) {
+    return c->url;
+}
+
+int shards_count(const struct shards *c) {
+    return c->count;
+}
+
+struct server *shards_server(struct shards *c, int i) {
+    return c->servers[i];
+}

@@ -1,0 +1,80 @@
+/* A cluster of three primaries, with or without a replica each: all real, on loopback.
+ *
+ *     struct shards *c = shards_start(NULL);
+ *     hf_open(shards_url(c), NULL, &client);
+ *     unsigned slot = shards_slot(c, "mylock");
+ *     struct server *from = shards_owner(c, slot), *to = shards_other(c, from);
+ *     shards_open_slot(c, slot, from, to);
+ *     shards_move_key(c, from, to, "mylock");
+ *     shards_close_slot(c, slot, from, to);
+ *     shards_heal(c);
+ *     shards_free(c);
+ *
+ * Include as "support/shards.h". Ready in about two seconds: that long a primary stays out after its
+ * start. Who serves what is looked up, never assumed. One thread at a time may use it. As with server.h,
+ * a fixture that breaks prints why and aborts. */
+#ifndef HF_TEST_SHARDS_H
+#define HF_TEST_SHARDS_H
+
+#include "support/server.h"
+
+#define SHARDS 3
+
+struct shards;
+
+struct shards_options {
+    bool replicas;        /* one for each primary */
+    int node_timeout_ms;  /* 0: 500 with replicas, so that failovers are quick; else 5000 */
+    bool partial;         /* what is left goes on when a shard has failed */
+    const char *password; /* of all of them */
+};
+
+struct shards *shards_start(const struct shards_options *options);
+void shards_free(struct shards *shards); /* NULL is fine */
+
+const char *shards_url(const struct shards *shards); /* redis-cluster://[:password@]host:port,... */
+int shards_count(const struct shards *shards);       /* of the servers */
+struct server *shards_server(struct shards *shards, int i);
+
+/* Every server runs again and none is stopped, no slot is open, each primary has its replica; and all keys
+ * are gone. */
+void shards_mend(struct shards *shards);
+void shards_heal(struct shards *shards);
+
+/* ---- Who serves what ---- */
+
+unsigned shards_slot(struct shards *shards, const char *key); /* as the servers say */
+/* The server that serves it, as all say that run. Waits until they agree. */
+struct server *shards_owner(struct shards *shards, unsigned slot);
+struct server *shards_owner_of(struct shards *shards, const char *key);
+/* Another primary. */
+struct server *shards_other(struct shards *shards, const struct server *primary);
+/* The replica of a primary; NULL: it has none that is connected. */
+struct server *shards_replica(struct shards *shards, struct server *primary);
+
+/* ---- Moving a slot ---- */
+
+void shards_open_slot(struct shards *shards, unsigned slot, struct server *from, struct server *to);
+/* Moves keys, which need not exist, while the slot is open. */
+void shards_move_key(struct shards *shards, struct server *from, struct server *to,
+                     const char *key);
+/* All of the slot. */
+void shards_move_keys(struct shards *shards, unsigned slot, struct server *from, struct server *to);
+/* It is `to`'s from now on, and everybody knows. */
+void shards_close_slot(struct shards *shards, unsigned slot, struct server *from,
+                       struct server *to);
+/* It stays with whom it was. Keys that were moved are not moved back. */
+void shards_keep_slot(struct shards *shards, unsigned slot, struct server *from, struct server *to);
+/* A command that `to` takes for an open slot, which only whoever is sent there may ask. */
+redisReply *shards_ask(struct shards *shards, struct server *to, const char *line);
+
+/* ---- Failovers: each returns the new primary, when all know it ---- */
+
+struct server *shards_fail_over(struct shards *shards, struct server *primary); /* by hand */
+struct server *shards_kill(struct shards *shards, struct server *primary);
+/* What is written from now on, the replica does not have. */
+void shards_cut_off_replica(struct shards *shards, struct server *primary);
+/* Kills the primary, and the replica takes over at once, whether it was cut off or is merely late. */
+struct server *shards_lose_writes(struct shards *shards, struct server *primary);
+
+#endif
