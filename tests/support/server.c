@@ -12,6 +12,7 @@
  */
 #include "support/server.h"
 
+#include "support/proxy.h"
 #include "support/server_internal.h"
 #include "support/wait.h"
 #include "support/warden.h"
@@ -250,6 +251,11 @@ void server_free(struct server *server) {
 
 const char *server_url(const struct server *server) {
     return server->zk != NULL ? zk_url(server->zk) : server->url;
+}
+
+struct proxy *server_proxy(const struct server *server) {
+    return server->zk != NULL ? proxy_start_tcp(zk_port(server->zk), PROXY_ZOOKEEPER)
+                              : proxy_start(server->socket);
 }
 
 const char *server_tcp_url(const struct server *server) {

@@ -54,6 +54,9 @@ const char *server_dir(const struct server *server);     /* with redis.conf and 
 int server_port(const struct server *server);            /* 0 without `tcp` */
 pid_t server_pid(const struct server *server);           /* 0 while it is down */
 
+/* A proxy before what server_url() leads to; include "support/proxy.h" to use it. */
+struct proxy *server_proxy(const struct server *server);
+
 /* ---- Its life -------------------------------------------------------------------------------- */
 
 void server_kill(struct server *server);     /* SIGKILL; gone when this returns, or before */
