@@ -65,13 +65,17 @@ static enum hfi_help later(const struct hfi_exchange *x, enum hfi_remedy remedy)
     return hfi_exchange_may_pass(x, remedy) ? HFI_HELP_LATER : HFI_HELP_NONE;
 }
 
-/* Somebody else may be the one to ask by now. */
-static void look_around(struct hfi_exchange *x, enum hfi_remedy remedy) {
+static bool is_down(const redisReply *reply) {
+    return strncmp(reply->str, "CLUSTERDOWN", 11) == 0;
+}
+
+/* Somebody else may be the one to ask by now; in a cluster also if this one has just started, and may have
+ * lost its place, or if a part of it has failed. */
+static void look_around(struct hfi_exchange *x, const redisReply *reply, enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
-    if (remedy == HFI_REMEDY_ELSEWHERE)
+    if (remedy == HFI_REMEDY_ELSEWHERE ||
+        (hfi_route_has_slots(route) && (remedy == HFI_REMEDY_WAIT || is_down(reply))))
         route->ops->refused(route, x->node);
-    else if (remedy == HFI_REMEDY_WAIT && hfi_route_has_slots(route))
-        route->ops->refused(route, x->node); /* it has just started, and may have lost its place */
 }
 
 /* By default all of a cluster stops when a part of it has. And whoever has given one address should learn what is wrong
@@ -80,7 +84,7 @@ static void add_advice(struct hfi_exchange *x, const redisReply *reply, enum hfi
     static const char coverage[] = " (with cluster-require-full-coverage no, what is left goes on)";
     static const char replica[] = " (this is a replica's address, and not the primary's)";
     struct hfi_route *route = x->redis->route;
-    if (strncmp(reply->str, "CLUSTERDOWN", 11) == 0 && hfi_route_has_slots(route))
+    if (is_down(reply) && hfi_route_has_slots(route))
         hfi_error_quote(x->error, coverage, strlen(coverage));
     if (remedy == HFI_REMEDY_ELSEWHERE && !hfi_route_changes(route))
         hfi_error_quote(x->error, replica, strlen(replica));
@@ -110,7 +114,7 @@ enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *repl
         help = HFI_HELP_LATER;
     } else if (!sent_away) {
         add_advice(x, reply, remedy);
-        look_around(x, remedy);
+        look_around(x, reply, remedy);
         help = later(x, remedy);
     }
     x->turns = 0;
@@ -127,4 +131,12 @@ bool hfi_exchange_was_left(const struct hfi_exchange *x) {
     return hfi_route_has_slots(route) && x->name != NULL && !x->asking && !x->once &&
            reply->type != REDIS_REPLY_ERROR &&
            route->ops->node(route, x->name, x->name_len) != x->node;
+}
+
+void hfi_exchange_advise(struct hfi_exchange *x) {
+    static const char advice[] =
+        " (if that address is good elsewhere only, there is the option map)";
+    if (x->node != NULL && hfi_route_has_slots(x->redis->route) && x->error->code == HF_EUNREACH &&
+        hfi_node_last_answer_ms(x->node) == 0)
+        hfi_error_quote(x->error, advice, strlen(advice));
 }

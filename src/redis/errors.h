@@ -11,7 +11,7 @@ enum hfi_remedy {
     HFI_REMEDY_SEND_BODY,    /* the server does not know the script: send the whole of it */
     HFI_REMEDY_WAIT,         /* the server is about to be ready; even one attempt is worth a wait */
     HFI_REMEDY_WAIT_PATIENT, /* it may pass, if the caller has time */
-    HFI_REMEDY_WAIT_MOVE,    /* the same; and of a cluster it surely passes: keys are on the move */
+    HFI_REMEDY_WAIT_MOVE,    /* the same; and in a cluster there is somebody to wait for */
     HFI_REMEDY_ELSEWHERE /* the same, and it is not a primary: another server may be the one to ask */
 };
 

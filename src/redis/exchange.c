@@ -170,6 +170,7 @@ static void note_failure(struct hfi_exchange *x) {
     if (x->want->err == HF_OK)
         return;
     *x->error = x->want->error;
+    hfi_exchange_advise(x);
     x->trouble = x->want->err == HF_EREFUSED ? HF_EREFUSED : HF_EUNREACH;
 }
 
@@ -450,6 +451,7 @@ static enum hfi_progress on_ready(struct hfi_exchange *x) {
     if (x->want->err == HF_OK || (x->conn != NULL && hfi_node_is_retired(x->node)))
         return try_now(x); /* or elsewhere */
     *x->error = x->want->error;
+    hfi_exchange_advise(x);
     return not_connected(x, x->want->err);
 }
 

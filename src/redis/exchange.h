@@ -146,6 +146,8 @@ enum hfi_help { HFI_HELP_NONE, HFI_HELP_AT_ONCE, HFI_HELP_LATER };
 /* An error reply: whether to send the command again, where x->ask_at or the route says. *ret_err: what it
  * is if not, with the words in x->error. */
 enum hfi_help hfi_exchange_detour(struct hfi_exchange *x, const redisReply *reply, int *ret_err);
+/* A server could not be reached: adds what may be the reason, if it never was. */
+void hfi_exchange_advise(struct hfi_exchange *x);
 /* Who has answered is not the one to ask any more, and perhaps was not when it did. */
 bool hfi_exchange_was_left(const struct hfi_exchange *x);
 

@@ -321,7 +321,8 @@ static bool borrow_number(struct hfi_zk_call *c) {
     struct hfi_zk_place place = hfi_zk_place_of(c->call);
     struct hfi_zk_held lender;
     place.kind = c->kind->borrows_from;
-    if (place.kind == NULL || !hfi_zk_nodes_find(c->zk->nodes, &place, &lender))
+    if (place.kind == NULL || !hfi_zk_nodes_find(c->zk->nodes, &place, &lender) ||
+        lender.number != hfi_zk_session_credit(c->zk->session).number)
         return false;
     c->number = lender.number;
     c->line.node.label = c->kind->label;

@@ -48,7 +48,7 @@ static void ended(struct hfi_zk_call *c, int64_t value) {
 }
 
 static void not_there(struct hfi_zk_call *c) {
-    if (c->resent || c->settling) {
+    if (c->u.permits.maybe_done || c->settling) {
         ended(c, 0); /* the first copy has done it */
         return;
     }
@@ -85,6 +85,18 @@ static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
 static void give_back(struct hfi_zk_call *c);
 static void delete_all(struct hfi_zk_call *c);
 
+static void look_again(struct hfi_zk_call *c) {
+    if (c->u.permits.all)
+        delete_all(c);
+    else
+        give_back(c);
+}
+
+static void deletes_lost(struct hfi_zk_call *c) {
+    c->u.permits.maybe_done = true;
+    look_again(c);
+}
+
 static void deleted(struct hfi_zk_call *c) {
     struct hfi_zk_results results;
     if (c->answers[0].err != HFI_ZK_OK)
@@ -94,7 +106,7 @@ static void deleted(struct hfi_zk_call *c) {
     else if (results.err == HFI_ZK_OK)
         ended(c, c->u.permits.all ? 1 : (int64_t)c->call->ids_len);
     else if (results.err == HFI_ZK_NO_NODE)
-        (c->u.permits.all ? delete_all : give_back)(c); /* one of them has gone meanwhile */
+        look_again(c); /* one of them has gone meanwhile */
     else
         hfi_zk_call_refused(c, results.err);
 }
@@ -105,7 +117,7 @@ static void listed(struct hfi_zk_call *c) {
                                                .leaves = true,
                                                .write = write_deletes,
                                                .answered = deleted,
-                                               .lost = give_back};
+                                               .lost = deletes_lost};
     if (hfi_zk_permits_leases(&c->answers[1], &c->u.permits.leases) != HF_OK) {
         hfi_zk_call_fail_proto(c);
         return;
@@ -205,8 +217,11 @@ static void ask_lease(struct hfi_zk_call *c) {
 /* ---- Deleting ---- */
 
 static void all_told(struct hfi_zk_call *c) {
-    static const struct hfi_zk_step deletes = {
-        .frames = 1, .commits = 1, .write = write_deletes, .answered = deleted, .lost = delete_all};
+    static const struct hfi_zk_step deletes = {.frames = 1,
+                                               .commits = 1,
+                                               .write = write_deletes,
+                                               .answered = deleted,
+                                               .lost = deletes_lost};
     struct hfi_zk_count number;
     if (!read_counts(c, &number))
         return;
@@ -215,7 +230,7 @@ static void all_told(struct hfi_zk_call *c) {
     if (number.there)
         hfi_zk_ask_for(c, &deletes);
     else
-        ended(c, c->resent);
+        ended(c, c->u.permits.maybe_done);
 }
 
 static void delete_all(struct hfi_zk_call *c) {

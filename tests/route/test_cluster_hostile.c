@@ -273,6 +273,54 @@ static void a_map_with_a_hole(void **state) {
     end(&s);
 }
 
+/* ---- Addresses ---- */
+
+#define ELSEWHERE "127.0.0.9" /* loopback, too, but nobody is there */
+
+static void announce_elsewhere(struct stage *s) {
+    char map[128];
+    snprintf(map, sizeof map, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n" ELSEWHERE "\r\n:%d\r\n",
+             dead_port(s));
+    pretender_maps(s->one, map);
+}
+
+static int port_of_nobody(const struct stage *s) {
+    struct sockaddr_in at;
+    socklen_t len = sizeof at;
+    assert_int_equal(getsockname(s->nobody, (struct sockaddr *)&at, &len), 0);
+    return ntohs(at.sin_port);
+}
+
+static void an_address_that_is_good_elsewhere(void **state) {
+    (void)state;
+    struct stage s;
+    begin_with(&s, BRIEF_MS);
+    announce_elsewhere(&s);
+    assert_int_equal(hf_lock_try(s.lock), HF_EUNREACH);
+    assert_non_null(strstr(hf_last_error()->text, "the option map"));
+    end(&s);
+}
+
+static void an_address_that_is_mapped(void **state) {
+    (void)state;
+    struct stage s;
+    hf_client *client;
+    char url[128];
+    begin(&s);
+    announce_elsewhere(&s);
+    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d?map=" ELSEWHERE ":%d=127.0.0.1:%d",
+             pretender_port(s.one), port_of_nobody(&s), pretender_port(s.other));
+    hf_options options = scene_options();
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "Qi");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(pretender_scripts(s.one), 0);
+    assert_true(pretender_scripts(s.other) >= 1);
+    hf_lock_free(lock);
+    hf_close(client);
+    end(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sent_by_moved),
@@ -289,6 +337,8 @@ int main(void) {
         cmocka_unit_test(refused_who_asks_once),
         cmocka_unit_test(maps_that_are_none),
         cmocka_unit_test(a_map_with_a_hole),
+        cmocka_unit_test(an_address_that_is_good_elsewhere),
+        cmocka_unit_test(an_address_that_is_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

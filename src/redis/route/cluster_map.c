@@ -18,6 +18,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define HEARSAY_MS 1000 /* a change is known to all servers by then */
+
 struct stranger {
     struct hfi_link link;
     unsigned slot; /* that it serves; HFI_NO_SLOT: it is only to be known */
@@ -104,6 +106,7 @@ static size_t get(struct hfi_cluster *route, const struct address *at, hf_error 
     memcpy(member->host, at->host, sizeof member->host);
     member->port = at->port;
     member->used_ms = hfi_now_ms();
+    member->gave_ms = 0;
     atomic_store(&member->doubted_ms, 0);
     member->idle = member->named = member->took_over = member->serving = false;
     member->state = HFI_MEMBER_UNASKED;
@@ -175,8 +178,10 @@ static void set_owner_locked(struct hfi_cluster *route, unsigned slot, size_t in
     size_t before = atomic_load(&route->owner[slot]);
     if (before == index)
         return;
-    if (before != 0)
+    if (before != 0) {
         atomic_fetch_sub(&member_at(route, before)->slots, 1);
+        member_at(route, before)->gave_ms = hfi_now_ms();
+    }
     atomic_store(&route->owner[slot], (uint16_t)index);
     bool changed = atomic_load(&route->base.found); /* else it is the first map */
     if (changed)
@@ -248,6 +253,14 @@ struct reading {
     unsigned slots;
 };
 
+/* By somebody who is there, as far as is known. */
+static bool is_served_by_another(struct hfi_cluster *route, unsigned slot, size_t index) {
+    size_t owner = atomic_load(&route->owner[slot]);
+    return owner != index && owner != 0 && !hfi_cluster_is_doubted(member_at(route, owner));
+}
+
+/* Whoever tells the map may not have heard yet of a change that is known here. So somebody who has just given slots
+ * away gets none by hearsay; if it does serve them, it is asked again soon, and others say so themselves. */
 static void read_range(const struct hfi_slot_range *range, void *arg) {
     struct reading *reading = arg;
     struct hfi_cluster *route = reading->route;
@@ -258,8 +271,14 @@ static void read_range(const struct hfi_slot_range *range, void *arg) {
     if (index == 0)
         return;
     pthread_mutex_lock(&route->mtx);
-    for (unsigned slot = range->first; slot <= range->last; slot++)
-        set_owner_locked(route, slot, index);
+    int64_t gave_ms = member_at(route, index)->gave_ms;
+    bool recently = gave_ms != 0 && hfi_now_ms() - gave_ms < HEARSAY_MS;
+    for (unsigned slot = range->first; slot <= range->last; slot++) {
+        if (recently && is_served_by_another(route, slot, index))
+            route->look_again = true;
+        else
+            set_owner_locked(route, slot, index);
+    }
     pthread_mutex_unlock(&route->mtx);
     reading->slots += range->last - range->first + 1;
 }
