@@ -12,6 +12,7 @@
  */
 #include "support/server.h"
 
+#include "support/proxy.h"
 #include "support/server_internal.h"
 #include "support/wait.h"
 #include "support/warden.h"
@@ -156,6 +157,11 @@ static void start_on_some_port(struct server *server, const struct server_option
     die_with_log(server, "ended instead of getting ready");
 }
 
+static bool wants_zookeeper(void) {
+    const char *engine = getenv("HF_TEST_ENGINE");
+    return engine != NULL && strcmp(engine, "zk") == 0;
+}
+
 struct server *server_start(const struct server_options *options) {
     static const struct server_options defaults;
     if (options == NULL)
@@ -172,6 +178,10 @@ struct server *server_start(const struct server_options *options) {
     server->tls = options->tls;
     server->password = options->password != NULL ? strdup(options->password) : NULL;
     start_on_some_port(server, options);
+    if (wants_zookeeper()) {
+        zk_need();
+        server->zk = zk_start(NULL);
+    }
     return server;
 }
 
@@ -226,6 +236,7 @@ void server_free(struct server *server) {
     if (server == NULL)
         return;
     server_kill(server);
+    zk_free(server->zk);
     temp_dir_remove(server->dir);
     sync_destroy(&server->helper);
     free(server->dir);
@@ -239,7 +250,12 @@ void server_free(struct server *server) {
 }
 
 const char *server_url(const struct server *server) {
-    return server->url;
+    return server->zk != NULL ? zk_url(server->zk) : server->url;
+}
+
+struct proxy *server_proxy(const struct server *server) {
+    return server->zk != NULL ? proxy_start_tcp(zk_port(server->zk), PROXY_ZOOKEEPER)
+                              : proxy_start(server->socket);
 }
 
 const char *server_tcp_url(const struct server *server) {
