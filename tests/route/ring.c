@@ -25,7 +25,8 @@ int ring_start_with_replicas(void **state) {
 
 int ring_start_steady(void **state) {
     (void)state;
-    const struct shards_options options = {.replicas = true, .node_timeout_ms = STEADY_MS};
+    const struct shards_options options = {
+        .replicas = true, .partial = true, .node_timeout_ms = STEADY_MS};
     shards = shards_start(&options);
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * A cluster of three primaries with a replica each, whom nothing happens to: everything works everywhere, and
- * primaries and replicas may change places by hand without anybody noticing. With real servers, which are
- * patient with each other.
+ * A cluster of three primaries with a replica each, in which nobody takes over by himself: everything works
+ * everywhere, a primary and its replica change places by hand without anybody noticing, and a shard that is gone takes
+ * no other with it. With real servers, which are patient with each other.
  */
 #include "route/ring.h"
 
@@ -161,12 +161,10 @@ static void by_hand_while_all_are_busy(void **state) {
         ring_name_at(&r, old, stem, busy[i].name);
         assert_int_equal(pthread_create(&busy[i].thread, NULL, be_busy, &busy[i]), 0);
     }
-    for (uint64_t round = 1; round <= 2; round++) { /* there, and back */
-        for (int i = 0; i < BUSY; i++)
-            wait_for_rounds(&busy[i], 20);
-        old = shards_fail_over(r.shards, old);
-        assert_true(scene_wait_switches(r.client, round));
-    }
+    for (int i = 0; i < BUSY; i++)
+        wait_for_rounds(&busy[i], 20);
+    shards_fail_over(r.shards, old); /* once: servers vote for a shard every other timeout only */
+    assert_true(scene_wait_switches(r.client, 1));
     for (int i = 0; i < BUSY; i++)
         wait_for_rounds(&busy[i], 20);
     for (int i = 0; i < BUSY; i++) {
@@ -182,12 +180,73 @@ static void by_hand_while_all_are_busy(void **state) {
     ring_end(&r);
 }
 
+/* ---- Gone for good ---- */
+
+static void acquire(hf_lock *lock, int64_t lease_ms, hf_result *result) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = lease_ms;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, result), HF_OK);
+}
+
+static hf_lock *watched_lock(hf_client *client, any_kind kind, const char *name,
+                             struct scene_events *events) {
+    hf_lock *lock = scene_lock(client, kind, name);
+    assert_int_equal(hf_lock_on_lost(lock, scene_on_event, events), HF_OK);
+    return lock;
+}
+
+struct renewed {
+    hf_client *client;
+    uint64_t at_least;
+};
+
+static bool is_renewed(void *arg) {
+    const struct renewed *renewed = arg;
+    return scene_stats(renewed->client).renewals >= renewed->at_least;
+}
+
+/* Its holds are lost at their deadline; those of the others are renewed as if nothing had happened. */
+static void a_shard_that_is_gone_for_good(void **state) {
+    (void)state;
+    enum { EACH = 20 };
+    hf_options options = scene_options();
+    options.watchdog_ms = ENDURING_MS;
+    struct ring r;
+    struct scene_events doomed = {0}, safe = {0};
+    hf_lock *locks[SHARDS * EACH];
+    ring_begin(&r, &options);
+    struct server *old = shards_owner(r.shards, 0), *replica = shards_replica(r.shards, old);
+    struct server *others[] = {shards_owner(r.shards, 16384 / 2),
+                               shards_owner(r.shards, 16384 - 1)};
+    for (size_t i = 0; i < SHARDS * EACH; i++) {
+        char stem[16], name[32];
+        snprintf(stem, sizeof stem, "shard-%zu", i);
+        bool lost = i % SHARDS == 0;
+        ring_name_at(&r, lost ? old : others[i % 2], stem, name);
+        locks[i] = watched_lock(r.client, HF_PLAIN, name, lost ? &doomed : &safe);
+        acquire(locks[i], HF_WATCHDOG, NULL);
+    }
+    server_kill(replica);
+    server_kill(old);
+    assert_true(scene_wait_losses(&doomed, EACH));
+    struct renewed renewed = {r.client, scene_stats(r.client).renewals + 2 * (SHARDS - 1) * EACH};
+    assert_true(wait_until(is_renewed, &renewed, HANG_MS));
+    assert_int_equal(atomic_load(&safe.losses), 0);
+    assert_int_equal(atomic_load(&doomed.losses), EACH);
+    for (size_t i = 0; i < SHARDS * EACH; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), i % SHARDS == 0 ? HF_ELOST : HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    ring_end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_lock_everywhere),
         cmocka_unit_test(every_other_thing_everywhere),
         cmocka_unit_test(names_that_split_are_refused),
         cmocka_unit_test(by_hand_while_all_are_busy),
+        cmocka_unit_test(a_shard_that_is_gone_for_good),
     };
     return cmocka_run_group_tests(tests, ring_start_steady, ring_stop);
 }
