@@ -77,11 +77,25 @@ static bool scheme_is(const char *url, const char *name) {
 
 bool url_has_tls(const char *url) {
     static const char *const names[] = {
-        "rediss",           "valkeys",          "rediss-sentinel", "rediss+sentinel",
-        "valkeys-sentinel", "valkeys+sentinel", "redis-sentinels", "redis+sentinels",
-        "valkey-sentinels", "valkey+sentinels", "rediss-cluster",  "rediss+cluster",
-        "valkeys-cluster",  "valkeys+cluster",  "redis-clusters",  "redis+clusters",
-        "valkey-clusters",  "valkey+clusters",
+        "rediss",
+        "valkeys",
+        "rediss-sentinel",
+        "rediss+sentinel",
+        "valkeys-sentinel",
+        "valkeys+sentinel",
+        "redis-sentinels",
+        "redis+sentinels",
+        "valkey-sentinels",
+        "valkey+sentinels",
+        "rediss-cluster",
+        "rediss+cluster",
+        "valkeys-cluster",
+        "valkeys+cluster",
+        "redis-clusters",
+        "redis+clusters",
+        "valkey-clusters",
+        "valkey+clusters",
+        "zks",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (scheme_is(url, names[i]))
@@ -89,10 +103,22 @@ bool url_has_tls(const char *url) {
     return false;
 }
 
+bool url_is_zk(const char *url) {
+    return scheme_is(url, "zk") || scheme_is(url, "zks");
+}
+
 bool url_can_have_tls(const char *url) {
-    static const char *const names[] = {
-        "redis",           "valkey",        "redis-sentinel", "redis+sentinel", "valkey-sentinel",
-        "valkey+sentinel", "redis-cluster", "redis+cluster",  "valkey-cluster", "valkey+cluster"};
+    static const char *const names[] = {"redis",
+                                        "valkey",
+                                        "redis-sentinel",
+                                        "redis+sentinel",
+                                        "valkey-sentinel",
+                                        "valkey+sentinel",
+                                        "redis-cluster",
+                                        "redis+cluster",
+                                        "valkey-cluster",
+                                        "valkey+cluster",
+                                        "zk"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (scheme_is(url, names[i]))
             return true;

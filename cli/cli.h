@@ -161,6 +161,7 @@ struct connection {
  * an `s` behind its scheme. */
 char *connection_url_of_parts(const struct connection *connection);
 bool url_has_tls(const char *url);
+bool url_is_zk(const char *url);
 bool url_can_have_tls(const char *url);
 
 extern const struct option_spec connection_options[];

@@ -290,7 +290,7 @@ static int settle_tls(struct connection *connection) {
                {"--sni", &connection->sni}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (given(all[i].setting, true))
-            return usage_error(NULL, "%s needs TLS: use --tls, or a url with rediss://",
+            return usage_error(NULL, "%s needs TLS: use --tls, or a url with rediss:// or zks://",
                                all[i].name);
     return 0;
 }
@@ -299,6 +299,7 @@ static int settle_tls(struct connection *connection) {
 static int borrow_password(struct connection *connection) {
     const char *borrowed = password_of_redis_cli();
     if (borrowed == NULL || strncmp(connection->target, "local:", 6) == 0 ||
+        url_is_zk(connection->target) ||
         password_in_url(connection->target))
         return 0;
     connection->password.value = strdup(borrowed);

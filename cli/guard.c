@@ -279,7 +279,7 @@ static int64_t watch_deadline(struct guard *g, int64_t now) {
     int64_t deadline_ms = atomic_load(&g->shared->deadline_ms);
     if (!g->started || g->ended || deadline_ms == 0 || options->on_lost == ON_LOST_IGNORE)
         return 0;
-    int64_t warn_ms = warn_time(options, deadline_ms) + WARN_LAG_MS;
+    int64_t warn_ms = warn_time(g->run, deadline_ms) + WARN_LAG_MS;
     if (now < warn_ms)
         return warn_ms;
     if (!atomic_exchange(&g->shared->warned, true)) {
@@ -287,9 +287,9 @@ static int64_t watch_deadline(struct guard *g, int64_t now) {
         tree_signal(g->holder, SIGCONT, &g->run->filter, false);
     }
     if (options->on_lost != ON_LOST_KILL)
-        return now + stall_limit(options);
-    if (now < kill_time(options, deadline_ms))
-        return kill_time(options, deadline_ms);
+        return now + stall_limit(g->run);
+    if (now < kill_time(g->run, deadline_ms))
+        return kill_time(g->run, deadline_ms);
     if (now < deadline_ms) {
         tree_signal(g->holder, SIGKILL, &g->run->filter, false);
         return now + KILL_AGAIN_MS;
@@ -302,7 +302,7 @@ static int64_t watch_deadline(struct guard *g, int64_t now) {
 static int64_t watch_holder(struct guard *g, int64_t now) {
     if (g->holder_stopped_ms == 0 || !g->started || g->options->on_lost == ON_LOST_IGNORE)
         return 0;
-    int64_t limit_ms = g->holder_stopped_ms + stall_limit(g->options);
+    int64_t limit_ms = g->holder_stopped_ms + stall_limit(g->run);
     if (now < limit_ms)
         return limit_ms;
     take_over(g, "the process that holds it has been stopped");

@@ -154,6 +154,8 @@ static void on_acquired(void *user, const hf_result *result) {
     }
     /* Only now, so that a server which the library starts while we wait is not adopted. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (url_is_zk(h->run->connection->target)) /* of a session, heartbeats keep three quarters */
+        atomic_store(&h->shared->span_ms, held_remaining_ms(&h->held) / 4 * 3);
     watch_hold(h);
     announce_ready(h);
     note_send(h->notes, NOTE_ACQUIRED, 0, 0);

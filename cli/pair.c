@@ -81,18 +81,24 @@ int64_t hold_ttl(const struct run_options *options) {
     return options->lease_ms > 0 ? options->lease_ms : options->ttl_ms;
 }
 
-int64_t kill_time(const struct run_options *options, int64_t deadline_ms) {
-    int64_t twentieth = hold_ttl(options) / 20;
+/* What a server promises in steady renewals may be less than the lease that was asked for. */
+static int64_t span_of(const struct run *run) {
+    int64_t span_ms = atomic_load(&run->shared->span_ms), ttl_ms = hold_ttl(run->options);
+    return span_ms > 0 && span_ms < ttl_ms ? span_ms : ttl_ms;
+}
+
+int64_t kill_time(const struct run *run, int64_t deadline_ms) {
+    int64_t twentieth = span_of(run) / 20;
     return deadline_ms - (twentieth > 250 ? twentieth : 250);
 }
 
-int64_t warn_time(const struct run_options *options, int64_t deadline_ms) {
-    int64_t third = hold_ttl(options) / 3;
-    return kill_time(options, deadline_ms) - (third < 5000 ? third : 5000);
+int64_t warn_time(const struct run *run, int64_t deadline_ms) {
+    int64_t third = span_of(run) / 3;
+    return kill_time(run, deadline_ms) - (third < 5000 ? third : 5000);
 }
 
-int64_t stall_limit(const struct run_options *options) {
-    int64_t tenth = hold_ttl(options) / 10;
+int64_t stall_limit(const struct run *run) {
+    int64_t tenth = span_of(run) / 10;
     return tenth < 250 ? 250 : tenth > 1000 ? 1000 : tenth;
 }
 

@@ -109,6 +109,8 @@ int run_line_run(const struct run_line *line);
  * writer at a time, but for the last. */
 struct shared {
     _Atomic int64_t deadline_ms; /* holder: of the hold, CLOCK_BOOTTIME; 0: nothing runs under it */
+    /* holder: what the times before the deadline are a share of, if that is not the lease; 0: it is */
+    _Atomic int64_t span_ms;
     _Atomic pid_t command;       /* its own: its pid; holder: 0 once it is about to be reaped */
     _Atomic pid_t group;         /* its own: the command's process group, for good */
     atomic_bool parked;          /* guard: stops itself on purpose */
@@ -156,10 +158,10 @@ int note_receive(int socket, struct note *ret);
 /* When the command must be warned and when it must be dead, for a hold that ends at
  * `deadline_ms`. */
 int64_t hold_ttl(const struct run_options *options);
-int64_t warn_time(const struct run_options *options, int64_t deadline_ms);
-int64_t kill_time(const struct run_options *options, int64_t deadline_ms);
+int64_t warn_time(const struct run *run, int64_t deadline_ms);
+int64_t kill_time(const struct run *run, int64_t deadline_ms);
 /* For how long one of the two may be stopped before the other acts. */
-int64_t stall_limit(const struct run_options *options);
+int64_t stall_limit(const struct run *run);
 /* What --on-lost does to the command, for messages: "the command ...". */
 const char *fate_of_command(const struct run_options *options);
 

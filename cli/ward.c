@@ -139,9 +139,9 @@ static void watch_deadline(struct holder *h) {
     int64_t deadline_ms = atomic_load(&h->shared->deadline_ms), now = now_ms();
     if (h->doomed || h->options->on_lost == ON_LOST_IGNORE)
         return;
-    if (now >= kill_time(h->options, deadline_ms)) {
+    if (now >= kill_time(h->run, deadline_ms)) {
         holder_doom(h, "the lease is about to end");
-    } else if (now < warn_time(h->options, deadline_ms)) {
+    } else if (now < warn_time(h->run, deadline_ms)) {
         h->endangered |= atomic_exchange(&h->shared->warned, false);
     } else if (!atomic_exchange(&h->shared->warned, true)) {
         char buffer[SHOWN_NAME_SIZE];
@@ -176,7 +176,7 @@ void ward_watch_guard(struct holder *h) {
     }
     if (h->guard_stopped_ms == 0)
         h->guard_stopped_ms = now_ms();
-    if (now_ms() - h->guard_stopped_ms < stall_limit(h->options) || h->guard_stalled ||
+    if (now_ms() - h->guard_stopped_ms < stall_limit(h->run) || h->guard_stalled ||
         h->options->on_lost == ON_LOST_IGNORE)
         return;
     h->guard_stalled = true;
@@ -206,8 +206,8 @@ int64_t ward_due(const struct holder *h, int64_t now, int64_t next) {
     int64_t deadline_ms = atomic_load(&h->shared->deadline_ms);
     next = earlier(now, next, h->started_ms + h->options->timeout_ms);
     next = earlier(now, next, h->timed_out_ms + h->options->kill_after_ms);
-    next = earlier(now, next, warn_time(h->options, deadline_ms));
-    next = earlier(now, next, kill_time(h->options, deadline_ms));
+    next = earlier(now, next, warn_time(h->run, deadline_ms));
+    next = earlier(now, next, kill_time(h->run, deadline_ms));
     return h->doomed ? earlier(now, next, now + KILL_AGAIN_MS) : next;
 }
 

@@ -32,3 +32,10 @@ hf_compile_target(hf_bench_quorum)
 add_executable(hf_bench_failover bench/failover/worker.c)
 target_link_libraries(hf_bench_failover PRIVATE holdfast_static Threads::Threads)
 hf_compile_target(hf_bench_failover)
+
+# ZooKeeper's, started by bench/zk/run.
+file(GLOB zk_sources CONFIGURE_DEPENDS bench/zk/*.c)
+add_executable(hf_bench_zk ${zk_sources})
+target_include_directories(hf_bench_zk PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(hf_bench_zk PRIVATE holdfast_static hiredis ssl crypto Threads::Threads)
+hf_compile_target(hf_bench_zk)

@@ -22,7 +22,8 @@
  *            instead.
  *   hold     one owner's possession of one lock, with a count: acquire nests, release un-nests.
  *   lease    how long the server keeps the lock without hearing from us. Either fixed, or the
- *            watchdog's: renewed every third of it until the hold ends.
+ *            watchdog's: renewed every third of it until the hold ends. ZooKeeper knows no leases: it
+ *            keeps a lock for as long as the client's session, and a lease is ended by us.
  *   lost     a hold that ended without our release: it expired, was deleted or was broken.
  *
  * Rules for every function
@@ -196,11 +197,13 @@ typedef struct hf_options {
     const char *name_prefix;    /* put in front of every name, as a Redisson NameMapper would */
     int64_t cmd_timeout_ms;     /* one exchange with the server, connect and handshake included */
     int64_t connect_timeout_ms; /* give up waiting when no server was of help for this long */
-    int64_t watchdog_ms;        /* the lease of watchdog holds; renewed every third of it */
-    int64_t max_hold_ms;        /* watchdog holds are not renewed past this age; 0: no limit */
-    int64_t ping_ms;            /* how often an idle connection is checked */
-    unsigned flags;             /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
-    hf_log_fn log;              /* NULL: silent */
+    /* the lease of watchdog holds; renewed every third of it. ZooKeeper: the session timeout to ask
+     * for; the server has the last word, and a hold is proved anew every quarter of it */
+    int64_t watchdog_ms;
+    int64_t max_hold_ms; /* watchdog holds are not renewed past this age; 0: no limit */
+    int64_t ping_ms;     /* how often an idle connection is checked */
+    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
+    hf_log_fn log;       /* NULL: silent */
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
 
@@ -247,7 +250,9 @@ typedef struct hf_options {
  *   url      redis://[user:password@]host[:port][/db][?option=value&...] or valkey://...; with TLS
  *            rediss://... or valkeys://...; unix://path; redis-sentinel://host[:port],.../name[/db]
  *            for a primary that sentinels name, which is followed when it changes;
- *            redis-cluster://host[:port],... for a cluster, of which any nodes may be named; or local:
+ *            redis-cluster://host[:port],... for a cluster, of which any nodes may be named;
+ *            zk://[user:password@]host[:port],...[/chroot] for an ensemble of ZooKeeper, with TLS zks://
+ *            (docs/curator.md); or local:
  *            for a private server of this user on this machine, which needs redis-server or
  *            valkey-server installed. NULL:
  *            HOLDFAST_URL from the environment, or if that is not set REDIS_URL; HF_EINVAL if
@@ -264,7 +269,8 @@ typedef struct hf_options {
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
 
 /* Ends a client. Waiting calls return HF_ECLOSED, and callbacks still due run with that code. Holds
- * are not released, since the work they protect may still be going on: their leases run out.
+ * are not released, since the work they protect may still be going on: their leases run out. (In
+ * ZooKeeper they end when the session has timed out; if there are none, it is ended at once.)
  * Afterwards lock handles may only be freed. NULL is fine.
  * Blocks:  until running callbacks have returned. It waits for the network only if an acquire was
  *          just abandoned or a release has not been answered: up to `cmd_timeout_ms`, so as not to
@@ -425,10 +431,12 @@ HF_API void hf_lock_free(hf_lock *lock);
 HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
-    size_t size;       /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
-    hf_owner owner;    /* 0: this thread; of an operation: a fresh one */
-    int64_t wait_ms;   /* HF_FOREVER, 0 (one attempt), or a limit */
-    int64_t lease_ms;  /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS */
+    size_t size;     /* sizeof(hf_acquire_options): set by HF_ACQUIRE_INIT */
+    hf_owner owner;  /* 0: this thread; of an operation: a fresh one */
+    int64_t wait_ms; /* HF_FOREVER, 0 (one attempt), or a limit */
+    /* HF_WATCHDOG, or a fixed lease: 1 .. HF_LEASE_MAX_MS. In ZooKeeper a process that dies keeps its
+     * lock until its session has timed out, however short the lease */
+    int64_t lease_ms;
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
 } hf_acquire_options;
 
@@ -501,7 +509,8 @@ HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
  * this library and has held for a second is told by message, and reports the loss as any other; one
  * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a
  * read/write lock it breaks the handle's side: all readers, or the writer, whose own reads end with
- * it.
+ * it. In ZooKeeper nobody is told: a holder of this library finds out within a quarter of its session,
+ * one of Curator never.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_EWRONGTYPE the name is not a lock of this kind; HF_EUNKNOWN no answer came; those of
  *          every exchange. */
@@ -510,7 +519,8 @@ HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 /* Questions to the server: whether anybody holds it; whether this thread, or that owner, does, and
  * how many times.
  * ttl: ms until the lock frees itself; -1 never; -2 nobody holds it. For a read/write lock this
- * covers both sides; the other questions are about the handle's side.
+ * covers both sides; the other questions are about the handle's side. In ZooKeeper only what is left
+ * of this thread's own hold is known: another's is -1, and its count 1.
  * Blocks:  up to `cmd_timeout_ms`.   Errors: HF_EWRONGTYPE not a lock, where the server can tell;
  *          those of every exchange. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
@@ -523,7 +533,7 @@ HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 /* Questions answered from memory, without I/O.
  * remaining: how long this owner's hold can still be trusted, in whole milliseconds, rounded down;
  * 0: less than one is left, it holds nothing, or lost it. Never negative.
- * token: the latest one of a fenced hold.
+ * token: the latest one of a fenced hold; in ZooKeeper of any.
  * Errors:  token only: HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds without tokens,
  *          HF_EINVAL. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock);
@@ -704,8 +714,8 @@ HF_API void hf_sem_free(hf_sem *sem);
 HF_API const char *hf_sem_name(const hf_sem *sem, size_t *ret_len);
 
 /* Sets the number of permits (0 to HF_PERMITS_MAX) if the semaphore does not exist yet, to expire
- * after `ttl_ms` (0: never). Writes whether it was set. What follows is true of all functions
- * below, unless they say otherwise.
+ * after `ttl_ms` (0: never; ZooKeeper takes nothing else: HF_ENOTSUP). Writes whether it was set.
+ * What follows is true of all functions below, unless they say otherwise.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_EUNKNOWN no answer came, and it may or may not have been done; HF_EWRONGTYPE the name
  *          is not a semaphore; HF_EINVAL; those of every exchange. */
@@ -719,7 +729,8 @@ HF_API int hf_sem_try_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *re
  *          exchange: nothing was taken, or what was taken is given back in the background (if the
  *          server cannot be reached for a minute, it stays taken, and `unknowns` of
  *          hf_client_stats() counts it); HF_EUNKNOWN as above, but only if the server did not answer
- *          for a minute, or the acquire could not leave a ticket (docs/guarantees.md). */
+ *          for a minute, or the acquire could not leave a ticket (docs/guarantees.md); in ZooKeeper
+ *          if an answer was lost and the number has changed since. */
 HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);
@@ -728,7 +739,8 @@ HF_API int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_optio
 /* Puts permits back (0 to HF_PERMITS_MAX in one call; for 0 it returns HF_OK and sends nothing).
  * The first creates the semaphore if it does not exist; the second does nothing then, and writes
  * whether it did exist. Nobody knows how many were taken, so the number may exceed what it was ever
- * set to, and even HF_PERMITS_MAX, beyond which Java cannot count. */
+ * set to, and even HF_PERMITS_MAX, beyond which Java cannot count. (In ZooKeeper it cannot exceed
+ * that: HF_EINVAL.) */
 HF_API int hf_sem_release(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released);
 
@@ -829,7 +841,8 @@ HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids,
 
 /* The first gives a permit a new lease from now: 1 ms to HF_LEASE_MAX_MS, even if that is shorter,
  * or HF_NO_LEASE. It is no longer renewed then. The second asks the server how much of the lease is
- * left; -1 if it has no end.
+ * left; -1 if it has no end. ZooKeeper tells and changes that only of permits of this client that
+ * have one, and not to HF_NO_LEASE: HF_ENOTSUP.
  * Errors:  HF_ENOTOWNER no such permit, or it has run out. */
 HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
 HF_API int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
@@ -844,8 +857,8 @@ HF_API int hf_permits_available(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_total(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_taken(hf_permits *permits, int64_t *ret_number);
 
-/* The first lets the whole object expire, after 1 ms to HF_LEASE_MAX_MS; the second deletes it.
- * Both write whether it existed. Permits that are taken end with it, and are lost. Those who wait
+/* The first lets the whole object expire, after 1 ms to HF_LEASE_MAX_MS (in ZooKeeper: HF_ENOTSUP);
+ * the second deletes it. Both write whether it existed. Permits that are taken end with it, and are lost. Those who wait
  * go on waiting until the object is set again. */
 HF_API int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed);
 HF_API int hf_permits_delete(hf_permits *permits, bool *ret_deleted);
@@ -904,7 +917,8 @@ HF_API int hf_latch_new_bytes(hf_client *client, const void *name, size_t name_l
 HF_API void hf_latch_free(hf_latch *latch);
 HF_API const char *hf_latch_name(const hf_latch *latch, size_t *ret_len);
 
-/* Closes the latch with a count of 1 to 2^53 - 1, if it is open. Writes whether it was.
+/* Closes the latch with a count of 1 to 2^53 - 1 (in ZooKeeper: to 2^31 - 1), if it is open. Writes
+ * whether it was.
  * Blocks and errors, here and below: as for hf_sem_try_set(). */
 HF_API int hf_latch_try_set(hf_latch *latch, int64_t count, bool *ret_set);
 

@@ -110,7 +110,7 @@ void hfi_url_node(const struct hfi_url *url, char *text, size_t size) {
     else if (url->kind == HFI_URL_SENTINEL)
         snprintf(text, size, "%s at %s:%u", url->master != NULL ? url->master : "",
                  url->hosts[0].host, (unsigned)url->hosts[0].port);
-    else if (url->kind == HFI_URL_CLUSTER)
+    else if (url->kind == HFI_URL_CLUSTER || url->kind == HFI_URL_ZK)
         snprintf(text, size, "%s:%u", url->hosts[0].host, (unsigned)url->hosts[0].port);
     else
         snprintf(text, size, "%s", url->path != NULL ? url->path : "local:");
@@ -142,6 +142,10 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
                 error, HF_EINVAL,
                 "a url for a cluster cannot be one server of a quorum: a failover forgets "
                 "locks, and the quorum would not know");
+        if (url->kind == HFI_URL_ZK)
+            return hfi_fail(error, HF_ENOTSUP,
+                            "a url for ZooKeeper cannot be one server of a quorum: an ensemble is a "
+                            "quorum by itself");
         for (size_t j = 0; j < i; j++) {
             if (same_server(url, &urls->of[j]))
                 return hfi_fail(error, HF_EINVAL, "two of the urls lead to the same server");

@@ -27,13 +27,14 @@ bool hfi_hold_expired_locked(const struct hfi_hold *hold) {
 }
 
 /* Half the lease for one that should have been renewed by now, a quarter for a fixed one, or of
- * what is proved of it so far. */
+ * what is proved of it so far; of what ends with a session half of that, since all of it is proved in
+ * parts. */
 int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
     if (hold->kind->joint)
         return hfi_shares_warn_at_ms(hold);
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     if (hold->part_ms > 0)
-        return deadline_ms - hold->part_ms / 4;
+        return deadline_ms - hold->part_ms / (hold->kind->ends_with_session ? 2 : 4);
     return deadline_ms -
            (hfi_hold_is_watched(hold) ? hold->core->watchdog_ms / 2 : hold->lease_ms / 4);
 }

@@ -122,6 +122,11 @@ unsigned hfi_conn_load(struct hfi_conn *conn);
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                     unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req);
 
+/* The same without an attendant, and without writing, so that several go out together: whoever has
+ * enqueued calls hfi_conn_flush() next. */
+int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                     unsigned event, struct hfi_req **ret_req);
+
 /* The same for two commands, one behind the other, that no other gets between. The request is for the
  * answer to the second; nobody hears that to the first. */
 int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
@@ -221,7 +226,7 @@ int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);
  * forked child has a copy of it. Any number of connections may be in one set, each only in one; it
  * outlives them. */
 void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd);
-/* Writes what submits on the seat's own thread have gathered. For the holder of the seat. */
+/* Writes what submits on the seat's own thread have gathered, or what was enqueued. */
 void hfi_conn_flush(struct hfi_conn *conn);
 
 #endif

@@ -143,7 +143,8 @@ static bool info_value(const char *info, const char *line, char *ret, size_t siz
 /* Whoever hides what it is is taken at its word, here too. */
 static int check_mode(const struct greeting *greeting, const redisReply *reply, hf_error *error) {
     char mode[16];
-    if (!info_value(reply->str, "\nredis_mode:", mode, sizeof mode))
+    if (!info_value(reply->str, "\nredis_mode:", mode, sizeof mode) &&
+        !info_value(reply->str, "\nserver_mode:", mode, sizeof mode)) /* Valkey 8 */
         return HF_OK;
     bool expected = greeting->login->peer == HFI_PEER_SENTINEL;
     bool found = strcmp(mode, "sentinel") == 0;

@@ -160,6 +160,8 @@ static bool peek_is_alive(struct hfi_conn *conn) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         /* anything to read would be taken for the answer to the next command */
         return true;
+    if (got > 0 && conn->push != NULL)
+        return true; /* it may be something that nobody asked for, and then it is no answer */
     if (got > 0 && conn->tls != NULL && conn->driver == NULL && hfi_conn_is_tls_talk(conn))
         return true;
     hfi_conn_break_locked(conn);
@@ -270,6 +272,29 @@ int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, st
         hfi_req_unref(preface); /* the FIFO has one */
     else
         hfi_free(preface->mem, preface);
+    return err;
+}
+
+int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                     unsigned event, struct hfi_req **ret_req) {
+    struct hfi_req *req = new_request(conn, task, event);
+    if (req == NULL)
+        return HF_ENOMEM;
+    int64_t now_ms = hfi_now_ms();
+    int err = HF_EUNREACH;
+    pthread_mutex_lock(&conn->mtx);
+    if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
+        err = append_locked(conn, bytes, len, 1);
+    if (err == HF_OK) {
+        enqueue_locked(conn, req, now_ms);
+        *ret_req = req;
+    }
+    pthread_mutex_unlock(&conn->mtx);
+    if (err != HF_OK) {
+        if (task != NULL)
+            hfi_task_unref(task);
+        hfi_free(req->mem, req);
+    }
     return err;
 }
 

@@ -322,6 +322,8 @@ static const struct scheme schemes[] = {
     {"redis+clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
     {"valkey-clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
     {"valkey+clusters", HFI_URL_CLUSTER, hfi_url_parse_cluster_tls},
+    {"zk", HFI_URL_ZK, hfi_url_parse_zk},
+    {"zks", HFI_URL_ZK, hfi_url_parse_zk_tls},
 };
 
 static const struct scheme local_scheme = {"local", HFI_URL_LOCAL, parse_local};
@@ -349,7 +351,7 @@ static int parse_scheme(const struct url_parser *p, struct slice *text, const st
     return hfi_fail(
         p->error, HF_EINVAL,
         "url: the scheme is unknown; it is one of redis, rediss, valkey, valkeys, redis-sentinel, "
-        "redis-cluster, unix, local");
+        "redis-cluster, zk, zks, unix, local");
 }
 
 static int parse_all(struct url_parser *p, struct slice text) {

@@ -11,6 +11,8 @@
  *                                                                behind redis or valkey, or at the end
  *   redis-cluster://[USERINFO@]HOST[:PORT][,...][/DB][?OPTION=VALUE[&...]]
  *                                                                nodes of a cluster; spelt as Sentinel's
+ *   zk://[USERINFO@]HOST[:PORT][,...][/CHROOT][?OPTION=VALUE[&...]]
+ *                                                                an ensemble of ZooKeeper; with TLS zks://
  *
  * USERINFO is `user:password`, `:password` (the default user) or `password` (no colon: a password,
  * never a user). Userinfo, host, path and option values are percent-decoded; a bad escape or %00 is
@@ -25,7 +27,7 @@
  * sentinel_tls_server_name; for a cluster pubsub (auto, sharded or classic); for both any number of
  * map=ANNOUNCED:PORT=REAL:PORT. With TLS also tls_ca_file, tls_ca_dir,
  * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
- * or none); without TLS these are refused, since whoever wrote them expects TLS. An unknown option
+ * or none); for ZooKeeper acl (open or creator), but not db, ping_ms and fair_wait_ms; without TLS these are refused, since whoever wrote them expects TLS. An unknown option
  * is refused by name. Whatever is given twice (including the database as /DB and ?db=, or a user
  * before the host and as an option) is refused: a url that contradicts itself is a mistake. */
 #ifndef HFI_NET_URL_H
@@ -41,7 +43,14 @@
 
 #define HFI_URL_HOSTS_MAX 32
 
-enum hfi_url_kind { HFI_URL_TCP, HFI_URL_UNIX, HFI_URL_LOCAL, HFI_URL_SENTINEL, HFI_URL_CLUSTER };
+enum hfi_url_kind {
+    HFI_URL_TCP,
+    HFI_URL_UNIX,
+    HFI_URL_LOCAL,
+    HFI_URL_SENTINEL,
+    HFI_URL_CLUSTER,
+    HFI_URL_ZK
+};
 
 struct hfi_url_host {
     char *host; /* a name, an IPv4 address, or an IPv6 address without brackets */
@@ -55,13 +64,14 @@ struct hfi_url_map {
 
 struct hfi_url {
     enum hfi_url_kind kind;
-    bool tls;               /* rediss, valkeys */
-    char *host;             /* TCP: a name, an IPv4 address, or an IPv6 address without brackets */
-    uint16_t port;          /* TCP */
-    char *path;             /* UNIX: the socket; LOCAL: the directory, or NULL for the default */
-    int db;                 /* 0 unless given */
-    char *user, *password;  /* NULL: not given */
-    int64_t cmd_timeout_ms; /* -1: not given, like the next five */
+    bool tls;      /* rediss, valkeys */
+    char *host;    /* TCP: a name, an IPv4 address, or an IPv6 address without brackets */
+    uint16_t port; /* TCP */
+    /* UNIX: the socket; LOCAL: the directory, or NULL for the default; ZK: the chroot, or NULL */
+    char *path;
+    int db;                      /* 0 unless given */
+    char *user, *password;       /* NULL: not given */
+    int64_t cmd_timeout_ms;      /* -1: not given, like the next five */
     int64_t connect_timeout_ms;  /* */
     int64_t watchdog_ms;         /* */
     int64_t max_hold_ms;         /* */
@@ -74,8 +84,8 @@ struct hfi_url {
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */
     enum hfi_url_verify { HFI_VERIFY_DEFAULT, HFI_VERIFY_FULL, HFI_VERIFY_NONE } tls_verify;
 
-    /* SENTINEL and CLUSTER. */
-    struct hfi_url_host *hosts; /* the sentinels, or some nodes */
+    /* SENTINEL, CLUSTER and ZK. */
+    struct hfi_url_host *hosts; /* the sentinels, or some nodes, or servers of an ensemble */
     size_t hosts_len;
     struct hfi_url_map *map;
     size_t map_len;
@@ -93,6 +103,13 @@ struct hfi_url {
     char *sentinel_user, *sentinel_password; /* NULL: not given; never the data servers' */
     enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } sentinel_tls;
     char *sentinel_tls_server_name;
+
+    /* ZK: who may do what to the nodes that are made. */
+    enum hfi_url_acl {
+        HFI_ACL_DEFAULT, /* not given: the creator, if there is a user */
+        HFI_ACL_OPEN,
+        HFI_ACL_CREATOR
+    } acl;
 };
 
 /* Takes `text` apart. On success the caller owns `ret` and clears it with hfi_url_clear(); on

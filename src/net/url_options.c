@@ -68,6 +68,8 @@ static int set_tls_option(struct url_parser *p, struct slice name, struct slice 
     if (!p->url.tls && p->url.kind == HFI_URL_CLUSTER)
         return hfi_fail(p->error, HF_EINVAL,
                         "url: options of TLS need TLS; write rediss-cluster://");
+    if (!p->url.tls && p->url.kind == HFI_URL_ZK)
+        return hfi_fail(p->error, HF_EINVAL, "url: options of TLS need TLS; write zks://");
     if (!p->url.tls && p->url.kind != HFI_URL_SENTINEL)
         return hfi_fail(p->error, HF_EINVAL,
                         "url: options of TLS need TLS; write rediss:// or valkeys://");
@@ -113,6 +115,10 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"restart_guard_ms", &p->url.restart_guard_ms},
         {"failover_timeout_ms", &p->url.failover_timeout_ms},
     };
+    bool known;
+    int err = hfi_url_set_zk_option(p, name, value, &known);
+    if (known)
+        return err;
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (slice_is(name, times[i].name))
             return set_time(p, value, times[i].name, times[i].time_ms);
@@ -128,8 +134,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         return hfi_url_set_user(p, value);
     if (is_password)
         return hfi_url_set_password(p, value);
-    bool known;
-    int err = hfi_url_set_hosts_option(p, name, value, &known);
+    err = hfi_url_set_hosts_option(p, name, value, &known);
     if (!known)
         err = hfi_url_set_sentinel_option(p, name, value, &known);
     if (!known)

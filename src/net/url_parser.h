@@ -86,6 +86,12 @@ int hfi_url_set_sentinel_option(struct url_parser *p, struct slice name, struct 
                                 bool *ret_known);
 int hfi_url_finish_sentinel(struct url_parser *p);
 
+/* url_zk.c: the same. */
+int hfi_url_parse_zk(struct url_parser *p, struct slice text);
+int hfi_url_parse_zk_tls(struct url_parser *p, struct slice text);
+int hfi_url_set_zk_option(struct url_parser *p, struct slice name, struct slice value,
+                          bool *ret_known);
+
 /* url_options.c: `text` is what comes after the `?`. */
 int hfi_url_parse_options(struct url_parser *p, struct slice text);
 

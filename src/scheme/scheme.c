@@ -2,6 +2,7 @@
 
 #include "net/url.h"
 #include "redis/redis.h"
+#include "zk/zk.h"
 
 typedef int (*make_fn)(const struct hfi_engine_config *config, struct hfi_engine **ret,
                        hf_error *error);
@@ -12,6 +13,7 @@ static const make_fn makers[] = {
     [HFI_URL_LOCAL] = hfi_redis_new,
     [HFI_URL_SENTINEL] = hfi_redis_new,
     [HFI_URL_CLUSTER] = hfi_redis_new,
+    [HFI_URL_ZK] = hfi_zk_new,
 };
 
 int hfi_engine_new(const struct hfi_engine_config *config, struct hfi_engine **ret,

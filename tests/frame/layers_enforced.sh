@@ -8,7 +8,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 cp -r "$HF_SOURCE_DIR"/{CMakeLists.txt,cmake,include} "$root"
 
-dirs="base engine net redis/route redis scheme core joint api"
+dirs="base engine net redis/route redis zk scheme core joint api"
 declare -A sees=(
     [base]="base"
     [engine]="engine base"
@@ -16,7 +16,8 @@ declare -A sees=(
     [redis/route]="redis/route net engine base"
     [redis]="redis redis/route net engine base"
     [core]="core engine base"
-    [scheme]="scheme redis redis/route net engine base"
+    [zk]="zk net engine base"
+    [scheme]="scheme zk redis redis/route net engine base"
     [joint]="joint core engine base"
     [api]="api joint core scheme net engine base"
     [cli]=""

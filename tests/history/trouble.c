@@ -201,9 +201,10 @@ static void fail_over(struct run *run) {
     else
         replace_primary(run, loses);
     int64_t to_ns = record_now_ns();
+    int64_t told_ns = to_ns + ROUTE_WATCHDOG_MS * INT64_C(1000000);
     if (!run->plan->untold)
         record_line(&run->record, "change %lld %lld %lld", (long long)from_ns, (long long)to_ns,
-                    (long long)(to_ns + ROUTE_WATCHDOG_MS * INT64_C(1000000)));
+                    (long long)told_ns);
     run->rest_ms = now_ms() + 2 * PLAY_NAME_MS;
 }
 

@@ -71,50 +71,72 @@ static void cancelled_while_it_asks(void **state) {
     }
 }
 
-/* Has given way for the second time in a row, or is about to: it has got `b`, and found that `c` is another's.
- * As that one is asked late, the pause before it waits there is long, nearly always. */
-static void begin_to_pause(struct pack *p, struct fleet_caller *caller,
-                           hf_acquire_options options) {
-    pack_occupy(p, 1);
-    pack_occupy(p, 2);
-    proxy_delay(p->proxy[2], FLEET_ACQUIRE, LATE_MS);
-    fleet_call_acquire(caller, p->all, options);
-    assert_true(proxy_wait_seen(p->proxy[1], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
-    pack_vacate(p, 1);
+/* One that two rivals keep out. It waits at either, since the order of members is that of their clients' ids. */
+struct pausing {
+    struct pack p;
+    struct fleet_caller caller;
+    size_t given_back;
+    int first; /* where it waits; 0: nowhere yet */
+};
+
+static bool waits_or_is_done(void *arg) {
+    struct pausing *pausing = arg;
+    for (int i = 1; i < PACK; i++)
+        if (proxy_seen(pausing->p.proxy[i], "\r\nSUBSCRIBE\r\n") > 0)
+            pausing->first = i;
+    return pausing->first != 0 || atomic_load(&pausing->caller.done);
+}
+
+/* When it has got the first, finds the other one busy, and gives way for the second time in a row, it pauses
+ * before it waits there. As both are asked late, the pause is long, nearly always. */
+static void pausing_begin(struct pausing *pausing, hf_acquire_options options) {
+    struct pack *p = &pausing->p;
+    pausing->first = 0;
+    pack_begin(p, NULL);
+    for (int i = 1; i < PACK; i++) {
+        pack_occupy(p, i);
+        proxy_delay(p->proxy[i], FLEET_ACQUIRE, LATE_MS);
+    }
+    fleet_call_acquire(&pausing->caller, p->all, options);
+    assert_true(wait_until(waits_or_is_done, pausing, HANG_MS));
+    if (pausing->first == 0)
+        pausing->first = 1; /* its time is over already */
+    pausing->given_back = proxy_seen(p->proxy[pausing->first], FLEET_RELEASE);
+    pack_vacate(p, pausing->first);
+}
+
+/* Only the other rival has anything. */
+static void pausing_end(struct pausing *pausing) {
+    struct pack *p = &pausing->p;
+    assert_true(pack_wait_locked(p, 1, HANG_MS));
+    for (int i = 1; i < PACK; i++)
+        proxy_heal(p->proxy[i]);
+    pack_vacate(p, PACK - pausing->first);
+    pack_end(p);
 }
 
 static void cancelled_in_its_pause(void **state) {
     (void)state;
-    struct pack p;
-    struct fleet_caller caller;
+    struct pausing pausing;
     hf_cancel *cancel;
-    pack_begin(&p, NULL);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     hf_acquire_options options = fleet_wait_for(HF_FOREVER, HF_WATCHDOG);
     options.cancel = cancel;
-    size_t given_back = proxy_seen(p.proxy[1], FLEET_RELEASE);
-    begin_to_pause(&p, &caller, options);
-    assert_true(proxy_wait_seen(p.proxy[1], FLEET_RELEASE, given_back + 1, HANG_MS));
+    pausing_begin(&pausing, options);
+    assert_true(proxy_wait_seen(pausing.p.proxy[pausing.first], FLEET_RELEASE,
+                                pausing.given_back + 1, HANG_MS));
     hf_cancel_fire(cancel);
-    assert_int_equal(fleet_join(&caller), HF_ECANCELED);
-    assert_true(pack_wait_locked(&p, 1, HANG_MS)); /* the rival's */
-    proxy_heal(p.proxy[2]);
+    assert_int_equal(fleet_join(&pausing.caller), HF_ECANCELED);
+    pausing_end(&pausing);
     hf_cancel_free(cancel);
-    pack_vacate(&p, 2);
-    pack_end(&p);
 }
 
 static void too_late_in_its_pause(void **state) {
     (void)state;
-    struct pack p;
-    struct fleet_caller caller;
-    pack_begin(&p, NULL);
-    begin_to_pause(&p, &caller, fleet_wait_for(3 * LATE_MS, HF_WATCHDOG));
-    assert_int_equal(fleet_join(&caller), HF_ETIMEDOUT);
-    assert_true(pack_wait_locked(&p, 1, HANG_MS));
-    proxy_heal(p.proxy[2]);
-    pack_vacate(&p, 2);
-    pack_end(&p);
+    struct pausing pausing;
+    pausing_begin(&pausing, fleet_wait_for(3 * LATE_MS, HF_WATCHDOG));
+    assert_int_equal(fleet_join(&pausing.caller), HF_ETIMEDOUT);
+    pausing_end(&pausing);
 }
 
 /* ---- Closed ---- */

@@ -7,6 +7,7 @@
 #include "route/scene.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LOCALHOST "127.0.0.1"
@@ -77,6 +78,28 @@ static void an_older_epoch_leads_nobody_back(void **state) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(key_exists(servers[1], "stale"));
     assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+    scripted_free(sentinels[0]);
+    scripted_free(sentinels[1]);
+}
+
+/* Not one of them, but all, and for a while: they were set up anew. Ten seconds, so only where there is time. */
+static void all_that_begin_anew_are_believed(void **state) {
+    (void)state;
+    if (getenv("HF_SOAK") == NULL)
+        return;
+    struct scripted *sentinels[] = {scripted_start(), scripted_start()};
+    for (int i = 0; i < 2; i++)
+        scripted_name(sentinels[i], LOCALHOST, server_port(servers[0]), 5);
+    hf_client *client = open_on(sentinels, 2);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "anew");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK); /* so that somebody looks */
+    int64_t start_ms = now_ms();
+    for (int i = 0; i < 2; i++)
+        scripted_name(sentinels[i], LOCALHOST, server_port(servers[1]), 0);
+    assert_true(scene_wait_switches(client, 1));
+    assert_true(now_ms() - start_ms >= 9000);
     hf_lock_free(lock);
     hf_close(client);
     scripted_free(sentinels[0]);
@@ -357,6 +380,7 @@ static void another_every_moment_with_manual_dispatch(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_older_epoch_leads_nobody_back),
+        cmocka_unit_test(all_that_begin_anew_are_believed),
         cmocka_unit_test(no_epoch_is_fine),
         cmocka_unit_test(a_replica_gets_nothing_but_a_greeting),
         cmocka_unit_test(one_that_becomes_a_replica_is_left),

@@ -32,7 +32,8 @@ struct play {
     size_t trace_len;
 };
 
-/* `run` plays one schedule from its beginning, on an empty server, as far as it goes well. */
+/* `run` plays one schedule from its beginning, on an empty server, as far as it goes well. NULL for the
+ * server: the model has one of its own. */
 void play_open(struct play *play, struct server *server, void *model,
                void (*run)(void *model, int discipline));
 void play_close(struct play *play);

@@ -26,7 +26,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { RELEASE_LIMIT_MS = 10000, MAX_POLLED = 8192 };
+enum { RELEASE_LIMIT_MS = 10000, MAX_POLLED = 8192, RETRY_MS = 20 };
 
 /* ---- Listening ------------------------------------------------------------------------------- */
 
@@ -96,6 +96,8 @@ static int prepare_poll(const struct proxy *proxy, struct pollfd *fds, nfds_t *r
         add_polled(fds, ret_count, link->server, link_server_events(link));
         if (link_waits_for_taker(proxy, link))
             wait_ms = 1;
+        if (link_waits_for_server(link) && wait_ms < 0)
+            wait_ms = RETRY_MS;
         int64_t delay_left = link->delayed_until_ms - now;
         if (delay_left > 0 && (wait_ms < 0 || delay_left < wait_ms))
             wait_ms = delay_left;
@@ -341,7 +343,7 @@ int proxy_release_held(struct proxy *proxy) {
     for (struct link *link = proxy->links; link != NULL; link = link->next) {
         if (!link->held)
             continue;
-        size_t commands = link_held_commands(link);
+        size_t commands = link_held_commands(proxy, link);
         link->held = false;
         if (link->server < 0)
             proxy->late_failed = true;
@@ -366,8 +368,8 @@ static void set_urls(struct proxy *proxy) {
     const char *password = proxy->password != NULL ? proxy->password : "";
     const char *behind = proxy->password != NULL ? "@" : "";
     if (asprintf(&proxy->url, "unix://%s%s%s%s", before, password, behind, proxy->path) < 0 ||
-        asprintf(&proxy->tcp_url, "redis://%s%s%s127.0.0.1:%d", before, password, behind,
-                 proxy->port) < 0)
+        asprintf(&proxy->tcp_url, "%s://%s%s%s127.0.0.1:%d", proxy->speech->scheme, before,
+                 password, behind, proxy->port) < 0)
         support_die("out of memory");
 }
 
@@ -377,10 +379,11 @@ void proxy_set_password(struct proxy *proxy, const char *password) {
     set_urls(proxy);
 }
 
-struct proxy *proxy_start(const char *server_unix_path) {
-    struct proxy *proxy = calloc(1, sizeof *proxy);
-    if (proxy == NULL || (proxy->server_path = strdup(server_unix_path)) == NULL)
+static struct proxy *start(struct proxy proxy_of) {
+    struct proxy *proxy = malloc(sizeof *proxy);
+    if (proxy == NULL)
         support_die("out of memory");
+    *proxy = proxy_of;
     proxy->dir = temp_dir();
     if (asprintf(&proxy->path, "%s/p", proxy->dir) < 0)
         support_die("out of memory");
@@ -393,6 +396,17 @@ struct proxy *proxy_start(const char *server_unix_path) {
     sync_init(&proxy->sync);
     proxy->thread = sync_thread(loop, proxy);
     return proxy;
+}
+
+struct proxy *proxy_start(const char *server_unix_path) {
+    char *path = strdup(server_unix_path);
+    if (path == NULL)
+        support_die("out of memory");
+    return start((struct proxy){.server_path = path, .speech = proxy_speech_of(PROXY_RESP)});
+}
+
+struct proxy *proxy_start_tcp(int server_port, enum proxy_wire wire) {
+    return start((struct proxy){.server_port = server_port, .speech = proxy_speech_of(wire)});
 }
 
 void proxy_free(struct proxy *proxy) {

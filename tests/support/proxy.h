@@ -37,14 +37,24 @@ struct proxy;
 /* The server need not be up: a client that connects while it is down is cut at once. */
 struct proxy *proxy_start(const char *server_unix_path);
 
+/* The same for a server at a loopback port, and for what it speaks.
+ *   RESP       as above
+ *   ZOOKEEPER  frames; a reply is known by its request's number. A matcher is looked for in the
+ *              request's name, its path and its bytes: "create2 /app/x/_c_", "multi", "connect"
+ *   OPAQUE     bytes: for black holes, refusal and cuts only. A server that is down may come: its
+ *              clients are not cut for a while */
+enum proxy_wire { PROXY_RESP, PROXY_ZOOKEEPER, PROXY_OPAQUE };
+struct proxy *proxy_start_tcp(int server_port, enum proxy_wire wire);
+
 /* Cuts everything, held commands included. NULL is fine. */
 void proxy_free(struct proxy *proxy);
 
 /* For a server with a password: the password is part of the proxy's urls from then on. */
 void proxy_set_password(struct proxy *proxy, const char *password);
 
-const char *proxy_url(const struct proxy *proxy);     /* unix://[:password@]/path */
-const char *proxy_tcp_url(const struct proxy *proxy); /* redis://[:password@]127.0.0.1:port */
+const char *proxy_url(const struct proxy *proxy); /* unix://[:password@]/path */
+const char *proxy_tcp_url(
+    const struct proxy *proxy); /* redis://[:password@]127.0.0.1:port, or zk:// */
 const char *proxy_socket(const struct proxy *proxy);
 int proxy_port(const struct proxy *proxy);
 

@@ -1,5 +1,5 @@
-/* What proxy.c (controls, loop), proxy_link.c (a connection), proxy_log.c and proxy_seen.c (what passed)
- * share. */
+/* What proxy.c (controls, loop), proxy_link.c (a connection), proxy_wire.c (what is spoken), proxy_log.c and
+ * proxy_seen.c (what passed) share. */
 #ifndef HF_TEST_PROXY_INTERNAL_H
 #define HF_TEST_PROXY_INTERNAL_H
 
@@ -10,6 +10,17 @@
 #include <sys/types.h>
 
 enum rule_kind { RULE_DROP, RULE_MUTE, RULE_HOLD, RULE_STALL, RULE_FORGE, RULE_ANSWER };
+
+/* How a stream is split, and what a rule's matcher is looked for in. */
+struct proxy_speech {
+    const char *scheme; /* of the proxy's urls */
+    /* 0 while there is more to come, RESP_BROKEN for what is no message. */
+    size_t (*command_length)(const char *data, size_t length);
+    size_t (*reply_length)(const char *data, size_t length);
+    void (*describe)(struct bytes *into, const char *command, size_t length); /* NULL: as it is */
+    bool numbered; /* a reply names its command (the int behind its length), whatever the order */
+    bool opaque;   /* nothing is matched or counted */
+};
 
 /* Armed for one command. */
 struct rule {
@@ -27,6 +38,7 @@ struct due {
     enum fate fate;
     bool subscribes;    /* the reply after which replies are no longer one for one */
     size_t number;      /* of its command in the log */
+    int32_t id;         /* of its command, if they are numbered */
     struct bytes bytes; /* of FORGE and LOCAL */
     struct rule *rule;  /* of CUT and MUTE: to be armed again if the command came too late */
 };
@@ -46,8 +58,9 @@ struct link {
     bool held;                /* from_client waits for proxy_release_held */
     size_t late_due;          /* replies to come before a release is complete */
     bool pubsub, cut_at_next, muted, frozen;
-    bool cut_wanted;     /* now, by a control */
-    bool cut_when_quiet; /* by a rule, when earlier replies have been delivered */
+    int64_t reach_until_ms; /* OPAQUE: a server that is not there yet is tried again until then */
+    bool cut_wanted;        /* now, by a control */
+    bool cut_when_quiet;    /* by a rule, when earlier replies have been delivered */
 };
 
 struct log_entry {
@@ -64,6 +77,8 @@ struct command_log {
 
 struct proxy {
     char *dir, *path, *server_path, *password, *url, *tcp_url;
+    const struct proxy_speech *speech;
+    int server_port; /* instead of server_path, if that is NULL */
     int port;
     int wake;         /* an eventfd that ends the loop's poll */
     int listeners[2]; /* Unix and TCP; the loop's */
@@ -90,13 +105,18 @@ void proxy_begin(struct proxy *proxy);
 struct link *link_open(struct proxy *proxy, int client, bool tcp);
 void link_pump(struct proxy *proxy, struct link *link);
 bool link_is_done(const struct link *link);
+bool link_waits_for_server(const struct link *link);
 bool link_waits_for_taker(const struct proxy *proxy, const struct link *link);
 short link_client_events(const struct proxy *proxy, const struct link *link);
 short link_server_events(const struct link *link);
-size_t link_held_commands(const struct link *link);
+size_t link_held_commands(const struct proxy *proxy, const struct link *link);
 void link_disarm(struct link *link); /* no rule is armed again for a copy that came too late */
 void link_free(struct link *link);
 void rule_free(struct rule *rule);
+
+/* proxy_wire.c */
+const struct proxy_speech *proxy_speech_of(enum proxy_wire wire);
+int32_t proxy_frame_id(const char *frame);
 
 /* proxy_log.c */
 size_t log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length);

@@ -15,8 +15,12 @@
 #include "support/proxy_internal.h"
 #include "support/wait.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +28,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+enum { REACH_MS = 5000 };
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
@@ -82,10 +88,10 @@ static void push_due(struct link *link, struct due due) {
     link->due[link->due_count++] = due;
 }
 
-static struct due pop_due(struct link *link) {
-    struct due due = link->due[0];
+static struct due take_due(struct link *link, size_t at) {
+    struct due due = link->due[at];
     link->due_count--;
-    memmove(link->due, link->due + 1, link->due_count * sizeof *link->due);
+    memmove(link->due + at, link->due + at + 1, (link->due_count - at) * sizeof *link->due);
     if (link->late_due > 0)
         link->late_due--;
     return due;
@@ -99,7 +105,7 @@ static void to_client(struct link *link, const char *bytes, size_t length) {
 /* Our own answers whose turn has come. */
 static void give_local_answers(struct proxy *proxy, struct link *link) {
     while (link->due_count > 0 && link->due[0].fate == FATE_LOCAL) {
-        struct due due = pop_due(link);
+        struct due due = take_due(link, 0);
         to_client(link, due.bytes.data, due.bytes.length);
         bytes_clear(&due.bytes);
         proxy->fired++;
@@ -164,15 +170,29 @@ static void pass_too_late(struct proxy *proxy, struct due *due) {
     due->rule = NULL;
 }
 
+/* Which of those that are due it answers; due_count if it was pushed. */
+static size_t answered_by(const struct proxy *proxy, const struct link *link, const char *bytes,
+                          size_t length) {
+    if (!proxy->speech->numbered) {
+        bool pushed = bytes[0] == '>' && !(link->due_count > 0 && link->due[0].subscribes);
+        return link->pubsub || pushed ? link->due_count : 0;
+    }
+    size_t at = 0;
+    while (at < link->due_count && (length < 8 || link->due[at].fate == FATE_LOCAL ||
+                                    link->due[at].id != proxy_frame_id(bytes)))
+        at++;
+    return at;
+}
+
 static void take_reply(struct proxy *proxy, struct link *link, const char *bytes, size_t length) {
-    bool pushed = bytes[0] == '>' && !(link->due_count > 0 && link->due[0].subscribes);
-    if (link->pubsub || pushed || link->due_count == 0) {
+    size_t at = answered_by(proxy, link, bytes, length);
+    if (at >= link->due_count) {
         take_unordered(proxy, link, bytes, length);
         return;
     }
 
-    struct due due = pop_due(link);
-    if (says_too_late(bytes, length))
+    struct due due = take_due(link, at);
+    if (!proxy->speech->numbered && says_too_late(bytes, length))
         pass_too_late(proxy, &due);
     rule_free(due.rule);
     if (due.fate == FATE_CUT) {
@@ -197,7 +217,8 @@ static void take_reply(struct proxy *proxy, struct link *link, const char *bytes
 
 static void move_replies(struct proxy *proxy, struct link *link) {
     while (!proxy->hole_to_client && !link->frozen && link->from_server.length > 0) {
-        size_t length = resp_reply_length(link->from_server.data, link->from_server.length);
+        size_t length =
+            proxy->speech->reply_length(link->from_server.data, link->from_server.length);
         if (length == 0 && link->server >= 0)
             return;
         if (length == 0 || length == RESP_BROKEN)
@@ -211,6 +232,15 @@ static void move_replies(struct proxy *proxy, struct link *link) {
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
+/* What matchers are looked for in. */
+static void describe(const struct proxy *proxy, struct bytes *into, const char *command,
+                     size_t length) {
+    if (proxy->speech->describe != NULL)
+        proxy->speech->describe(into, command, length);
+    else
+        bytes_append(into, command, length);
+}
+
 static struct rule *take_rule(struct proxy *proxy, const char *command, size_t length) {
     for (struct rule **at = &proxy->rules; *at != NULL; at = &(*at)->next) {
         struct rule *rule = *at;
@@ -222,7 +252,9 @@ static struct rule *take_rule(struct proxy *proxy, const char *command, size_t l
     return NULL;
 }
 
-static bool is_subscription(const char *command, size_t length) {
+static bool is_subscription(const struct proxy *proxy, const char *command, size_t length) {
+    if (proxy->speech->numbered || proxy->speech->opaque)
+        return false;
     return resp_command_is(command, length, "SUBSCRIBE") ||
            resp_command_is(command, length, "PSUBSCRIBE") ||
            resp_command_is(command, length, "SSUBSCRIBE");
@@ -235,9 +267,12 @@ static void forward(struct proxy *proxy, struct link *link, size_t length, struc
     const char *command = link->from_client.data;
     enum fate fate = rule != NULL ? fates[rule->kind] : FATE_PASS;
     bytes_append(&link->to_server, command, length);
-    if (!link->pubsub) {
+    if (proxy->speech->opaque) {
+        assert(rule == NULL);
+    } else if (!link->pubsub) {
         struct due due = {.fate = fate, .number = link->head_number};
-        due.subscribes = is_subscription(command, length);
+        due.subscribes = is_subscription(proxy, command, length);
+        due.id = proxy->speech->numbered && length >= 8 ? proxy_frame_id(command) : 0;
         if (fate == FATE_FORGE) {
             due.bytes = rule->bytes;
             rule->bytes = (struct bytes){0};
@@ -255,14 +290,22 @@ static void forward(struct proxy *proxy, struct link *link, size_t length, struc
     rule_free(rule);
 }
 
+/* Writes down the first command, and takes the rule that matches it. */
+static struct rule *check_head(struct proxy *proxy, struct link *link, size_t length) {
+    struct bytes text = {0};
+    describe(proxy, &text, link->from_client.data, length);
+    size_t looked_at = text.length < 65536 ? text.length : 65536;
+    link->head_number = log_add(&proxy->log, link->id, text.data, text.length);
+    struct rule *rule = take_rule(proxy, text.data, looked_at);
+    bytes_clear(&text);
+    return rule;
+}
+
 /* Applies the rule that matches the first command, if any. False when that keeps the command. */
 static bool pass_by_rules(struct proxy *proxy, struct link *link, size_t length) {
     struct rule *rule = NULL;
-    if (!link->head_checked) {
-        size_t looked_at = length < 65536 ? length : 65536;
-        link->head_number = log_add(&proxy->log, link->id, link->from_client.data, length);
-        rule = take_rule(proxy, link->from_client.data, looked_at);
-    }
+    if (!link->head_checked && !proxy->speech->opaque)
+        rule = check_head(proxy, link, length);
     link->head_checked = false;
     bool keeps = rule != NULL && (rule->kind == RULE_HOLD || rule->kind == RULE_STALL);
     if (rule == NULL || (!keeps && rule->kind != RULE_ANSWER)) {
@@ -283,17 +326,26 @@ static bool pass_by_rules(struct proxy *proxy, struct link *link, size_t length)
     return !keeps;
 }
 
+static bool is_to_be_delayed(const struct proxy *proxy, const struct link *link, size_t length) {
+    struct bytes text = {0};
+    describe(proxy, &text, link->from_client.data, length);
+    bool matches = resp_contains(text.data, text.length, proxy->delay_matcher);
+    bytes_clear(&text);
+    return matches;
+}
+
 /* True while the first command still has to wait for its time. */
 static bool is_delayed(const struct proxy *proxy, struct link *link, size_t length) {
     if (link->delayed_until_ms == 0 && proxy->delay_ms > 0 && !link->head_checked &&
-        resp_contains(link->from_client.data, length, proxy->delay_matcher))
+        is_to_be_delayed(proxy, link, length))
         link->delayed_until_ms = now_ms() + proxy->delay_ms;
     return proxy->delay_ms > 0 && now_ms() < link->delayed_until_ms;
 }
 
 static void move_commands(struct proxy *proxy, struct link *link) {
     while (link->server >= 0 && !link->held && !link->frozen && !proxy->hole_to_server) {
-        size_t length = resp_command_length(link->from_client.data, link->from_client.length);
+        size_t length =
+            proxy->speech->command_length(link->from_client.data, link->from_client.length);
         if (length == RESP_BROKEN)
             length = link->from_client.length;
         if (length == 0 || is_delayed(proxy, link, length))
@@ -304,10 +356,11 @@ static void move_commands(struct proxy *proxy, struct link *link) {
     }
 }
 
-size_t link_held_commands(const struct link *link) {
+size_t link_held_commands(const struct proxy *proxy, const struct link *link) {
     size_t commands = 0, at = 0, length;
     while (at < link->from_client.length) {
-        length = resp_command_length(link->from_client.data + at, link->from_client.length - at);
+        length = proxy->speech->command_length(link->from_client.data + at,
+                                               link->from_client.length - at);
         if (length == 0 || length == RESP_BROKEN)
             break;
         at += length;
@@ -317,6 +370,42 @@ size_t link_held_commands(const struct link *link) {
 }
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
+
+/* `flags` of the socket until it is connected. */
+static int connect_to(const struct sockaddr *address, socklen_t size, int flags) {
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    if (fd < 0)
+        support_die("socket: %s", strerror(errno));
+    if (connect(fd, address, size) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_to_server(const struct proxy *proxy) {
+    if (proxy->server_path == NULL) {
+        struct sockaddr_in inet = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)proxy->server_port)};
+        inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        int fd = connect_to((struct sockaddr *)&inet, sizeof inet, 0);
+        if (fd >= 0)
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        return fd;
+    }
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    memcpy(local.sun_path, proxy->server_path, strlen(proxy->server_path) + 1);
+    return connect_to((struct sockaddr *)&local, sizeof local, SOCK_NONBLOCK);
+}
+
+bool link_waits_for_server(const struct link *link) {
+    return link->server < 0 && link->client >= 0 && now_ms() < link->reach_until_ms;
+}
+
+static void reach_server(const struct proxy *proxy, struct link *link) {
+    link->server = connect_to_server(proxy);
+    if (link->server >= 0)
+        link->reach_until_ms = 0;
+}
 
 enum flow { FLOW_OPEN, FLOW_ENDED, FLOW_RESET };
 
@@ -384,11 +473,12 @@ static void settle_ends(struct proxy *proxy, struct link *link) {
         link->to_client.length == 0)
         cut_client(link);
     if (link->client < 0 && link->server >= 0 && !link->held && !link->frozen &&
-        !proxy->hole_to_server && link->to_server.length == 0 && link_held_commands(link) == 0 &&
-        !reply_matters(link))
+        !proxy->hole_to_server && link->to_server.length == 0 &&
+        link_held_commands(proxy, link) == 0 && !reply_matters(link))
         lose_server(proxy, link);
     if (link->server < 0 && link->client >= 0 && link->from_server.length == 0 &&
-        link->to_client.length == 0 && !proxy->hole_to_client && !link->frozen)
+        link->to_client.length == 0 && !proxy->hole_to_client && !link->frozen &&
+        !link_waits_for_server(link))
         end_socket(&link->client);
 }
 
@@ -409,6 +499,8 @@ void link_pump(struct proxy *proxy, struct link *link) {
         if (flow == FLOW_RESET && !link->held)
             bytes_clear(&link->from_client);
     }
+    if (link_waits_for_server(link))
+        reach_server(proxy, link);
     move_commands(proxy, link);
     if (link->server >= 0 && transmit(link->server, &link->to_server, SIZE_MAX) != FLOW_OPEN)
         bytes_clear(&link->to_server); /* what the server had said is still to be read */
@@ -427,18 +519,6 @@ bool link_is_done(const struct link *link) {
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
-static int connect_to(const char *path) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        support_die("socket: %s", strerror(errno));
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
 struct link *link_open(struct proxy *proxy, int client, bool tcp) {
     struct link *link = calloc(1, sizeof *link);
     if (link == NULL)
@@ -446,7 +526,9 @@ struct link *link_open(struct proxy *proxy, int client, bool tcp) {
     link->id = proxy->accepted++;
     link->tcp = tcp;
     link->client = client;
-    link->server = connect_to(proxy->server_path);
+    if (proxy->speech->opaque)
+        link->reach_until_ms = now_ms() + REACH_MS;
+    reach_server(proxy, link);
     return link;
 }
 

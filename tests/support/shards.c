@@ -33,9 +33,9 @@ static void id_of(int i, char id[41]) {
     snprintf(id, 41, "%040x", 0xf00d0 + i);
 }
 
-static int index_of(const struct shards *c, const struct server *server) {
-    for (int i = 0; i < c->count; i++)
-        if (c->servers[i] == server)
+static int index_of(const struct shards *s, const struct server *server) {
+    for (int i = 0; i < s->count; i++)
+        if (s->servers[i] == server)
             return i;
     support_die("this is no server of the cluster");
 }
@@ -44,10 +44,10 @@ static bool runs(const struct server *server) {
     return server_pid(server) != 0 && process_state(server_pid(server)) != 'T';
 }
 
-static struct server *server_at(const struct shards *c, long long port) {
-    for (int i = 0; i < c->count; i++)
-        if (server_port(c->servers[i]) == port)
-            return c->servers[i];
+static struct server *server_at(const struct shards *s, long long port) {
+    for (int i = 0; i < s->count; i++)
+        if (server_port(s->servers[i]) == port)
+            return s->servers[i];
     return NULL;
 }
 
@@ -129,25 +129,25 @@ out:
 
 /* ---- Who serves what ---- */
 
-unsigned shards_slot(struct shards *c, const char *key) {
-    for (int i = 0; i < c->count; i++)
-        if (runs(c->servers[i]))
-            return (unsigned)cmd_int(c->servers[i], "CLUSTER KEYSLOT %s", key);
+unsigned shards_slot(struct shards *s, const char *key) {
+    for (int i = 0; i < s->count; i++)
+        if (runs(s->servers[i]))
+            return (unsigned)cmd_int(s->servers[i], "CLUSTER KEYSLOT %s", key);
     support_die("no server of the cluster runs");
 }
 
 struct finding {
-    struct shards *c;
+    struct shards *s;
     unsigned slot;
-    const struct server * not ;
+    const struct server *old;
     struct server *found;
 };
 
 static bool find_owner(void *arg) {
     struct finding *finding = arg;
     long long port = 0;
-    for (int i = 0; i < finding->c->count; i++) {
-        struct server *server = finding->c->servers[i];
+    for (int i = 0; i < finding->s->count; i++) {
+        struct server *server = finding->s->servers[i];
         if (!runs(server))
             continue;
         long long said = owner_port(server, finding->slot);
@@ -155,91 +155,91 @@ static bool find_owner(void *arg) {
             return false;
         port = said;
     }
-    finding->found = server_at(finding->c, port);
-    return finding->found != NULL && finding->found != finding->not &&runs(finding->found) &&
+    finding->found = server_at(finding->s, port);
+    return finding->found != NULL && finding->found != finding->old && runs(finding->found) &&
            role_of(finding->found).primary &&
            has_text(finding->found, "CLUSTER INFO", "cluster_state:ok");
 }
 
-static struct server *wait_owner(struct shards *c, unsigned slot, const struct server * not ) {
-    struct finding finding = {.c = c, .slot = slot, .not = not };
+static struct server *wait_owner(struct shards *s, unsigned slot, const struct server *old) {
+    struct finding finding = {.s = s, .slot = slot, .old = old};
     if (!wait_until(find_owner, &finding, LIMIT_MS))
         support_die("the cluster does not agree on who serves slot %u", slot);
     return finding.found;
 }
 
-struct server *shards_owner(struct shards *c, unsigned slot) {
-    return wait_owner(c, slot, NULL);
+struct server *shards_owner(struct shards *s, unsigned slot) {
+    return wait_owner(s, slot, NULL);
 }
 
-struct server *shards_owner_of(struct shards *c, const char *key) {
-    return shards_owner(c, shards_slot(c, key));
+struct server *shards_owner_of(struct shards *s, const char *key) {
+    return shards_owner(s, shards_slot(s, key));
 }
 
-struct server *shards_other(struct shards *c, const struct server *primary) {
-    for (int i = 0; i < c->count; i++)
-        if (c->servers[i] != primary && runs(c->servers[i]) && role_of(c->servers[i]).primary)
-            return c->servers[i];
+struct server *shards_other(struct shards *s, const struct server *primary) {
+    for (int i = 0; i < s->count; i++)
+        if (s->servers[i] != primary && runs(s->servers[i]) && role_of(s->servers[i]).primary)
+            return s->servers[i];
     support_die("there is no other primary");
 }
 
-struct server *shards_replica(struct shards *c, struct server *primary) {
+struct server *shards_replica(struct shards *s, struct server *primary) {
     struct role role = role_of(primary);
-    return role.primary && role.replicas > 0 ? server_at(c, role.replica_port) : NULL;
+    return role.primary && role.replicas > 0 ? server_at(s, role.replica_port) : NULL;
 }
 
 /* ---- Moving a slot ---- */
 
-void shards_open_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+void shards_open_slot(struct shards *s, unsigned slot, struct server *from, struct server *to) {
     char from_id[41], to_id[41];
-    id_of(index_of(c, from), from_id);
-    id_of(index_of(c, to), to_id);
+    id_of(index_of(s, from), from_id);
+    id_of(index_of(s, to), to_id);
     cmd_ok(to, "CLUSTER SETSLOT %u IMPORTING %s", slot, from_id);
     cmd_ok(from, "CLUSTER SETSLOT %u MIGRATING %s", slot, to_id);
 }
 
-void shards_move_key(struct shards *c, struct server *from, struct server *to, const char *key) {
-    if (c->password != NULL)
+void shards_move_key(struct shards *s, struct server *from, struct server *to, const char *key) {
+    if (s->password != NULL)
         cmd_ok(from, "MIGRATE 127.0.0.1 %d %s 0 %d AUTH %s KEYS %s", server_port(to), "", MOVE_MS,
-               c->password, key);
+               s->password, key);
     else
         cmd_ok(from, "MIGRATE 127.0.0.1 %d %s 0 %d KEYS %s", server_port(to), "", MOVE_MS, key);
 }
 
 /* Those that there are now. False: there were none. */
-static bool move_some_keys(struct shards *c, unsigned slot, struct server *from,
+static bool move_some_keys(struct shards *s, unsigned slot, struct server *from,
                            struct server *to) {
     redisReply *keys = cmd(from, "CLUSTER GETKEYSINSLOT %u 1000", slot);
     bool any = keys != NULL && keys->type == REDIS_REPLY_ARRAY && keys->elements > 0;
     for (size_t i = 0; any && i < keys->elements; i++)
-        shards_move_key(c, from, to, keys->element[i]->str);
+        shards_move_key(s, from, to, keys->element[i]->str);
     if (keys != NULL)
         freeReplyObject(keys);
     return any;
 }
 
-void shards_move_keys(struct shards *c, unsigned slot, struct server *from, struct server *to) {
-    while (move_some_keys(c, slot, from, to)) /* scripts may add some beside those that are left */
+void shards_move_keys(struct shards *s, unsigned slot, struct server *from, struct server *to) {
+    while (move_some_keys(s, slot, from, to)) /* scripts may add some beside those that are left */
         continue;
 }
 
-void shards_close_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
+void shards_close_slot(struct shards *s, unsigned slot, struct server *from, struct server *to) {
     char id[41];
-    id_of(index_of(c, to), id);
+    id_of(index_of(s, to), id);
     cmd_ok(to, "CLUSTER SETSLOT %u NODE %s", slot, id);
     cmd_ok(from, "CLUSTER SETSLOT %u NODE %s", slot, id);
-    wait_owner(c, slot, from);
+    wait_owner(s, slot, from);
 }
 
-void shards_keep_slot(struct shards *c, unsigned slot, struct server *from, struct server *to) {
-    (void)c;
+void shards_keep_slot(struct shards *s, unsigned slot, struct server *from, struct server *to) {
+    (void)s;
     cmd_ok(to, "CLUSTER SETSLOT %u STABLE", slot);
     cmd_ok(from, "CLUSTER SETSLOT %u STABLE", slot);
 }
 
-redisReply *shards_ask(struct shards *c, struct server *to, const char *line) {
+redisReply *shards_ask(struct shards *s, struct server *to, const char *line) {
     redisContext *context = server_connect(to);
-    (void)c;
+    (void)s;
     if (context == NULL)
         support_die("a server of the cluster cannot be reached");
     freeReplyObject(redisCommand(context, "ASKING"));
@@ -257,8 +257,8 @@ static unsigned any_slot_of(struct server *server) {
     return (unsigned)range.first;
 }
 
-static struct server *replica_of(struct shards *c, struct server *primary) {
-    struct server *replica = shards_replica(c, primary);
+static struct server *replica_of(struct shards *s, struct server *primary) {
+    struct server *replica = shards_replica(s, primary);
     if (replica == NULL)
         support_die("a primary has no replica");
     return replica;
@@ -291,49 +291,49 @@ static void insist(struct server *replica, const char *how) {
         support_die("a replica does not take over");
 }
 
-struct server *shards_fail_over(struct shards *c, struct server *primary) {
+struct server *shards_fail_over(struct shards *s, struct server *primary) {
     unsigned slot = any_slot_of(primary);
-    insist(replica_of(c, primary), "CLUSTER FAILOVER");
-    return wait_owner(c, slot, primary);
+    insist(replica_of(s, primary), "CLUSTER FAILOVER");
+    return wait_owner(s, slot, primary);
 }
 
-struct server *shards_kill(struct shards *c, struct server *primary) {
+struct server *shards_kill(struct shards *s, struct server *primary) {
     unsigned slot = any_slot_of(primary);
     server_kill(primary);
-    return wait_owner(c, slot, primary);
+    return wait_owner(s, slot, primary);
 }
 
-void shards_cut_off_replica(struct shards *c, struct server *primary) {
-    c->cut_off = replica_of(c, primary);
-    server_freeze(c->cut_off);
+void shards_cut_off_replica(struct shards *s, struct server *primary) {
+    s->cut_off = replica_of(s, primary);
+    server_freeze(s->cut_off);
     cmd_ok(primary, "CLIENT KILL TYPE replica");
 }
 
-struct server *shards_lose_writes(struct shards *c, struct server *primary) {
+struct server *shards_lose_writes(struct shards *s, struct server *primary) {
     unsigned slot = any_slot_of(primary);
-    struct server *replica = c->cut_off != NULL ? c->cut_off : replica_of(c, primary);
+    struct server *replica = s->cut_off != NULL ? s->cut_off : replica_of(s, primary);
     server_kill(primary);
-    if (c->cut_off != NULL)
+    if (s->cut_off != NULL)
         server_unfreeze(replica);
-    c->cut_off = NULL;
+    s->cut_off = NULL;
     insist(replica, "CLUSTER FAILOVER TAKEOVER");
-    return wait_owner(c, slot, primary);
+    return wait_owner(s, slot, primary);
 }
 
 /* ---- Whole ---- */
 
 static bool is_whole(void *arg) {
-    const struct shards *c = arg;
+    const struct shards *s = arg;
     char known[64];
     int primaries = 0;
-    snprintf(known, sizeof known, "cluster_known_nodes:%d\r\n", c->count);
-    for (int i = 0; i < c->count; i++) {
-        struct server *server = c->servers[i];
+    snprintf(known, sizeof known, "cluster_known_nodes:%d\r\n", s->count);
+    for (int i = 0; i < s->count; i++) {
+        struct server *server = s->servers[i];
         struct role role = role_of(server);
         if (!has_text(server, "CLUSTER INFO", "cluster_state:ok") ||
             !has_text(server, "CLUSTER INFO", known) || has_text(server, "CLUSTER NODES", "fail"))
             return false;
-        if (role.primary ? c->count > SHARDS && role.replicas != 1 : !role.linked)
+        if (role.primary ? s->count > SHARDS && role.replicas != 1 : !role.linked)
             return false;
         primaries += role.primary;
     }
@@ -348,36 +348,36 @@ static void close_open_slots(struct server *server) {
     free(nodes);
 }
 
-static void revive(struct shards *c) {
-    if (c->cut_off != NULL)
-        server_unfreeze(c->cut_off);
-    c->cut_off = NULL;
-    for (int i = 0; i < c->count; i++) {
-        if (server_pid(c->servers[i]) == 0)
-            server_restart(c->servers[i]);
-        else if (!runs(c->servers[i]))
-            server_unfreeze(c->servers[i]);
+static void revive(struct shards *s) {
+    if (s->cut_off != NULL)
+        server_unfreeze(s->cut_off);
+    s->cut_off = NULL;
+    for (int i = 0; i < s->count; i++) {
+        if (server_pid(s->servers[i]) == 0)
+            server_restart(s->servers[i]);
+        else if (!runs(s->servers[i]))
+            server_unfreeze(s->servers[i]);
     }
 }
 
-static void wait_whole(struct shards *c) {
-    if (!wait_until(is_whole, c, LIMIT_MS))
-        support_die("the cluster is not whole; see %s/log", server_dir(c->servers[0]));
+static void wait_whole(struct shards *s) {
+    if (!wait_until(is_whole, s, LIMIT_MS))
+        support_die("the cluster is not whole; see %s/log", server_dir(s->servers[0]));
 }
 
-void shards_mend(struct shards *c) {
-    revive(c);
-    wait_whole(c);
-    for (int i = 0; i < c->count; i++)
-        if (role_of(c->servers[i]).primary)
-            close_open_slots(c->servers[i]);
+void shards_mend(struct shards *s) {
+    revive(s);
+    wait_whole(s);
+    for (int i = 0; i < s->count; i++)
+        if (role_of(s->servers[i]).primary)
+            close_open_slots(s->servers[i]);
 }
 
-void shards_heal(struct shards *c) {
-    shards_mend(c);
-    for (int i = 0; i < c->count; i++)
-        if (role_of(c->servers[i]).primary)
-            cmd_ok(c->servers[i], "FLUSHALL");
+void shards_heal(struct shards *s) {
+    shards_mend(s);
+    for (int i = 0; i < s->count; i++)
+        if (role_of(s->servers[i]).primary)
+            cmd_ok(s->servers[i], "FLUSHALL");
 }
 
 /* ---- Life ---- */
@@ -405,14 +405,14 @@ static int free_port(void) {
 /* Up to 6.2 the port for the others is always so much higher. */
 #define OLD_BUS_ABOVE 10000
 
-static void start_alone(struct shards *c, int i) {
+static void start_alone(struct shards *s, int i) {
     char bus[32] = "# the port is fixed", timeout[64], auth[128] = "# no password";
-    c->bus[i] = free_port();
+    s->bus[i] = free_port();
     if (server_is_7())
-        snprintf(bus, sizeof bus, "cluster-port %d", c->bus[i]);
-    snprintf(timeout, sizeof timeout, "cluster-node-timeout %d", c->timeout_ms);
-    if (c->password != NULL)
-        snprintf(auth, sizeof auth, "masterauth %s", c->password);
+        snprintf(bus, sizeof bus, "cluster-port %d", s->bus[i]);
+    snprintf(timeout, sizeof timeout, "cluster-node-timeout %d", s->timeout_ms);
+    if (s->password != NULL)
+        snprintf(auth, sizeof auth, "masterauth %s", s->password);
     const char *config[] = {"cluster-enabled yes",
                             "cluster-config-file nodes.conf",
                             "cluster-replica-validity-factor 0",
@@ -423,50 +423,50 @@ static void start_alone(struct shards *c, int i) {
                             bus,
                             timeout,
                             auth,
-                            c->partial ? "cluster-require-full-coverage no" : "# all or nothing",
+                            s->partial ? "cluster-require-full-coverage no" : "# all or nothing",
                             NULL};
-    const struct server_options options = {.tcp = true, .password = c->password, .config = config};
-    c->servers[i] = server_start(&options);
+    const struct server_options options = {.tcp = true, .password = s->password, .config = config};
+    s->servers[i] = server_start(&options);
     if (!server_is_7())
-        c->bus[i] = server_port(c->servers[i]) + OLD_BUS_ABOVE;
+        s->bus[i] = server_port(s->servers[i]) + OLD_BUS_ABOVE;
 }
 
-static void write_node(const struct shards *c, int i, bool myself, FILE *file) {
+static void write_node(const struct shards *s, int i, bool myself, FILE *file) {
     char id[41], primary[41] = "-";
     id_of(i, id);
     if (i >= SHARDS)
         id_of(i - SHARDS, primary);
-    fprintf(file, "%s 127.0.0.1:%d@%d %s%s %s 0 0 %d connected", id, server_port(c->servers[i]),
-            c->bus[i], myself ? "myself," : "", i < SHARDS ? "master" : "slave", primary,
+    fprintf(file, "%s 127.0.0.1:%d@%d %s%s %s 0 0 %d connected", id, server_port(s->servers[i]),
+            s->bus[i], myself ? "myself," : "", i < SHARDS ? "master" : "slave", primary,
             i % SHARDS + 1);
     if (i < SHARDS)
         fprintf(file, " %d-%d", i * SLOTS / SHARDS, (i + 1) * SLOTS / SHARDS - 1);
     fputc('\n', file);
 }
 
-static void write_map(const struct shards *c, int i) {
+static void write_map(const struct shards *s, int i) {
     char path[512];
-    snprintf(path, sizeof path, "%s/nodes.conf", server_dir(c->servers[i]));
+    snprintf(path, sizeof path, "%s/nodes.conf", server_dir(s->servers[i]));
     FILE *file = fopen(path, "we");
     if (file == NULL)
         support_die("%s: %s", path, strerror(errno));
-    for (int k = 0; k < c->count; k++)
-        write_node(c, k, k == i, file);
+    for (int k = 0; k < s->count; k++)
+        write_node(s, k, k == i, file);
     fprintf(file, "vars currentEpoch %d lastVoteEpoch 0\n", 2 * SHARDS);
     if (fclose(file) != 0)
         support_die("%s: %s", path, strerror(errno));
 }
 
-static void make_url(struct shards *c) {
+static void make_url(struct shards *s) {
     FILE *out;
     size_t size;
-    if ((out = open_memstream(&c->url, &size)) == NULL)
+    if ((out = open_memstream(&s->url, &size)) == NULL)
         support_die("out of memory");
     fputs("redis-cluster://", out);
-    if (c->password != NULL)
-        fprintf(out, ":%s@", c->password);
-    for (int i = 0; i < c->count; i++)
-        fprintf(out, "%s127.0.0.1:%d", i > 0 ? "," : "", server_port(c->servers[i]));
+    if (s->password != NULL)
+        fprintf(out, ":%s@", s->password);
+    for (int i = 0; i < s->count; i++)
+        fprintf(out, "%s127.0.0.1:%d", i > 0 ? "," : "", server_port(s->servers[i]));
     fclose(out);
 }
 
@@ -474,49 +474,49 @@ struct shards *shards_start(const struct shards_options *options) {
     static const struct shards_options defaults;
     if (options == NULL)
         options = &defaults;
-    struct shards *c = calloc(1, sizeof *c);
-    if (c == NULL)
+    struct shards *s = calloc(1, sizeof *s);
+    if (s == NULL)
         support_die("out of memory");
-    c->count = options->replicas ? 2 * SHARDS : SHARDS;
-    c->partial = options->partial;
-    c->timeout_ms = options->node_timeout_ms;
-    if (c->timeout_ms == 0)
-        c->timeout_ms = options->replicas ? 500 : 5000;
+    s->count = options->replicas ? 2 * SHARDS : SHARDS;
+    s->partial = options->partial;
+    s->timeout_ms = options->node_timeout_ms;
+    if (s->timeout_ms == 0)
+        s->timeout_ms = options->replicas ? 500 : 5000;
     if (options->password != NULL)
-        c->password = strdup(options->password);
-    for (int i = 0; i < c->count; i++) {
-        start_alone(c, i);
-        server_kill(c->servers[i]);
+        s->password = strdup(options->password);
+    for (int i = 0; i < s->count; i++) {
+        start_alone(s, i);
+        server_kill(s->servers[i]);
     }
-    for (int i = 0; i < c->count; i++)
-        write_map(c, i);
-    for (int i = 0; i < c->count; i++)
-        server_relaunch(c->servers[i]);
-    for (int i = 0; i < c->count; i++)
-        server_wait_ready(c->servers[i]);
-    wait_whole(c);
-    make_url(c);
-    return c;
+    for (int i = 0; i < s->count; i++)
+        write_map(s, i);
+    for (int i = 0; i < s->count; i++)
+        server_relaunch(s->servers[i]);
+    for (int i = 0; i < s->count; i++)
+        server_wait_ready(s->servers[i]);
+    wait_whole(s);
+    make_url(s);
+    return s;
 }
 
-void shards_free(struct shards *c) {
-    if (c == NULL)
+void shards_free(struct shards *s) {
+    if (s == NULL)
         return;
-    for (int i = 0; i < c->count; i++)
-        server_free(c->servers[i]);
-    free(c->password);
-    free(c->url);
-    free(c);
+    for (int i = 0; i < s->count; i++)
+        server_free(s->servers[i]);
+    free(s->password);
+    free(s->url);
+    free(s);
 }
 
-const char *shards_url(const struct shards *c) {
-    return c->url;
+const char *shards_url(const struct shards *s) {
+    return s->url;
 }
 
-int shards_count(const struct shards *c) {
-    return c->count;
+int shards_count(const struct shards *s) {
+    return s->count;
 }
 
-struct server *shards_server(struct shards *c, int i) {
-    return c->servers[i];
+struct server *shards_server(struct shards *s, int i) {
+    return s->servers[i];
 }

@@ -1,14 +1,14 @@
 /* A cluster of three primaries, with or without a replica each: all real, on loopback.
  *
- *     struct shards *c = shards_start(NULL);
- *     hf_open(shards_url(c), NULL, &client);
- *     unsigned slot = shards_slot(c, "mylock");
- *     struct server *from = shards_owner(c, slot), *to = shards_other(c, from);
- *     shards_open_slot(c, slot, from, to);
- *     shards_move_key(c, from, to, "mylock");
- *     shards_close_slot(c, slot, from, to);
- *     shards_heal(c);
- *     shards_free(c);
+ *     struct shards *s = shards_start(NULL);
+ *     hf_open(shards_url(s), NULL, &client);
+ *     unsigned slot = shards_slot(s, "mylock");
+ *     struct server *from = shards_owner(s, slot), *to = shards_other(s, from);
+ *     shards_open_slot(s, slot, from, to);
+ *     shards_move_key(s, from, to, "mylock");
+ *     shards_close_slot(s, slot, from, to);
+ *     shards_heal(s);
+ *     shards_free(s);
  *
  * Include as "support/shards.h". Ready in about two seconds: that long a primary stays out after its
  * start. Who serves what is looked up, never assumed. One thread at a time may use it. As with server.h,

@@ -85,6 +85,10 @@ struct hfi_sentinel {
     bool searching, look_due, look_again;
     unsigned fruitless; /* searches in a row */
     int64_t deadline_ms, ask_next_ms, next_search_ms;
+    int64_t
+        anew_since_ms; /* most say since then that it is there, of an older epoch; 0: they do not */
+    char anew_host[HFI_PEER_HOST_MAX];
+    uint16_t anew_port;
     struct hfi_alarm timer;
     struct hfi_node *candidate; /* being tried, with a reference; NULL: none is */
     int64_t candidate_epoch;

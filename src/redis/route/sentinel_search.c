@@ -10,12 +10,14 @@
  */
 #include "base/backoff.h"
 #include "base/chance.h"
+#include "redis/route/addresses.h"
 #include "redis/route/sentinel_impl.h"
 
 #include <string.h>
 
 #define NEXT_PEER_MS 200
 #define REPEATS 8       /* some seconds */
+#define ANEW_MS 9000    /* two looks for no reason, which are ten seconds apart, are enough */
 #define SETTLED_MS 3000 /* after so long without a search, the next one need not wait */
 
 static const struct hfi_backoff distance = {.first_ms = 200, .max_ms = 1000, .factor = 2};
@@ -91,10 +93,55 @@ static void explain(struct hfi_sentinel *route, hf_error *error) {
         add_reason(peer_of(link), error);
 }
 
+static bool is_stale(const struct hfi_sentinel *route, const struct hfi_peer *peer) {
+    return peer->said_epoch >= 0 && peer->said_epoch < route->epoch;
+}
+
+/* Whom most of the sentinels name who say something older than what is in use. NULL: there is nobody. */
+static const struct hfi_peer *outdated_majority(struct hfi_sentinel *route) {
+    const struct hfi_peer *first = NULL;
+    size_t agree = 0;
+    for (struct hfi_link *link = route->peers.next; link != &route->peers; link = link->next) {
+        const struct hfi_peer *peer = peer_of(link);
+        if (peer->state != HFI_PEER_SAID || !is_stale(route, peer))
+            continue;
+        if (first == NULL)
+            first = peer;
+        agree +=
+            hfi_address_is(first->said_host, first->said_port, peer->said_host, peer->said_port);
+    }
+    return 2 * agree > route->peers_len ? first : NULL;
+}
+
+/* Most of those there are cannot be out of date, so they were set up from nothing, and count their failovers from zero. That is
+ * believed when they have said the same for a while. */
+static bool have_begun_anew(struct hfi_sentinel *route) {
+    const struct hfi_peer *said = outdated_majority(route);
+    int64_t now_ms = hfi_now_ms();
+    if (said == NULL) {
+        route->anew_since_ms = 0;
+        return false;
+    }
+    if (route->anew_since_ms == 0 ||
+        !hfi_address_is(route->anew_host, route->anew_port, said->said_host, said->said_port)) {
+        route->anew_since_ms = now_ms;
+        memcpy(route->anew_host, said->said_host, sizeof route->anew_host);
+        route->anew_port = said->said_port;
+    }
+    return now_ms - route->anew_since_ms >= ANEW_MS;
+}
+
 static void end_in_vain(struct hfi_sentinel *route) {
     hf_error error;
     explain(route, &error);
     hfi_sentinel_tell_failure(route, error.code, &error);
+    if (have_begun_anew(route)) {
+        hfi_log(route->log, HF_LOG_WARN,
+                "the sentinels have begun to count anew: they are believed again");
+        route->epoch = -1;
+        route->anew_since_ms = 0;
+        route->look_again = true;
+    }
     if (route->candidate_why.code != HF_OK && route->fruitless < REPEATS)
         route->look_again = true; /* what was named may be on its way to become the primary */
     end(route);
@@ -132,10 +179,6 @@ static void confirm(struct hfi_sentinel *route, int64_t epoch) {
         route->epoch = epoch;
     end(route);
     hfi_sentinel_lend_ear(route);
-}
-
-static bool is_stale(const struct hfi_sentinel *route, const struct hfi_peer *peer) {
-    return peer->said_epoch >= 0 && peer->said_epoch < route->epoch;
 }
 
 /* True: the search is over, or goes on elsewhere. */

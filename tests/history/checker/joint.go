@@ -39,10 +39,11 @@ func (b *builder) counts(o *op) bool {
 	if o.code != "HF_OK" || b.isAtEither(o) {
 		return false
 	}
-	if o.verb == "is_locked" { // Of several locks each is asked at another time.
+	verb, side := splitSide(o.verb)
+	if verb == "is_locked" { // Of several locks each is asked at another time.
 		return o.value() == 0 && len(o.args["values"]) <= 1
 	}
-	return o.value() > 0 && !b.unsettled[o.owner+"_write"]
+	return o.value() > 0 && !b.unsettled[o.owner+side]
 }
 
 // disturbed is from when on a hold may have ended early: a server that has forgotten it may have been

@@ -259,3 +259,14 @@ func TestAnAcquireThatTookItTwice(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// What an acquire has taken for a while that was given up is not in this model, so nothing is made of who
+// sees it, on whichever side.
+func TestMovingSeemsLocked(t *testing.T) {
+	given := acquire(1, 2, "moving_readwrite", "a", "acquire_write", "HF_ECANCELED")
+	seen := at(3, 4, "moving_readwrite", "b", "is_locked_write", "HF_OK", words{}, words{"value": "1"})
+	judged(t, porcupine.Ok, nil, given, seen)
+	held := acquire(1, 2, "moving_readwrite", "a", "acquire_write", "HF_OK")
+	free := at(3, 4, "moving_readwrite", "b", "is_locked_write", "HF_OK", words{}, words{"value": "0"})
+	judged(t, porcupine.Illegal, map[string]int64{"a.acquire_write": 9e7}, held, free)
+}

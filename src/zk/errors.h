@@ -1,0 +1,46 @@
+/* The error codes of ZooKeeper: what they mean to a caller, and what helps. */
+#ifndef HFI_ZK_ERRORS_H
+#define HFI_ZK_ERRORS_H
+
+#include <holdfast/holdfast.h>
+
+#include <stdint.h>
+
+enum hfi_zk_error {
+    HFI_ZK_OK = 0,
+    HFI_ZK_ROLLED_BACK = -2, /* in a refused multi: behind the culprit ("runtime inconsistency") */
+    HFI_ZK_CONNECTION_LOSS = -4,
+    HFI_ZK_UNIMPLEMENTED = -6,
+    HFI_ZK_OPERATION_TIMEOUT = -7,
+    HFI_ZK_BAD_ARGUMENTS = -8,
+    HFI_ZK_NEW_CONFIG_NO_QUORUM = -13,
+    HFI_ZK_NO_NODE = -101,
+    HFI_ZK_NO_AUTH = -102,
+    HFI_ZK_BAD_VERSION = -103,
+    HFI_ZK_NO_CHILDREN_FOR_EPHEMERALS = -108,
+    HFI_ZK_NODE_EXISTS = -110,
+    HFI_ZK_NOT_EMPTY = -111,
+    HFI_ZK_SESSION_EXPIRED = -112,
+    HFI_ZK_INVALID_ACL = -114,
+    HFI_ZK_AUTH_FAILED = -115,
+    HFI_ZK_SESSION_MOVED = -118,
+    HFI_ZK_NOT_READ_ONLY = -119,
+    HFI_ZK_EPHEMERAL_ON_LOCAL_SESSION = -120,
+    HFI_ZK_SASL_REQUIRED = -124,
+    HFI_ZK_QUOTA_EXCEEDED = -125,
+    HFI_ZK_THROTTLED = -127
+};
+
+enum hfi_zk_remedy {
+    HFI_ZK_REMEDY_NONE,      /* it is the answer */
+    HFI_ZK_REMEDY_ASKER,     /* it depends on what was asked: whoever did knows */
+    HFI_ZK_REMEDY_WAIT,      /* it may pass, if the caller has time */
+    HFI_ZK_REMEDY_RECONNECT, /* with the same session, and then find out what was done */
+    HFI_ZK_REMEDY_SESSION,   /* the session is over: everything it had is gone */
+    HFI_ZK_REMEDY_DROP       /* it makes no sense: this connection is not to be trusted */
+};
+
+/* What an error (not 0) is as a code of ours, with the server's words in `error` (its node is kept). */
+int hfi_zk_error(int32_t err, hf_error *error, enum hfi_zk_remedy *ret_remedy);
+
+#endif

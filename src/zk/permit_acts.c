@@ -1,0 +1,267 @@
+/*
+ * What is done to permits that are there: giving back, questions, deleting; and how many there are.
+ *
+ * Called by src/core through the table in permits.c, on the thread of the call's executor. A lease is known
+ * by its id, which is its uuid and never used again, so giving back can be repeated. How many permits
+ * there are is a number of its own (counter.c).
+ */
+#include "zk/permits.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+static void list_leases(struct hfi_zk_call *c, const struct hfi_zk_step *step) {
+    c->number = 0;
+    hfi_zk_ask_for(c, step);
+}
+
+static void write_list(struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    char path[HFI_ZK_PATH_MAX];
+    hfi_zk_permits_path(c, HFI_ZK_LEASES, path);
+    hfi_zk_put_sync(out, 0, path);
+    hfi_zk_put_get_children(out, 0, path, false);
+}
+
+/* ---- How many there are ---- */
+
+static struct hfi_zk_change change_total(const struct hfi_call *call,
+                                         const struct hfi_zk_count *found) {
+    if (found->there && !found->is_number)
+        return hfi_zk_refuse(HF_EWRONGTYPE, "what has this name has no number of permits");
+    if (call->act == HFI_ACT_SET && found->there)
+        return hfi_zk_leave(0);
+    if (call->act == HFI_ACT_ADD)
+        return hfi_zk_store((int64_t)found->number + call->amount, 1);
+    return call->act == HFI_ACT_TOTAL ? hfi_zk_leave(found->number) : hfi_zk_store(call->amount, 1);
+}
+
+static const struct hfi_zk_counter total = {.beneath = HFI_ZK_TOTAL, .act = change_total};
+
+/* ---- Giving back ---- */
+
+static void ended(struct hfi_zk_call *c, int64_t value) {
+    hfi_zk_permits_forget(c);
+    c->settling = c->leaves = false;
+    c->call->value = value;
+    hfi_zk_call_finish(c, HF_OK);
+}
+
+static void not_there(struct hfi_zk_call *c) {
+    if (c->u.permits.maybe_done || c->settling) {
+        ended(c, 0); /* the first copy has done it */
+        return;
+    }
+    c->leaves = false;
+    hfi_zk_permits_forget(c);
+    hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit");
+}
+
+static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    struct hfi_zk_children leases = c->u.permits.leases;
+    struct hfi_zk_text name;
+    char path[HFI_ZK_PATH_MAX];
+    size_t which;
+    hfi_zk_permits_path(c, HFI_ZK_LEASES "/", path);
+    char *end = path + strlen(path);
+    hfi_zk_multi_begin(out, 0);
+    while (hfi_zk_next_child(&leases, &name)) {
+        const struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
+        if (!c->u.permits.all && !hfi_zk_permit_is_of(c->call, &node, &which))
+            continue;
+        if (name.len >= HFI_ZK_NODE_TEXT)
+            continue;
+        memcpy(end, name.bytes, name.len);
+        end[name.len] = '\0';
+        hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
+    }
+    if (c->u.permits.all) {
+        hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
+        hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
+    }
+    hfi_zk_multi_end(out);
+}
+
+static void give_back(struct hfi_zk_call *c);
+static void delete_all(struct hfi_zk_call *c);
+
+static void look_again(struct hfi_zk_call *c) {
+    if (c->u.permits.all)
+        delete_all(c);
+    else
+        give_back(c);
+}
+
+static void deletes_lost(struct hfi_zk_call *c) {
+    c->u.permits.maybe_done = true;
+    look_again(c);
+}
+
+static void deleted(struct hfi_zk_call *c) {
+    struct hfi_zk_results results;
+    if (c->answers[0].err != HFI_ZK_OK)
+        hfi_zk_call_refused(c, c->answers[0].err);
+    else if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK)
+        hfi_zk_call_fail_proto(c);
+    else if (results.err == HFI_ZK_OK)
+        ended(c, c->u.permits.all ? 1 : (int64_t)c->call->ids_len);
+    else if (results.err == HFI_ZK_NO_NODE)
+        look_again(c); /* one of them has gone meanwhile */
+    else
+        hfi_zk_call_refused(c, results.err);
+}
+
+static void listed(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step deletes = {.frames = 1,
+                                               .commits = 1,
+                                               .leaves = true,
+                                               .write = write_deletes,
+                                               .answered = deleted,
+                                               .lost = deletes_lost};
+    if (hfi_zk_permits_leases(&c->answers[1], &c->u.permits.leases) != HF_OK) {
+        hfi_zk_call_fail_proto(c);
+        return;
+    }
+    hfi_zk_keep_answer(c, 1);
+    size_t found = hfi_zk_permits_found(c->call, c->u.permits.leases);
+    if (found == 0 || (found < c->call->ids_len && !c->settling))
+        not_there(c);
+    else
+        hfi_zk_ask_for(c, &deletes);
+}
+
+static void give_back(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step step = {.frames = 2, .write = write_list, .answered = listed};
+    list_leases(c, &step);
+}
+
+void hfi_zk_permits_give_back(struct hfi_zk_call *c) {
+    give_back(c);
+}
+
+/* ---- Questions ---- */
+
+static void write_counts(struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    char path[HFI_ZK_PATH_MAX];
+    hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
+    hfi_zk_put_get_data(out, 0, path, false);
+    hfi_zk_permits_path(c, HFI_ZK_LEASES, path);
+    hfi_zk_put_get_children(out, 0, path, false);
+}
+
+static bool read_counts(struct hfi_zk_call *c, struct hfi_zk_count *ret_total) {
+    if (hfi_zk_read_count(&c->answers[0], ret_total) == HF_OK &&
+        hfi_zk_permits_leases(&c->answers[1], &c->u.permits.leases) == HF_OK)
+        return true;
+    hfi_zk_call_fail_proto(c);
+    return false;
+}
+
+static void counts_told(struct hfi_zk_call *c) {
+    struct hfi_zk_count number;
+    if (!read_counts(c, &number))
+        return;
+    int64_t taken = (int64_t)c->u.permits.leases.len;
+    c->call->value = c->call->act == HFI_ACT_TAKEN ? taken
+                     : number.there                ? number.number - taken
+                                                   : 0;
+    hfi_zk_call_finish(c, HF_OK);
+}
+
+static void ask_counts(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step step = {
+        .frames = 2, .write = write_counts, .answered = counts_told};
+    hfi_zk_ask_for(c, &step);
+}
+
+/* ---- Leases ---- */
+
+static void foreign_lease(struct hfi_zk_call *c) {
+    if (hfi_zk_permits_leases(&c->answers[1], &c->u.permits.leases) != HF_OK)
+        hfi_zk_call_fail_proto(c);
+    else if (hfi_zk_permits_found(c->call, c->u.permits.leases) == 0)
+        hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit");
+    else
+        hfi_zk_call_fail(c, HF_ENOTSUP,
+                         "ZooKeeper does not tell or change how long another keeps a permit");
+}
+
+static void own_lease(struct hfi_zk_call *c, const struct hfi_zk_place *place) {
+    struct hfi_call *call = c->call;
+    const struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
+    if (call->act == HFI_ACT_LEASE) {
+        call->value = hfi_left_ms(hfi_min_ms(credit.good_until_ms, c->held.promised_until_ms));
+        hfi_zk_call_finish(c, HF_OK);
+    } else if (call->lease_ms == HF_NO_LEASE) {
+        hfi_zk_call_fail(c, HF_ENOTSUP, "a permit in ZooKeeper cannot be made to last for ever");
+    } else {
+        call->proof = hfi_zk_proof(&credit, call->lease_ms);
+        c->held.promised_until_ms = call->proof.promised_until_ms;
+        hfi_zk_remember(c->zk, place, &c->held); /* it is there, so this takes no memory */
+        call->value = 1;
+        hfi_zk_call_finish(c, HF_OK);
+    }
+}
+
+static void ask_lease(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step step = {
+        .frames = 2, .write = write_list, .answered = foreign_lease};
+    struct hfi_zk_permit_owner owner;
+    const struct hfi_zk_place place = hfi_zk_permit_place(c->call, 0, &owner);
+    if (hfi_zk_nodes_find(c->zk->nodes, &place, &c->held))
+        own_lease(c, &place);
+    else
+        list_leases(c, &step);
+}
+
+/* ---- Deleting ---- */
+
+static void all_told(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step deletes = {.frames = 1,
+                                               .commits = 1,
+                                               .write = write_deletes,
+                                               .answered = deleted,
+                                               .lost = deletes_lost};
+    struct hfi_zk_count number;
+    if (!read_counts(c, &number))
+        return;
+    hfi_zk_keep_answer(c, 1);
+    c->u.permits.all = true;
+    if (number.there)
+        hfi_zk_ask_for(c, &deletes);
+    else
+        ended(c, c->u.permits.maybe_done);
+}
+
+static void delete_all(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step step = {
+        .frames = 2, .write = write_counts, .answered = all_told};
+    hfi_zk_ask_for(c, &step);
+}
+
+/* ---- The table ---- */
+
+static void begin_anew(struct hfi_zk_call *c) {
+    c->number = 0;
+    hfi_zk_ask_for(c, c->step);
+}
+
+void hfi_zk_permits_act(struct hfi_call *call) {
+    static void (*const acts[HFI_ACTS])(struct hfi_zk_call *) = {
+        [HFI_ACT_PUT] = give_back,    [HFI_ACT_AVAILABLE] = ask_counts,
+        [HFI_ACT_TAKEN] = ask_counts, [HFI_ACT_EXTEND] = ask_lease,
+        [HFI_ACT_LEASE] = ask_lease,  [HFI_ACT_DELETE] = delete_all,
+    };
+    bool is_total = call->act == HFI_ACT_SET || call->act == HFI_ACT_RESET ||
+                    call->act == HFI_ACT_ADD || call->act == HFI_ACT_TOTAL;
+    if (is_total) {
+        hfi_zk_counter_act(call, &total);
+        return;
+    }
+    struct hfi_zk_call *c = hfi_zk_call_begin(call);
+    c->session_over = begin_anew;
+    if (acts[call->act] != NULL)
+        acts[call->act](c);
+    else
+        hfi_zk_call_fail(c, HF_ENOTSUP, "permits in ZooKeeper do not expire as a whole");
+}

@@ -1,0 +1,236 @@
+/*
+ * holdfast and the released Apache Curator on one real ZooKeeper server, in both directions.
+ *
+ * One JVM and one server serve all rows; every row has names, actors and C clients of its own. A row that fails stops
+ * where it is, with threads that wait and nodes that stay, so the next one gets another server and another JVM. The Java
+ * program is built on the first run; where Java or Maven is missing, or Maven cannot fetch Curator, the suite is skipped
+ * (exit status 77) with the reason.
+ *
+ * Environment: HF_CURATOR_DIR is where the jars are kept (else the build's own directory); HF_CURATOR_VERSION takes another
+ * Curator than the pom's, e.g. 5.4.0; HF_CURATOR_ONLY=pattern runs only the rows that match; HF_SOAK makes the stress
+ * long.
+ */
+#include "suite.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXIT_SKIPPED 77
+
+struct suite suite;
+
+/* ---- Java side ------------------------------------------------------------------------------- */
+
+static struct remote *start_jvm(void) {
+    char classpath[4096];
+    const char *dir = zk_build_dir(), *version = getenv("HF_CURATOR_VERSION");
+    int length = snprintf(classpath, sizeof classpath, "%s/curator.jar:%s/%s%s/*", dir, dir,
+                          version != NULL ? "curator-" : "lib", version != NULL ? version : "");
+    if (length >= (int)sizeof classpath)
+        support_die("the path of the jars is too long");
+
+    /* Small and quick to start: it shares two cores with everything else that is being tested. */
+    const char *const argv[] = {
+        "java",     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "-Xmx256m", "-Xshare:auto",     "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+        "-cp",      classpath,          "holdfast.curator.Main",
+        NULL};
+    return remote_start(argv);
+}
+
+static void make_client(struct remote *java, const char *name, int64_t session_ms) {
+    const char *answer = remote_call(java, "client %s 127.0.0.1:%d session=%lld", name,
+                                     zk_port(suite.zk), (long long)session_ms);
+    if (strcmp(answer, "ok") != 0)
+        fail_msg("Curator does not connect: %s", answer);
+}
+
+struct remote *java_new(int64_t session_ms) {
+    struct remote *java = start_jvm();
+    make_client(java, "c", session_ms);
+    return java;
+}
+
+int java_thread(void) {
+    static int last = 0;
+    return ++last;
+}
+
+/* ---- C side ---------------------------------------------------------------------------------- */
+
+hf_client *c_client(int64_t session_ms) {
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client = NULL;
+    options.watchdog_ms = session_ms;
+    options.cmd_timeout_ms = 20000;
+    assert_hf(HF_OK, hf_open(zk_url(suite.zk), &options, &client));
+    return client;
+}
+
+hf_lock *c_lock(hf_client *client, any_kind kind, const char *name) {
+    hf_lock *lock = NULL;
+    assert_hf(HF_OK, new_lock(client, kind, name, strlen(name), &lock));
+    return lock;
+}
+
+hf_op *c_acquire_start(hf_lock *lock) {
+    hf_op *op = NULL;
+    assert_hf(HF_OK, hf_lock_acquire_start(lock, NULL, NULL, NULL, &op));
+    return op;
+}
+
+hf_owner c_acquired(hf_op *op) {
+    hf_result result = HF_RESULT_INIT;
+    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, &result));
+    hf_op_free(op);
+    return result.owner;
+}
+
+void assert_hf_at(int expected, int actual, const char *file, int line) {
+    if (expected == actual)
+        return;
+    print_error("expected %s, got %s (%s)\n", hf_error_name(expected), hf_error_name(actual),
+                actual == HF_OK ? "" : hf_last_error()->text);
+    _fail(file, line);
+}
+
+/* ---- Server side ----------------------------------------------------------------------------- */
+
+struct watched {
+    const char *path;
+    int sessions;
+};
+
+/* "wchp" names each path, and below it the sessions that watch it. */
+static bool is_watched(void *arg) {
+    const struct watched *watched = arg;
+    char *text = zk_word(suite.zk, "wchp"), *line, *rest = text;
+    int sessions = 0;
+    bool here = false;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        if (line[0] == '/')
+            here = strcmp(line, watched->path) == 0;
+        else if (line[0] == '\t')
+            sessions += here;
+    }
+    free(text);
+    return sessions == watched->sessions;
+}
+
+bool wait_watched(const char *path, int sessions) {
+    struct watched watched = {path, sessions};
+    return wait_until(is_watched, &watched, HANG_MS);
+}
+
+/* ---- The suite ------------------------------------------------------------------------------- */
+
+static void open_stage(void) {
+    suite.zk = zk_start(NULL);
+    suite.eyes = zk_client_open(zk_port(suite.zk));
+    suite.java = start_jvm();
+    make_client(suite.java, "j1", SESSION_MS);
+    make_client(suite.java, "j2", SESSION_MS);
+    suite.row_ended = true;
+}
+
+static void close_stage(void) {
+    remote_kill(suite.java);
+    remote_free(suite.java);
+    zk_client_close(suite.eyes);
+    zk_free(suite.zk);
+}
+
+static int start_suite(void **state) {
+    (void)state;
+    open_stage();
+    return 0;
+}
+
+static int end_suite(void **state) {
+    (void)state;
+    close_stage();
+    return 0;
+}
+
+static int start_row(void **state) {
+    (void)state;
+    if (!suite.row_ended) {
+        close_stage();
+        open_stage();
+    }
+    return 0;
+}
+
+/* What fails does not come back from here. */
+static void play_row(void **state) {
+    suite.row_ended = false;
+    void (*const *row)(void **) = *state;
+    (*row)(state);
+    suite.row_ended = true;
+}
+
+/* Returns the exit status of build.sh; its output tells why when it cannot. */
+static int build_java(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl(HF_CURATOR_BUILD, HF_CURATOR_BUILD, zk_build_dir(), getenv("HF_CURATOR_VERSION"),
+              (char *)NULL);
+        _exit(1);
+    }
+    int status;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return 1;
+    return WEXITSTATUS(status);
+}
+
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+#name, play_row, start_row, NULL, (void (*[1])(void **)) {                                 \
+            name                                                                                   \
+        }                                                                                          \
+    }
+
+int main(void) {
+    const struct CMUnitTest rows[] = {
+        ROW(mutex_c_waits_for_java),
+        ROW(mutex_java_waits_for_c),
+        ROW(mutex_mixed_line_in_order),
+        ROW(mutex_nests_on_either_side),
+        ROW(mutex_timed_waits_give_up),
+        ROW(mutex_revoked_node_stays_held),
+        ROW(mutex_broken_by_c),
+        ROW(mutex_inspect_names_java),
+        ROW(mutex_killed_java_holder),
+        ROW(mutex_killed_c_holder),
+        ROW(rw_readers_of_both_sides_share),
+        ROW(rw_readers_queue_behind_a_writer),
+        ROW(rw_downgrade_by_java),
+        ROW(rw_downgrade_by_c),
+        ROW(permits_cross),
+        ROW(permits_wait_on_either_side),
+        ROW(permits_of_the_killed_come_back),
+        ROW(semaphore_is_a_count),
+        ROW(latch_is_a_barrier),
+        ROW(multi_crosses),
+        ROW(mutex_leaves_the_same_tree),
+        ROW(readwrite_leaves_the_same_tree),
+        ROW(permits_leave_the_same_tree),
+        ROW(semaphore_leaves_the_same_tree),
+        ROW(multi_leaves_the_same_tree),
+        ROW(mixed_stress_with_kills),
+    };
+
+    /* A JVM that is killed must not take the driver along when it is written to. */
+    signal(SIGPIPE, SIG_IGN);
+    int built = build_java();
+    if (built != 0)
+        return built == EXIT_SKIPPED ? EXIT_SKIPPED : 1;
+    zk_need();
+    if (getenv("HF_CURATOR_ONLY") != NULL)
+        cmocka_set_test_filter(getenv("HF_CURATOR_ONLY"));
+    return cmocka_run_group_tests_name("curator", rows, start_suite, end_suite) == 0 ? 0 : 1;
+}

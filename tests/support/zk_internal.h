@@ -1,0 +1,30 @@
+/* What zk.c (one server) and zk_ensemble.c (three) share. Not for tests. */
+#ifndef HF_TEST_ZK_INTERNAL_H
+#define HF_TEST_ZK_INTERNAL_H
+
+#include "support/zk.h"
+
+#include <stdarg.h>
+
+struct zk {
+    char *dir, *config, *log, *url;
+    int id; /* in its ensemble, from 1 on */
+    int port;
+    pid_t pid; /* 0: down */
+};
+
+/* A server with a directory, and nothing more yet; then its port, and a configuration for it. */
+struct zk *zk_new(int id);
+void zk_take_port(struct zk *zk);
+void zk_write_config(const struct zk *zk, const struct zk_options *options, const char *members);
+
+/* Whether it says to serve, and in that mode. */
+bool zk_serves(const struct zk *zk);
+bool zk_has_mode(const struct zk *zk, const char *mode);
+
+void zk_die_with_log(const struct zk *zk, const char *what) __attribute__((noreturn));
+
+/* A new string; the caller frees it. */
+char *zk_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

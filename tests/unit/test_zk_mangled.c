@@ -1,0 +1,252 @@
+/*
+ * What no server of ZooKeeper says: its answers cut off at each byte, with each byte changed, with lengths
+ * that lie, and mixed at random. Whatever comes is read within its frame, or refused.
+ *
+ * The fuzzing prints its seed; HF_SEED plays it again.
+ */
+#include "unit/zk_frames.h"
+#include "zk/wire.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define STAT_OF_PARENT                                                                                \
+    "00000000000000020000000000000002000001a1e57faf99000001a1e57faf990000000000000001000000000000000" \
+    "000000000000000000000000000000001"
+
+/* ---- What no server says --------------------------------------------------------------------- */
+
+static void look_at(struct hfi_zk_text text, const unsigned char *bytes, size_t len) {
+    if (text.len == 0)
+        return;
+    const unsigned char *at = (const unsigned char *)text.bytes;
+    assert_true(at >= bytes && text.len <= len && at + text.len <= bytes + len);
+}
+
+static int read_children(struct hfi_zk_in *in, const unsigned char *bytes, size_t len) {
+    struct hfi_zk_children list;
+    struct hfi_zk_text name;
+    size_t seen = 0;
+    int err = hfi_zk_get_children(in, &list);
+    for (; err == HF_OK && hfi_zk_next_child(&list, &name); seen++)
+        look_at(name, bytes, len);
+    assert_true(err != HF_OK || seen == list.len);
+    return err;
+}
+
+static int read_results(struct hfi_zk_in *in, const unsigned char *bytes, size_t len) {
+    struct hfi_zk_results results;
+    struct hfi_zk_result result;
+    size_t seen = 0;
+    int err = hfi_zk_get_results(in, &results);
+    for (; err == HF_OK && hfi_zk_next_result(&results, &result); seen++) {
+        look_at(result.path, bytes, len);
+        assert_true(result.op != -1 || results.err != 0); /* refused is never taken for done */
+    }
+    assert_true(err != HF_OK || (seen == results.len && (seen == 0 || results.culprit < seen)));
+    return err;
+}
+
+/* Reads a message as one of that kind, and looks at all that it gives. */
+static int read_as(enum zk_frame_kind kind, const unsigned char *bytes, size_t len) {
+    struct hfi_zk_in in = hfi_zk_in(bytes, len);
+    struct hfi_zk_connected greeting;
+    struct hfi_zk_header header;
+    struct hfi_zk_text text = {0};
+    struct hfi_zk_stat found;
+    struct hfi_zk_event seen = {0};
+    if (kind == ZK_CONNECTED)
+        return hfi_zk_get_connected(&in, &greeting);
+    int err = hfi_zk_get_header(&in, &header);
+    if (err != HF_OK || kind == ZK_HEADER)
+        return err;
+    switch (kind) {
+    case ZK_STAT:
+        return hfi_zk_get_stat(&in, &found);
+    case ZK_CREATED:
+        err = hfi_zk_get_created(&in, &text, &found);
+        break;
+    case ZK_DATA:
+        err = hfi_zk_get_data(&in, &text, &found);
+        break;
+    case ZK_EVENT:
+        err = hfi_zk_get_event(&in, &seen);
+        text = seen.path;
+        break;
+    case ZK_CHILDREN:
+        return read_children(&in, bytes, len);
+    default:
+        return read_results(&in, bytes, len);
+    }
+    look_at(text, bytes, len);
+    return err;
+}
+
+static void cut_off_anywhere(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ZK_FRAMES; i++) {
+        size_t len;
+        unsigned char *whole = zk_from_hex(zk_frames[i].hex, &len);
+        assert_int_equal(read_as(zk_frames[i].kind, whole, len), HF_OK);
+        for (size_t cut = 0; cut < len; cut++) {
+            unsigned char *part = malloc(cut > 0 ? cut : 1);
+            memcpy(part, whole, cut);
+            bool tells_all = zk_frames[i].kind == ZK_CONNECTED && cut == len - 1;
+            assert_int_equal(read_as(zk_frames[i].kind, part, cut), tells_all ? HF_OK : HF_EPROTO);
+            free(part);
+        }
+        free(whole);
+    }
+}
+
+/* Each byte as each other byte, read as every kind of message: it may be taken for something else, but
+ * never for what lies outside. */
+static void any_byte_changed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ZK_FRAMES; i++) {
+        size_t len;
+        unsigned char *bytes = zk_from_hex(zk_frames[i].hex, &len);
+        for (size_t at = 0; at < len; at++) {
+            unsigned char was = bytes[at];
+            for (int value = 0; value < 256; value++) {
+                bytes[at] = (unsigned char)value;
+                int err = read_as(zk_frames[i].kind, bytes, len);
+                assert_true(err == HF_OK || err == HF_EPROTO);
+            }
+            bytes[at] = was;
+        }
+        for (enum zk_frame_kind kind = ZK_CONNECTED; kind <= ZK_MULTI; kind++)
+            read_as(kind, bytes, len);
+        free(bytes);
+    }
+}
+
+static const char head[] = "00000001000000000000000100000000";
+
+static void expect_refused(enum zk_frame_kind kind, const char *hex) {
+    char text[512];
+    snprintf(text, sizeof text, "%s%s", kind == ZK_CONNECTED ? "" : head, hex);
+    size_t len;
+    unsigned char *bytes = zk_from_hex(text, &len);
+    assert_int_equal(read_as(kind, bytes, len), HF_EPROTO);
+    free(bytes);
+}
+
+static void lengths_and_counts_that_lie(void **state) {
+    (void)state;
+    static const char *const lies[] = {"7fffffff", "80000000", "fffffffe", "00400000", "00000100"};
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "%s" STAT_OF_PARENT, lies[i]);
+        expect_refused(ZK_CHILDREN, text);
+        expect_refused(ZK_CREATED, text);
+        expect_refused(ZK_DATA, text);
+        snprintf(text, sizeof text, "00000001%s" STAT_OF_PARENT, lies[i]);
+        expect_refused(ZK_CHILDREN, text);
+        snprintf(text, sizeof text, "0000000f0000000000%s" STAT_OF_PARENT, lies[i]);
+        expect_refused(ZK_MULTI, text);
+        snprintf(text, sizeof text, "0000000000001f4001000161eb9a0000%s0011223344", lies[i]);
+        expect_refused(ZK_CONNECTED, text);
+    }
+    expect_refused(ZK_CREATED, "00000000" STAT_OF_PARENT);          /* a node without a name */
+    expect_refused(ZK_CHILDREN, "0000000100000000" STAT_OF_PARENT); /* the same */
+    expect_refused(ZK_CONNECTED, "00000000ffffffff01000161eb9a0000"
+                                 "00000010b4998e9b315b54f0b2a5055562c1fff700");
+    expect_refused(ZK_MULTI, "0000006300000000000000000000"); /* nobody knows such an operation */
+    expect_refused(ZK_MULTI, "0000000d01ffffffff");           /* an end that is none */
+    /* errors, and all of them 0: nothing may be taken for done */
+    expect_refused(ZK_MULTI, "ffffffff000000000000000000ffffffff01ffffffff");
+}
+
+static void frames_and_their_lengths(void **state) {
+    (void)state;
+    size_t len;
+    static const unsigned char two[] = {0, 0, 0, 2, 7, 8, 9};
+    for (size_t have = 0; have < 6; have++) {
+        assert_int_equal(hfi_zk_frame_len(two, have, &len), HF_OK);
+        assert_true(len == SIZE_MAX);
+    }
+    assert_int_equal(hfi_zk_frame_len(two, 6, &len), HF_OK);
+    assert_int_equal(len, 2);
+    assert_int_equal(hfi_zk_frame_len(two, 7, &len), HF_OK);
+    assert_int_equal(len, 2);
+    static const unsigned char most[] = {0, 0x40, 0, 0}, over[] = {0, 0x40, 0, 1};
+    static const unsigned char negative[] = {0xff, 0xff, 0xff, 0xff}, http[] = "HTTP";
+    assert_int_equal(hfi_zk_frame_len(most, 4, &len), HF_OK);
+    assert_int_equal(hfi_zk_frame_len(over, 4, &len), HF_EPROTO);
+    assert_int_equal(hfi_zk_frame_len(negative, 4, &len), HF_EPROTO);
+    assert_int_equal(hfi_zk_frame_len(http, 4, &len), HF_EPROTO);
+}
+
+/* ---- Chance ---------------------------------------------------------------------------------- */
+
+static uint64_t next_random(uint64_t *random) {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random * 0x2545f4914f6cdd1du >> 16;
+}
+
+static size_t mutate(uint64_t *random, unsigned char *bytes, size_t len) {
+    static const unsigned char spice[] = {0, 1, 4, 0x0d, 0x0f, 0x7f, 0x80, 0xfe, 0xff};
+    for (uint64_t edits = next_random(random) % 5; edits > 0 && len > 1; edits--) {
+        size_t at = next_random(random) % len;
+        switch (next_random(random) % 4) {
+        case 0:
+            bytes[at] = spice[next_random(random) % sizeof spice];
+            break;
+        case 1:
+            bytes[at] = (unsigned char)next_random(random);
+            break;
+        case 2:
+            memmove(bytes + at, bytes + at + 1, len - at - 1);
+            len--;
+            break;
+        default:
+            len = at + 1;
+        }
+    }
+    return len;
+}
+
+static void fuzz_messages(void **state) {
+    (void)state;
+    const char *given = getenv("HF_SEED");
+    uint64_t random =
+        given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
+    printf("fuzz_messages: HF_SEED=%" PRIu64 "\n", random);
+    random |= 1;
+    long rounds = getenv("HF_SOAK") != NULL ? 20000000 : 200000;
+    for (long round = 0; round < rounds; round++) {
+        size_t len;
+        size_t which = next_random(&random) % ZK_FRAMES;
+        unsigned char *model = zk_from_hex(zk_frames[which].hex, &len);
+        len = mutate(&random, model, len);
+        unsigned char *bytes = malloc(len);
+        memcpy(bytes, model, len);
+        bool as_it_is = next_random(&random) % 4 != 0;
+        read_as(as_it_is ? zk_frames[which].kind
+                         : (enum zk_frame_kind)(next_random(&random) % ZK_FRAME_KINDS),
+                bytes, len);
+        free(bytes);
+        free(model);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_off_anywhere),
+        cmocka_unit_test(any_byte_changed),
+        cmocka_unit_test(lengths_and_counts_that_lie),
+        cmocka_unit_test(frames_and_their_lengths),
+        cmocka_unit_test(fuzz_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+/* What the tests with ZooKeeper's servers share: one server, a proxy before it, eyes to look at its tree, and clients.
+ *
+ * Include as "zk/scene.h". A program has one server or one ensemble for all its tests, and each test names of its
+ * own. Sessions that must survive last SURVIVES_MS, those that are to be lost SHORT_MS. */
+#ifndef HF_TEST_ZK_SCENE_H
+#define HF_TEST_ZK_SCENE_H
+
+#include <holdfast/holdfast.h>
+
+#include "support/new_lock.h"
+#include "support/proxy.h"
+#include "support/wait.h"
+#include "support/zk.h"
+#include "support/zk_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define HANG_MS 60000
+#define SURVIVES_MS 10000
+#define SHORT_MS 2000
+
+struct scene {
+    struct zk *zk;
+    struct proxy *proxy; /* before it; healed for each test */
+    struct zk_client *eyes;
+};
+extern struct scene scene;
+
+/* For cmocka's group functions, and for each test. */
+int scene_start(void **state);
+int scene_stop(void **state);
+int scene_heal(void **state);
+
+/* Clients straight to the server, or through the proxy; the watchdog is the session's timeout. */
+hf_client *scene_client(const char *url, int64_t watchdog_ms);
+hf_client *scene_direct(int64_t watchdog_ms);
+hf_client *scene_proxied(int64_t watchdog_ms);
+hf_lock *scene_lock(hf_client *client, any_kind kind, const char *name);
+
+/* Makes the node that the locks of this name are under, so that no acquire has to: acquires and releases once. */
+void scene_warm(const char *name);
+
+/* An acquire that waits for ever, by an owner of its own; and that it ended with the lock held. */
+hf_op *scene_acquire_start(hf_lock *lock);
+hf_owner scene_acquired(hf_op *op);
+
+/* Waits until so many nodes stand under "/name". */
+#define assert_nodes(name, count)                                                                  \
+    assert_true(zk_wait_children(scene.eyes, "/" name, count, HANG_MS))
+
+hf_stats scene_stats(hf_client *client);
+
+/* Counts what a lock's callback is told. */
+struct scene_events {
+    atomic_int losses, warnings;
+};
+void scene_on_event(hf_lock *lock, const hf_event *event, void *events);
+bool scene_wait_losses(struct scene_events *events, int at_least);
+
+/* Asserts a result code and prints the library's own words when it is another. */
+#define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)
+void assert_hf_at(int expected, int actual, const char *file, int line);
+
+#endif

@@ -1,0 +1,298 @@
+/*
+ * Three servers of which some die or are cut off: what is held stays held as long as a quorum knows of it, and whoever
+ * is on the wrong side is told before the next holder begins.
+ *
+ * The last is the point of this engine. A follower that is cut off from its leader goes on answering, so a holder there
+ * has to find out by itself, in time, that nobody commits what it says. Rounds of that at random moments: a few, and in
+ * `make soak` forty.
+ */
+#include "zk/scene.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct zk_ensemble *ensemble;
+
+static int start(void **state) {
+    (void)state;
+    ensemble = zk_ensemble_start(NULL);
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    zk_client_close(scene.eyes);
+    zk_ensemble_free(ensemble);
+    return 0;
+}
+
+/* Each test finds all three, and looks at the tree through the leader. */
+static int make_whole(void **state) {
+    (void)state;
+    int leader = zk_wait_whole(ensemble);
+    zk_client_close(scene.eyes);
+    scene.eyes = zk_client_open(zk_port(zk_member(ensemble, leader)));
+    return 0;
+}
+
+static void bring_back(int member) {
+    zk_launch(zk_member(ensemble, member));
+    zk_wait_whole(ensemble);
+}
+
+/* ---- Servers that die ------------------------------------------------------------------------ */
+
+struct pair {
+    hf_client *client, *rival;
+    hf_lock *lock, *wanted;
+    hf_op *op;
+    int64_t token;
+};
+
+/* One holds, another waits. Each has all three servers to choose from, or the one that is named. */
+static void pair_begin(struct pair *pair, const char *name, const char *url) {
+    pair->client = scene_client(url != NULL ? url : zk_ensemble_url(ensemble), SURVIVES_MS);
+    pair->rival = scene_client(zk_ensemble_url(ensemble), SURVIVES_MS);
+    pair->lock = scene_lock(pair->client, HF_PLAIN | HF_FENCED, name);
+    pair->wanted = scene_lock(pair->rival, HF_PLAIN | HF_FENCED, name);
+    assert_hf(HF_OK, hf_lock_acquire(pair->lock));
+    assert_hf(HF_OK, hf_lock_token(pair->lock, &pair->token));
+    pair->op = scene_acquire_start(pair->wanted);
+    char path[64];
+    snprintf(path, sizeof path, "/%s", name);
+    assert_true(zk_wait_children(scene.eyes, path, 2, HANG_MS));
+}
+
+/* It was held all the time, and now it is the other's. */
+static void pair_end(struct pair *pair) {
+    hf_result result = HF_RESULT_INIT;
+    assert_hf(HF_EPENDING, hf_op_wait(pair->op, 0, NULL));
+    assert_true(hf_lock_remaining_ms(pair->lock) > 0);
+    assert_hf(HF_OK, hf_lock_release(pair->lock));
+    assert_hf(HF_OK, hf_op_wait(pair->op, HANG_MS, &result));
+    assert_true(result.token > pair->token);
+    assert_hf(HF_OK, hf_lock_release_as(pair->wanted, result.owner));
+    assert_int_equal(scene_stats(pair->client).losses, 0);
+    hf_op_free(pair->op);
+    hf_lock_free(pair->lock);
+    hf_lock_free(pair->wanted);
+    hf_close(pair->client);
+    hf_close(pair->rival);
+}
+
+static void the_leader_dies(void **state) {
+    (void)state;
+    struct pair pair;
+    pair_begin(&pair, "leaderless", NULL);
+    int leader = zk_wait_leader(ensemble);
+    zk_kill(zk_member(ensemble, leader));
+    zk_wait_leader(ensemble);
+    pair_end(&pair);
+    bring_back(leader);
+}
+
+/* The one that the holder talks to; it has others to go to. */
+static void the_holders_server_dies(void **state) {
+    (void)state;
+    struct pair pair;
+    char url[128];
+    int follower = (zk_wait_leader(ensemble) + 1) % ZK_MEMBERS;
+    struct proxy *first = proxy_start_tcp(zk_port(zk_member(ensemble, follower)), PROXY_ZOOKEEPER);
+    struct proxy *second =
+        proxy_start_tcp(zk_port(zk_member(ensemble, zk_wait_leader(ensemble))), PROXY_ZOOKEEPER);
+    snprintf(url, sizeof url, "zk://127.0.0.1:%d,127.0.0.1:%d", proxy_port(first),
+             proxy_port(second));
+    proxy_refuse(second, true);
+    pair_begin(&pair, "serverless", url);
+    proxy_refuse(second, false);
+    zk_kill(zk_member(ensemble, follower));
+    assert_true(proxy_wait_seen(second, "connect", 1, HANG_MS));
+    pair_end(&pair);
+    proxy_free(first);
+    proxy_free(second);
+    bring_back(follower);
+}
+
+/* Nobody can commit anything for a while; a new leader then gives every session its time anew. */
+static void the_quorum_is_lost_and_comes_back(void **state) {
+    (void)state;
+    struct pair pair;
+    pair_begin(&pair, "quorum", NULL);
+    int leader = zk_wait_leader(ensemble), follower = (leader + 1) % ZK_MEMBERS;
+    zk_kill(zk_member(ensemble, leader));
+    zk_kill(zk_member(ensemble, follower));
+    zk_launch(zk_member(ensemble, follower));
+    zk_wait_leader(ensemble);
+    pair_end(&pair);
+    bring_back(leader);
+}
+
+/* ---- A lost reply, and then a follower that lags ----------------------------------------------- */
+
+/* The reply of the create is lost, and the only other server is a follower that was stopped before it ran: what that
+ * one shows first is the past. */
+static void lose_and_lag(struct proxy *leads, struct proxy *lags, struct zk *follower,
+                         const char *url) {
+    proxy_refuse(lags, true); /* so it is the leader that we begin with */
+    hf_client *client = scene_client(url, SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "lags");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    zk_freeze(follower);
+    size_t fired = proxy_fired(leads);
+    proxy_drop_replies_after(leads, "create2 /lags/");
+    hf_op *op = scene_acquire_start(lock);
+    bool dropped = proxy_wait_fired(leads, fired + 1, HANG_MS);
+    proxy_refuse(leads, true);
+    proxy_refuse(lags, false);
+    zk_unfreeze(follower);
+    assert_true(dropped);
+    hf_owner owner = scene_acquired(op);
+    assert_int_equal(zk_count(scene.eyes, "/lags"), 1);
+    assert_hf(HF_OK, hf_lock_release_as(lock, owner));
+    assert_int_equal(zk_count(scene.eyes, "/lags"), 0);
+    hf_lock_free(lock);
+    hf_close(client);
+    proxy_refuse(leads, false);
+}
+
+static void a_lost_reply_and_a_follower_that_lags(void **state) {
+    (void)state;
+    int leader = zk_wait_leader(ensemble);
+    struct zk *follower = zk_member(ensemble, (leader + 1) % ZK_MEMBERS);
+    struct proxy *leads = proxy_start_tcp(zk_port(zk_member(ensemble, leader)), PROXY_ZOOKEEPER);
+    struct proxy *lags = proxy_start_tcp(zk_port(follower), PROXY_ZOOKEEPER);
+    char url[128];
+    snprintf(url, sizeof url, "zk://127.0.0.1:%d,127.0.0.1:%d", proxy_port(leads),
+             proxy_port(lags));
+    for (int round = 0; round < (getenv("HF_SOAK") != NULL ? 40 : 3); round++)
+        lose_and_lag(leads, lags, follower, url);
+    proxy_free(leads);
+    proxy_free(lags);
+}
+
+/* ---- A follower that is cut off, or killed ----------------------------------------------------- */
+
+/* The holder in a process of its own, so that it can be paused. */
+struct holder {
+    char url[64], name[32];
+    atomic_int holds, lost;
+    _Atomic int64_t
+        trusted_until_ms; /* by now_ms(): the latest time until which the hold was good */
+};
+
+static void note_loss(hf_lock *lock, const hf_event *event, void *arg) {
+    struct holder *holder = arg;
+    (void)lock;
+    if (event->kind == HF_EVENT_LOST)
+        atomic_store(&holder->lost, 1);
+}
+
+static void note_trust(struct holder *holder, hf_lock *lock) {
+    int64_t now = now_ms(), left = hf_lock_remaining_ms(lock);
+    if (left > 0 && now + left > atomic_load(&holder->trusted_until_ms))
+        atomic_store(&holder->trusted_until_ms, now + left);
+}
+
+static int hold_and_note(void *arg) {
+    struct holder *holder = arg;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client = NULL;
+    hf_lock *lock = NULL;
+    options.watchdog_ms = SHORT_MS;
+    if (hf_open(holder->url, &options, &client) != HF_OK ||
+        hf_lock_new(client, holder->name, &lock) != HF_OK ||
+        hf_lock_on_lost(lock, note_loss, holder) != HF_OK || hf_lock_acquire(lock) != HF_OK)
+        return 1;
+    atomic_store(&holder->holds, 1);
+    while (atomic_load(&holder->lost) == 0) {
+        note_trust(holder, lock);
+        sleep_ms(1);
+    }
+    return 0;
+}
+
+static bool holds(void *arg) {
+    struct holder *holder = arg;
+    return atomic_load(&holder->holds) != 0;
+}
+
+enum trouble { CUT, KILL };
+
+static void make_trouble(enum trouble trouble, int follower) {
+    if (trouble == CUT)
+        zk_cut(ensemble, follower);
+    else
+        zk_kill(zk_member(ensemble, follower));
+}
+
+static void end_trouble(enum trouble trouble, int follower) {
+    if (trouble == CUT)
+        zk_join(ensemble, follower);
+    else
+        zk_launch(zk_member(ensemble, follower));
+    zk_wait_whole(ensemble);
+}
+
+static void play_round(int round, enum trouble trouble, bool pause, unsigned *chance) {
+    struct holder *holder = shared_new(sizeof *holder);
+    int leader = zk_wait_whole(ensemble), follower = (leader + 1 + round % 2) % ZK_MEMBERS;
+    snprintf(holder->url, sizeof holder->url, "%s", zk_url(zk_member(ensemble, follower)));
+    snprintf(holder->name, sizeof holder->name, "round-%d", round);
+    pid_t pid = run_child(hold_and_note, holder);
+    assert_true(wait_until(holds, holder, HANG_MS));
+
+    hf_client *rival = scene_client(zk_url(zk_member(ensemble, leader)), SURVIVES_MS);
+    hf_lock *wanted = scene_lock(rival, HF_PLAIN, holder->name);
+    hf_op *op = scene_acquire_start(wanted);
+    char path[64];
+    snprintf(path, sizeof path, "/%s", holder->name);
+    assert_true(zk_wait_children(scene.eyes, path, 2, HANG_MS));
+
+    sleep_ms(rand_r(chance) % SHORT_MS); /* a random moment is what this is about */
+    if (pause) {
+        stop_process(pid);
+        sleep_ms(SHORT_MS * 45 / 100);
+    }
+    make_trouble(trouble, follower);
+    kill(pid, SIGCONT);
+    hf_owner owner = scene_acquired(op);
+    int64_t granted_ms = now_ms();
+    int64_t margin_ms = granted_ms - atomic_load(&holder->trusted_until_ms);
+    print_message("round %d, %s%s: %lld ms between\n", round, trouble == CUT ? "cut" : "killed",
+                  pause ? " after a pause" : "", (long long)margin_ms);
+    assert_true(margin_ms >= 0);
+    assert_true(expect_exit(pid, 0, HANG_MS));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, owner));
+    hf_lock_free(wanted);
+    hf_close(rival);
+    end_trouble(trouble, follower);
+    shared_free(holder, sizeof *holder);
+}
+
+static void a_holder_knows_before_the_next_begins(void **state) {
+    (void)state;
+    const char *given = getenv("HF_SEED");
+    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+    int rounds = getenv("HF_SOAK") != NULL ? 40 : 4;
+    print_message("HF_SEED=%u\n", seed);
+    for (int round = 0; round < rounds; round++)
+        play_round(round, round % 2 == 0 ? CUT : KILL, round % 4 < 2, &seed);
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, make_whole)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ROW(the_leader_dies),
+        ROW(the_holders_server_dies),
+        ROW(the_quorum_is_lost_and_comes_back),
+        ROW(a_lost_reply_and_a_follower_that_lags),
+        ROW(a_holder_knows_before_the_next_begins),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,114 @@
+/*
+ * Many in one line: a release wakes the next one and nobody else, and who leaves the line moves only the one behind.
+ * Two hundred here, a thousand in `make soak`. And many holds of one client, which are all kept.
+ */
+#include "zk/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FEW = 200, MANY = 1000, RELEASES = 20, HOLDS = 500, MANY_HOLDS = 10000 };
+
+static int how_many(int here, int in_soak) {
+    return getenv("HF_SOAK") != NULL ? in_soak : here;
+}
+
+static long long watches_fired(void) {
+    return zk_number(scene.zk, "zk_sum_node_deleted_watch_count");
+}
+
+static void one_event_for_each_release(void **state) {
+    (void)state;
+    int waiters = how_many(FEW, MANY);
+    hf_client *holder = scene_direct(SURVIVES_MS), *client = scene_proxied(SURVIVES_MS);
+    hf_lock *held = scene_lock(holder, HF_FAIR, "herd"),
+            *lock = scene_lock(client, HF_FAIR, "herd");
+    hf_op **ops = calloc((size_t)waiters, sizeof *ops);
+    assert_non_null(ops);
+    assert_hf(HF_OK, hf_lock_acquire(held));
+    for (int i = 0; i < waiters; i++) {
+        ops[i] = scene_acquire_start(lock);
+        assert_true(proxy_wait_seen(scene.proxy, "getData /herd/", (size_t)i + 1, HANG_MS));
+    }
+    assert_int_equal(zk_count(scene.eyes, "/herd"), waiters + 1);
+
+    /* One in the middle goes: the one behind looks again. */
+    int quitter = waiters / 2;
+    assert_true(proxy_wait_answered(scene.proxy, HANG_MS));
+    size_t looked = proxy_seen(scene.proxy, "getData /herd/");
+    long long fired = watches_fired();
+    hf_op_cancel(ops[quitter]);
+    assert_hf(HF_ECANCELED, hf_op_wait(ops[quitter], HANG_MS, NULL));
+    assert_true(proxy_wait_seen(scene.proxy, "getData /herd/", looked + 1, HANG_MS));
+    assert_true(proxy_wait_answered(scene.proxy, HANG_MS));
+    assert_int_equal(watches_fired(), fired + 1);
+    hf_op_free(ops[quitter]);
+
+    size_t listed = proxy_seen(scene.proxy, "getChildren2 /herd");
+    assert_hf(HF_OK, hf_lock_release(held));
+    hf_owner owner = scene_acquired(ops[0]);
+    for (int i = 1; i < RELEASES; i++) {
+        assert_hf(HF_OK, hf_lock_release_as(lock, owner));
+        owner = scene_acquired(ops[i]);
+    }
+    assert_int_equal(watches_fired(), fired + 1 + RELEASES);
+    /* Whoever was woken has looked whether it is the first, and nobody else has. */
+    assert_in_range(proxy_seen(scene.proxy, "getChildren2 /herd"), listed, listed + RELEASES);
+    assert_hf(HF_OK, hf_lock_release_as(lock, owner));
+    for (int i = RELEASES; i < waiters; i++) {
+        if (i == quitter)
+            continue;
+        owner = scene_acquired(ops[i]);
+        assert_hf(HF_OK, hf_lock_release_as(lock, owner));
+    }
+    free(ops);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+    hf_close(holder);
+    hf_close(client);
+}
+
+/* All of them are kept for longer than a session would last by itself. */
+static void many_holds_are_kept(void **state) {
+    (void)state;
+    int holds = how_many(HOLDS, MANY_HOLDS);
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock **locks = calloc((size_t)holds, sizeof *locks);
+    hf_op **ops = calloc((size_t)holds, sizeof *ops);
+    assert_true(locks != NULL && ops != NULL);
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.owner = hf_owner_self();
+    for (int i = 0; i < holds; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "many/%d", i);
+        locks[i] = scene_lock(client, HF_PLAIN, name);
+        assert_hf(HF_OK, hf_lock_acquire_start(locks[i], &options, NULL, NULL, &ops[i]));
+    }
+    for (int i = 0; i < holds; i++) {
+        assert_hf(HF_OK, hf_op_wait(ops[i], HANG_MS, NULL));
+        hf_op_free(ops[i]);
+    }
+    size_t beats = (size_t)(holds + 99) / 100, seen = proxy_seen(scene.proxy, "multi");
+    assert_true(proxy_wait_seen(scene.proxy, "multi", seen + 3 * beats, HANG_MS));
+    for (int i = 0; i < holds; i++)
+        assert_true(hf_lock_remaining_ms(locks[i]) > 0);
+    assert_int_equal(scene_stats(client).losses, 0);
+    for (int i = 0; i < holds; i++) {
+        assert_hf(HF_OK, hf_lock_release(locks[i]));
+        hf_lock_free(locks[i]);
+    }
+    free(locks);
+    free(ops);
+    hf_close(client);
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ROW(one_event_for_each_release),
+        ROW(many_holds_are_kept),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+}

@@ -1,0 +1,321 @@
+/*
+ * Locks with one holder on a ZooKeeper server: what an owner, a rival and whoever looks on see of them.
+ */
+#include "zk/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PASSES_MS 1000 /* a lease that is to run out */
+
+/* Two clients, and a handle of each on one lock. */
+struct pair {
+    hf_client *clients[2];
+    hf_lock *mine, *theirs;
+};
+
+static struct pair meet(any_kind kind, const char *name) {
+    struct pair pair = {.clients = {scene_direct(SURVIVES_MS), scene_direct(SURVIVES_MS)}};
+    pair.mine = scene_lock(pair.clients[0], kind, name);
+    pair.theirs = scene_lock(pair.clients[1], kind, name);
+    return pair;
+}
+
+static void part(struct pair *pair) {
+    hf_lock_free(pair->mine);
+    hf_lock_free(pair->theirs);
+    hf_close(pair->clients[0]);
+    hf_close(pair->clients[1]);
+}
+
+/* ---- Each kind ---- */
+
+static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_NONREENTRANT, HF_PLAIN | HF_SPIN,
+                                 HF_FAIR,  HF_PLAIN | HF_FENCED,       HF_FAIR | HF_NONREENTRANT};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void each_kind_excludes(void **state) {
+    (void)state;
+    int64_t last = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        struct pair pair = meet(kinds[i], "kinds");
+        int64_t token = 0;
+        assert_hf(HF_OK, hf_lock_acquire(pair.mine));
+        assert_hf(HF_OK, hf_lock_token(pair.mine, &token));
+        assert_true(token > last);
+        last = token;
+        assert_hf(HF_EBUSY, hf_lock_try(pair.theirs));
+        hf_op *op = scene_acquire_start(pair.theirs);
+        assert_nodes("kinds", 2);
+        assert_hf(HF_OK, hf_lock_release(pair.mine));
+        hf_owner owner = scene_acquired(op);
+        assert_hf(HF_OK, hf_lock_token_as(pair.theirs, owner, &token));
+        assert_true(token > last);
+        last = token;
+        assert_hf(HF_OK, hf_lock_release_as(pair.theirs, owner));
+        assert_nodes("kinds", 0);
+        part(&pair);
+    }
+}
+
+static void an_owner_comes_again(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_PLAIN, "again");
+    hf_lock *strict = scene_lock(pair.clients[0], HF_PLAIN | HF_NONREENTRANT, "again");
+    int64_t count = 0, ttl_ms = 0;
+    bool flag = false;
+    for (int i = 0; i < 3; i++)
+        assert_hf(HF_OK, hf_lock_acquire(pair.mine));
+    assert_hf(HF_EDEADLK, hf_lock_acquire(strict));
+    assert_hf(HF_OK, hf_lock_hold_count(pair.mine, &count));
+    assert_int_equal(count, 3);
+    assert_hf(HF_OK, hf_lock_ttl_ms(pair.mine, &ttl_ms));
+    assert_true(ttl_ms > 0 && ttl_ms <= SURVIVES_MS);
+    assert_hf(HF_OK, hf_lock_ttl_ms(pair.theirs, &ttl_ms));
+    assert_int_equal(ttl_ms, -1);
+    assert_int_equal(zk_count(scene.eyes, "/again"), 1);
+    for (int i = 0; i < 3; i++) {
+        assert_hf(HF_OK, hf_lock_is_locked(pair.theirs, &flag));
+        assert_true(flag);
+        assert_hf(HF_OK, hf_lock_release(pair.mine));
+    }
+    assert_hf(HF_ENOTOWNER, hf_lock_release(pair.mine));
+    assert_hf(HF_OK, hf_lock_is_locked(pair.theirs, &flag));
+    assert_false(flag);
+    assert_hf(HF_OK, hf_lock_ttl_ms(pair.theirs, &ttl_ms));
+    assert_int_equal(ttl_ms, -2);
+    hf_lock_free(strict);
+    part(&pair);
+}
+
+/* ---- Waits that end in vain ---- */
+
+static void who_gives_up_leaves_the_line(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_FAIR, "vain");
+    assert_hf(HF_OK, hf_lock_acquire(pair.mine));
+    assert_hf(HF_ETIMEDOUT, hf_lock_acquire_for(pair.theirs, 50));
+    assert_nodes("vain", 1);
+    hf_op *op = scene_acquire_start(pair.theirs);
+    assert_nodes("vain", 2);
+    hf_op_cancel(op);
+    assert_hf(HF_ECANCELED, hf_op_wait(op, HANG_MS, NULL));
+    hf_op_free(op);
+    assert_nodes("vain", 1);
+    op = scene_acquire_start(pair.theirs); /* the same owner may come back at once */
+    assert_nodes("vain", 2);
+    assert_hf(HF_OK, hf_lock_release(pair.mine));
+    assert_hf(HF_OK, hf_lock_release_as(pair.theirs, scene_acquired(op)));
+    part(&pair);
+}
+
+/* One of this process stands in line for a plain lock, all of them for a fair one. */
+static void a_process_sends_one(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_PLAIN, "one");
+    hf_op *ops[3];
+    assert_hf(HF_OK, hf_lock_acquire(pair.mine));
+    for (int i = 0; i < 3; i++)
+        ops[i] = scene_acquire_start(pair.theirs);
+    assert_nodes("one", 2);
+    assert_hf(HF_OK, hf_lock_release(pair.mine));
+    for (int i = 0; i < 3; i++)
+        assert_hf(HF_OK, hf_lock_release_as(pair.theirs, scene_acquired(ops[i])));
+    assert_nodes("one", 0);
+    part(&pair);
+}
+
+/* ---- Leases ---- */
+
+static void a_lease_is_ours_to_end(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_PLAIN, "lease");
+    struct scene_events events = {0};
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = PASSES_MS;
+    assert_hf(HF_OK, hf_lock_on_lost(pair.mine, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire_with(pair.mine, &options, NULL));
+    assert_true(hf_lock_remaining_ms(pair.mine) <= PASSES_MS);
+    assert_hf(HF_OK, hf_lock_acquire(pair.theirs));
+    assert_true(scene_wait_losses(&events, 1));
+    assert_hf(HF_ELOST, hf_lock_release(pair.mine));
+    assert_hf(HF_OK, hf_lock_release(pair.theirs));
+    part(&pair);
+}
+
+/* A lease that is longer than the session is worth is proved bit by bit; one that is extended ends later. */
+static void a_lease_may_be_long(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_PLAIN, "long");
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = 10 * SURVIVES_MS;
+    assert_hf(HF_OK, hf_lock_acquire_with(pair.mine, &options, NULL));
+    assert_true(hf_lock_remaining_ms(pair.mine) <= SURVIVES_MS);
+    assert_hf(HF_OK, hf_lock_extend(pair.mine, 20 * SURVIVES_MS));
+    assert_true(hf_lock_remaining_ms(pair.mine) > 0);
+    assert_hf(HF_OK, hf_lock_release(pair.mine));
+    part(&pair);
+}
+
+/* ---- Breaking and looking ---- */
+
+static void a_broken_hold_is_lost(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_PLAIN, "broken");
+    struct scene_events events = {0};
+    bool broken = false;
+    assert_hf(HF_OK, hf_lock_break(pair.theirs, &broken));
+    assert_false(broken);
+    assert_hf(HF_OK, hf_lock_on_lost(pair.mine, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(pair.mine));
+    hf_op *op = scene_acquire_start(pair.theirs);
+    assert_nodes("broken", 2);
+    assert_hf(HF_OK, hf_lock_break(pair.theirs, &broken));
+    assert_true(broken);
+    hf_owner owner = scene_acquired(op);
+    assert_true(scene_wait_losses(&events, 1)); /* by its next heartbeat */
+    assert_hf(HF_ELOST, hf_lock_release(pair.mine));
+    assert_hf(HF_OK, hf_lock_release_as(pair.theirs, owner));
+    part(&pair);
+}
+
+static void the_line_is_shown(void **state) {
+    (void)state;
+    struct pair pair = meet(HF_FAIR, "shown");
+    hf_lock_info *info = NULL;
+    char owner[80];
+    assert_hf(HF_OK, hf_lock_inspect(pair.mine, &info));
+    assert_int_equal(info->kind, HF_FOUND_FREE);
+    assert_int_equal(info->ttl_ms, -2);
+    hf_lock_info_free(info);
+    assert_hf(HF_OK, hf_lock_acquire(pair.mine));
+    hf_op *op = scene_acquire_start(pair.theirs);
+    assert_nodes("shown", 2);
+    assert_hf(HF_OK, hf_lock_inspect(pair.theirs, &info));
+    assert_int_equal(info->kind, HF_FOUND_FAIR);
+    assert_int_equal(info->holders_len, 1);
+    assert_int_equal(info->waiters_len, 1);
+    snprintf(owner, sizeof owner, "%s:%llu", hf_client_id(pair.clients[0]),
+             (unsigned long long)hf_owner_self());
+    assert_string_equal(info->holders[0]->owner, owner);
+    assert_int_equal(info->holders[0]->count, 1);
+    assert_non_null(strstr(info->holders[0]->connection, "test_zk_lock"));
+    assert_memory_equal(info->waiters[0]->owner, hf_client_id(pair.clients[1]), 36);
+    hf_lock_info_free(info);
+    assert_hf(HF_OK, hf_lock_release(pair.mine));
+    assert_hf(HF_OK, hf_lock_release_as(pair.theirs, scene_acquired(op)));
+    part(&pair);
+}
+
+/* ---- Names, urls, users ---- */
+
+static void names_are_paths(void **state) {
+    (void)state;
+    hf_client *client = scene_direct(SURVIVES_MS);
+    hf_lock *lock = NULL, *same = scene_lock(client, HF_PLAIN, "/deep/er/still");
+    assert_hf(HF_EINVAL, hf_lock_new(client, "a//b", &lock));
+    assert_hf(HF_EINVAL, hf_lock_new(client, "a/../b", &lock));
+    assert_hf(HF_EINVAL, hf_lock_new(client, "zookeeper/quota", &lock));
+    assert_hf(HF_OK, hf_lock_acquire(same));
+    assert_int_equal(zk_count(scene.eyes, "/deep/er/still"), 1);
+    assert_hf(HF_OK, hf_lock_release(same));
+    hf_lock_free(same);
+    hf_close(client);
+}
+
+static char *url_of(const char *before, const char *behind) {
+    char *url = NULL;
+    assert_true(asprintf(&url, "zk://%s%s%s", before, zk_url(scene.zk) + strlen("zk://"), behind) >
+                0);
+    return url;
+}
+
+static void a_chroot_has_to_be_there(void **state) {
+    (void)state;
+    char *url = url_of("", "/home/of");
+    hf_client *client = scene_client(url, SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "locks/one");
+    assert_hf(HF_EINVAL, hf_lock_acquire(lock));
+    assert_non_null(strstr(hf_last_error()->text, "/home/of"));
+    assert_int_equal(zk_make(scene.eyes, "/home", "", 0), 0);
+    assert_int_equal(zk_make(scene.eyes, "/home/of", "", 0), 0);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_int_equal(zk_count(scene.eyes, "/home/of/locks/one"), 1);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+    free(url);
+}
+
+/* What is made with a user is that user's, unless the url says otherwise. */
+static void a_user_has_nodes_of_its_own(void **state) {
+    (void)state;
+    char *known = url_of("ann:secret@", ""), *open = url_of("ann:secret@", "?acl=open");
+    hf_client *ann = scene_client(known, SURVIVES_MS), *bob = scene_direct(SURVIVES_MS),
+              *anybody = scene_client(open, SURVIVES_MS);
+    hf_lock *hers = scene_lock(ann, HF_PLAIN, "hers"), *not_his = scene_lock(bob, HF_PLAIN, "hers");
+    assert_hf(HF_OK, hf_lock_acquire(hers));
+    assert_hf(HF_EPERM, hf_lock_acquire(not_his));
+    assert_hf(HF_OK, hf_lock_release(hers));
+    hf_lock *shared = scene_lock(anybody, HF_PLAIN, "shared"),
+            *also_his = scene_lock(bob, HF_PLAIN, "shared");
+    assert_hf(HF_OK, hf_lock_acquire(shared));
+    assert_hf(HF_EBUSY, hf_lock_try(also_his));
+    assert_hf(HF_OK, hf_lock_release(shared));
+    assert_hf(HF_OK, hf_lock_acquire(also_his));
+    hf_lock *all[] = {hers, not_his, shared, also_his};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        hf_lock_free(all[i]);
+    hf_close(ann);
+    hf_close(bob);
+    hf_close(anybody);
+    free(known);
+    free(open);
+}
+
+/* What other recipes keep under a name is not taken for a lock's line. */
+static void other_recipes_are_left_alone(void **state) {
+    (void)state;
+    hf_client *client = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "theirs");
+    hf_lock_info *info = NULL;
+    assert_int_equal(zk_make(scene.eyes, "/theirs", "", 0), 0);
+    assert_int_equal(zk_make(scene.eyes, "/theirs/leases", "", 0), 0);
+    assert_hf(HF_EWRONGTYPE, hf_lock_try(lock));
+    assert_hf(HF_EWRONGTYPE, hf_lock_acquire(lock));
+    assert_nodes("theirs", 1);
+    assert_hf(HF_OK, hf_lock_inspect(lock, &info));
+    assert_int_equal(info->kind, HF_FOUND_OTHER);
+    hf_lock_info_free(info);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static void several_are_no_quorum(void **state) {
+    (void)state;
+    hf_client *client = NULL;
+    assert_hf(HF_ENOTSUP, hf_open("zk://a zk://b zk://c", NULL, &client));
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ROW(each_kind_excludes),
+        ROW(an_owner_comes_again),
+        ROW(who_gives_up_leaves_the_line),
+        ROW(a_process_sends_one),
+        ROW(a_lease_is_ours_to_end),
+        ROW(a_lease_may_be_long),
+        ROW(a_broken_hold_is_lost),
+        ROW(the_line_is_shown),
+        ROW(names_are_paths),
+        ROW(a_chroot_has_to_be_there),
+        ROW(a_user_has_nodes_of_its_own),
+        ROW(other_recipes_are_left_alone),
+        ROW(several_are_no_quorum),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+}

@@ -1,0 +1,289 @@
+/*
+ * Permits with leases in ZooKeeper, on the nodes of Curator's InterProcessSemaphoreV2. What is on the server
+ * is looked at, and changed, past the library.
+ */
+#include "zk/crowd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BRIEF_MS 1500 /* a lease that is waited out */
+
+struct pool {
+    struct crowd crowd;
+    struct zk_client *eyes;
+    hf_permits *ours, *theirs;
+};
+
+static void begin(struct pool *p, const char *name) {
+    crowd_begin(&p->crowd);
+    p->eyes = zk_client_open(zk_port(crowd_server()));
+    assert_int_equal(hf_permits_new(p->crowd.ours, name, &p->ours), HF_OK);
+    assert_int_equal(hf_permits_new(p->crowd.theirs, name, &p->theirs), HF_OK);
+}
+
+static void end(struct pool *p) {
+    hf_permits_free(p->ours);
+    hf_permits_free(p->theirs);
+    zk_client_close(p->eyes);
+    crowd_end(&p->crowd);
+}
+
+static int take(hf_permits *permits, int64_t count, int64_t wait_ms, int64_t lease_ms,
+                hf_permit_id *ids) {
+    hf_permits_options options = HF_PERMITS_INIT;
+    options.count = count;
+    options.wait_ms = wait_ms;
+    options.lease_ms = lease_ms;
+    return hf_permits_acquire_with(permits, &options, ids);
+}
+
+static hf_op *take_start(hf_permits *permits, int64_t count, hf_permit_id *ids) {
+    hf_op *op = NULL;
+    hf_permits_options options = HF_PERMITS_INIT;
+    options.count = count;
+    assert_int_equal(hf_permits_acquire_start(permits, &options, ids, NULL, NULL, &op), HF_OK);
+    return op;
+}
+
+static void assert_numbers(hf_permits *permits, int64_t total, int64_t taken) {
+    int64_t number = -99;
+    assert_int_equal(hf_permits_total(permits, &number), HF_OK);
+    assert_int_equal(number, total);
+    assert_int_equal(hf_permits_taken(permits, &number), HF_OK);
+    assert_int_equal(number, taken);
+    assert_int_equal(hf_permits_available(permits, &number), HF_OK);
+    assert_int_equal(number, total - taken);
+}
+
+static void the_number_of_permits(void **state) {
+    (void)state;
+    struct pool p;
+    bool done = false;
+    int64_t number = -1;
+    begin(&p, "pool/number");
+    assert_int_equal(hf_permits_available(p.ours, &number), HF_OK);
+    assert_int_equal(number, 0);
+    assert_int_equal(hf_permits_try_set(p.ours, 3, &done), HF_OK);
+    assert_true(done);
+    assert_int_equal(hf_permits_try_set(p.theirs, 9, &done), HF_OK);
+    assert_false(done);
+    assert_int_equal(hf_permits_add(p.theirs, 2), HF_OK);
+    assert_numbers(p.ours, 5, 0);
+    assert_int_equal(hf_permits_set(p.ours, 4), HF_OK);
+    assert_numbers(p.theirs, 4, 0);
+    size_t len = 0;
+    char *data = zk_data(p.eyes, "/pool/number/permits", &len);
+    assert_non_null(data);
+    assert_int_equal(len, 4);
+    assert_memory_equal(data, "\0\0\0\4", 4);
+    free(data);
+    assert_int_equal(hf_permits_delete(p.ours, &done), HF_OK);
+    assert_true(done);
+    assert_int_equal(hf_permits_delete(p.ours, &done), HF_OK);
+    assert_false(done);
+    end(&p);
+}
+
+static void taken_and_given_back(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id ids[3], more[2];
+    begin(&p, "pool/take");
+    assert_int_equal(hf_permits_set(p.ours, 3), HF_OK);
+    assert_int_equal(take(p.ours, 2, 0, HF_WATCHDOG, ids), HF_OK);
+    assert_int_equal(take(p.theirs, 2, 0, HF_WATCHDOG, more), HF_EBUSY);
+    assert_int_equal(take(p.theirs, 2, 20, HF_WATCHDOG, more), HF_ETIMEDOUT);
+    assert_int_equal(take(p.theirs, 1, 0, HF_WATCHDOG, &ids[2]), HF_OK);
+    assert_numbers(p.ours, 3, 3);
+    crowd_await_empty(p.eyes, "/pool/take/locks");
+    struct zk_children *leases = zk_children(p.eyes, "/pool/take/leases");
+    for (size_t i = 0; i < leases->count; i++) {
+        assert_non_null(strstr(leases->names[i], "-lease-"));
+        assert_int_equal(strncmp(leases->names[i], "_c_", 3), 0);
+    }
+    zk_children_free(leases);
+    assert_true(hf_permits_remaining_ms(p.ours, &ids[0]) > 0);
+    assert_int_equal(hf_permits_release_many(p.ours, ids, 2), HF_OK);
+    assert_int_equal(hf_permits_release(p.ours, &ids[0]), HF_ENOTOWNER);
+    assert_int_equal(hf_permits_release(p.ours, &ids[2]), HF_OK); /* whoever knows the id */
+    assert_int_equal(hf_permits_release(p.theirs, &ids[2]), HF_ELOST);
+    assert_numbers(p.ours, 3, 0);
+    end(&p);
+}
+
+static void all_or_none_are_released(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id ids[2];
+    begin(&p, "pool/both");
+    assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
+    assert_int_equal(take(p.theirs, 1, 0, HF_WATCHDOG, &ids[0]), HF_OK);
+    memset(ids[1].text, 'a', sizeof ids[1].text - 1);
+    ids[1].text[sizeof ids[1].text - 1] = '\0';
+    assert_int_equal(hf_permits_release_many(p.ours, ids, 2), HF_ENOTOWNER);
+    assert_numbers(p.ours, 2, 1);
+    assert_int_equal(hf_permits_release(p.theirs, &ids[0]), HF_OK);
+    end(&p);
+}
+
+static void waits_end_in_order(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id first[2], ids[2], id;
+    begin(&p, "pool/wait");
+    hf_op *early = take_start(p.ours, 2, first);
+    crowd_await_watches("/pool/wait/permits", 0);
+    crowd_await_nodes("/pool/wait/locks/", 1);
+    assert_false(crowd_is_done(early)); /* there is no number yet */
+    assert_int_equal(hf_permits_try_set(p.theirs, 2, NULL), HF_OK);
+    assert_int_equal(crowd_join(early), HF_OK);
+
+    hf_op *both = take_start(p.theirs, 2, ids);
+    crowd_await_nodes("/pool/wait/locks/", 1);
+    hf_op *one = take_start(p.ours, 1, &id);
+    crowd_await_nodes("/pool/wait/locks/", 2);
+    assert_int_equal(hf_permits_release(p.ours, &first[0]), HF_OK);
+    assert_numbers(p.ours, 2, 1);
+    assert_false(crowd_is_done(both));
+    assert_false(crowd_is_done(one)); /* it came later */
+    assert_int_equal(hf_permits_release(p.ours, &first[1]), HF_OK);
+    assert_int_equal(crowd_join(both), HF_OK);
+    assert_int_equal(hf_permits_add(p.ours, 1), HF_OK);
+    assert_int_equal(crowd_join(one), HF_OK);
+    assert_numbers(p.ours, 3, 3);
+    assert_int_equal(hf_permits_release_many(p.theirs, ids, 2), HF_OK);
+    assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
+    end(&p);
+}
+
+static void a_wait_that_is_given_up_leaves_nothing(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id first, ids[2], id;
+    begin(&p, "pool/gone");
+    assert_int_equal(hf_permits_set(p.ours, 1), HF_OK);
+    assert_int_equal(hf_permits_acquire(p.ours, &first), HF_OK);
+    hf_op *op = take_start(p.theirs, 1, ids);
+    crowd_await_nodes("/pool/gone/locks/", 1);
+    hf_op *next = take_start(p.ours, 1, &id);
+    crowd_await_nodes("/pool/gone/locks/", 2);
+    hf_op_cancel(op);
+    assert_int_equal(crowd_join(op), HF_ECANCELED);
+    crowd_await_nodes("/pool/gone/locks/", 1);
+    assert_int_equal(hf_permits_release(p.ours, &first), HF_OK);
+    assert_int_equal(crowd_join(next), HF_OK);
+    crowd_await_empty(p.eyes, "/pool/gone/locks");
+    assert_numbers(p.ours, 1, 1);
+    assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
+    end(&p);
+}
+
+static void leases(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id brief, lasting;
+    int64_t left_ms = 0;
+    begin(&p, "pool/lease");
+    assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
+    assert_int_equal(take(p.ours, 1, 0, BRIEF_MS, &brief), HF_OK);
+    assert_int_equal(take(p.ours, 1, 0, HF_NO_LEASE, &lasting), HF_OK);
+    assert_true(zk_wait_children(p.eyes, "/pool/lease/leases", 1, HANG_MS)); /* it ran out */
+    assert_int_equal(hf_permits_release(p.ours, &brief), HF_ELOST);
+    struct zk_children *left = zk_children(p.eyes, "/pool/lease/leases");
+    char path[128];
+    snprintf(path, sizeof path, "/pool/lease/leases/%s", left->names[0]);
+    assert_int_equal(zk_owner(p.eyes, path), 0);
+    zk_children_free(left);
+    assert_int_equal(hf_permits_release(p.theirs, &lasting), HF_OK);
+
+    assert_int_equal(take(p.ours, 1, 0, ENDURING_MS, &brief), HF_OK);
+    assert_int_equal(hf_permits_extend(p.ours, &brief, 60000), HF_OK);
+    assert_int_equal(hf_permits_lease_ms(p.ours, &brief, &left_ms), HF_OK);
+    assert_true(left_ms > 0);
+    assert_int_equal(hf_permits_extend(p.theirs, &brief, 60000), HF_ENOTSUP);
+    assert_int_equal(hf_permits_lease_ms(p.theirs, &brief, &left_ms), HF_ENOTSUP);
+    assert_int_equal(hf_permits_extend(p.theirs, &lasting, 60000), HF_ENOTOWNER);
+    assert_int_equal(hf_permits_expire(p.ours, 60000, NULL), HF_ENOTSUP);
+    assert_int_equal(hf_permits_release(p.ours, &brief), HF_OK);
+    end(&p);
+}
+
+/* As with the end of a session: the leases are gone, and nobody has asked their holder. */
+static void what_the_server_ends_comes_back(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id ids[3], id;
+    begin(&p, "pool/dead");
+    assert_int_equal(hf_permits_set(p.ours, 3), HF_OK);
+    hf_client *client = NULL;
+    hf_permits *permits = NULL;
+    assert_int_equal(hf_open(zk_url(crowd_server()), NULL, &client), HF_OK);
+    assert_int_equal(hf_permits_new(client, "pool/dead", &permits), HF_OK);
+    assert_int_equal(take(permits, 3, 0, HF_WATCHDOG, ids), HF_OK);
+    hf_op *op = take_start(p.theirs, 1, &id);
+    crowd_await_nodes("/pool/dead/locks/", 1);
+    struct zk_children *leases = zk_children(p.eyes, "/pool/dead/leases");
+    assert_int_equal(leases->count, 3);
+    for (size_t i = 0; i < leases->count; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "/pool/dead/leases/%s", leases->names[i]);
+        assert_int_equal(zk_delete(p.eyes, path), 0);
+    }
+    zk_children_free(leases);
+    assert_int_equal(crowd_join(op), HF_OK);
+    assert_int_equal(hf_permits_release(permits, &ids[0]), HF_ELOST);
+    hf_permits_free(permits);
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(hf_permits_release(p.theirs, &id), HF_OK);
+    end(&p);
+}
+
+static void deleted_permits_are_lost(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id ids[2];
+    bool done = false;
+    begin(&p, "pool/delete");
+    assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
+    assert_int_equal(take(p.ours, 2, 0, HF_WATCHDOG, ids), HF_OK);
+    assert_int_equal(hf_permits_delete(p.theirs, &done), HF_OK);
+    assert_true(done);
+    assert_numbers(p.ours, 0, 0);
+    assert_int_equal(hf_permits_release(p.ours, &ids[0]), HF_ELOST);
+    end(&p);
+}
+
+static void a_lock_of_that_name_is_another_kind(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id id;
+    begin(&p, "pool/type");
+    hf_lock *lock = crowd_lock(p.crowd.theirs, "pool/type", HF_PLAIN);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_permits_set(p.ours, 1), HF_OK);
+    assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_OK);
+    assert_int_equal(hf_lock_try(lock), HF_EWRONGTYPE);
+    assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
+    hf_lock_free(lock);
+    end(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_number_of_permits),
+        cmocka_unit_test(taken_and_given_back),
+        cmocka_unit_test(all_or_none_are_released),
+        cmocka_unit_test(waits_end_in_order),
+        cmocka_unit_test(a_wait_that_is_given_up_leaves_nothing),
+        cmocka_unit_test(leases),
+        cmocka_unit_test(what_the_server_ends_comes_back),
+        cmocka_unit_test(deleted_permits_are_lost),
+        cmocka_unit_test(a_lock_of_that_name_is_another_kind),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, crowd_start_server, crowd_stop_server);
+}

@@ -1,0 +1,240 @@
+/*
+ * The session that a hold lives by: it ends when its process is stopped or killed, or the server has forgotten it;
+ * it outlives a server that comes back. Closing and forking, and what they leave.
+ */
+#include "zk/scene.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- A holder in another process ------------------------------------------------------------- */
+
+struct holder {
+    const char *name;
+    atomic_int holds, lost;
+};
+
+static void note_loss(hf_lock *lock, const hf_event *event, void *arg) {
+    struct holder *holder = arg;
+    (void)lock;
+    if (event->kind == HF_EVENT_LOST)
+        atomic_store(&holder->lost, 1);
+}
+
+static bool is_lost(void *arg) {
+    struct holder *holder = arg;
+    return atomic_load(&holder->lost) != 0;
+}
+
+/* Holds until it is told of a loss; then the hold must be over. */
+static int hold_until_lost(void *arg) {
+    struct holder *holder = arg;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client = NULL;
+    hf_lock *lock = NULL;
+    options.watchdog_ms = SHORT_MS;
+    if (hf_open(zk_url(scene.zk), &options, &client) != HF_OK ||
+        hf_lock_new(client, holder->name, &lock) != HF_OK ||
+        hf_lock_on_lost(lock, note_loss, holder) != HF_OK || hf_lock_acquire(lock) != HF_OK)
+        return 1;
+    atomic_store(&holder->holds, 1);
+    if (!wait_until(is_lost, holder, HANG_MS))
+        return 2;
+    if (hf_lock_remaining_ms(lock) != 0)
+        return 3;
+    if (hf_lock_release(lock) != HF_ELOST)
+        return 4;
+    hf_lock_free(lock);
+    hf_close(client);
+    return 0;
+}
+
+static bool holds(void *arg) {
+    struct holder *holder = arg;
+    return atomic_load(&holder->holds) != 0;
+}
+
+static pid_t start_holder(struct holder *holder) {
+    pid_t pid = run_child(hold_until_lost, holder);
+    assert_true(wait_until(holds, holder, HANG_MS));
+    return pid;
+}
+
+static void stopped_for_longer_than_its_session(void **state) {
+    (void)state;
+    struct holder *holder = shared_new(sizeof *holder);
+    holder->name = "stopped";
+    pid_t pid = start_holder(holder);
+    hf_client *client = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "stopped");
+    stop_process(pid);
+    assert_hf(HF_OK, hf_lock_acquire_for(lock, HANG_MS));
+    kill(pid, SIGCONT);
+    assert_true(expect_exit(pid, 0, HANG_MS));
+    assert_int_equal(zk_count(scene.eyes, "/stopped"), 1);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+    shared_free(holder, sizeof *holder);
+}
+
+static void killed(void **state) {
+    (void)state;
+    struct holder *holder = shared_new(sizeof *holder);
+    holder->name = "killed";
+    pid_t pid = start_holder(holder);
+    hf_client *client = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "killed");
+    hf_op *op = scene_acquire_start(lock);
+    assert_nodes("killed", 2);
+    kill_child(pid);
+    hf_owner owner = scene_acquired(op);
+    assert_hf(HF_OK, hf_lock_release_as(lock, owner));
+    hf_lock_free(lock);
+    hf_close(client);
+    shared_free(holder, sizeof *holder);
+}
+
+/* ---- Servers --------------------------------------------------------------------------------- */
+
+static void a_server_that_says_nothing(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_direct(SHORT_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "silent");
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    zk_freeze(scene.zk);
+    bool told = scene_wait_losses(&events, 1); /* while nobody can have said so */
+    zk_unfreeze(scene.zk);
+    assert_true(told);
+    assert_true(atomic_load(&events.warnings) >= 1);
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    assert_nodes("silent", 0);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static void a_server_that_comes_back(void **state) {
+    (void)state;
+    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "back"),
+            *wanted = scene_lock(rival, HF_PLAIN, "back");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_op *op = scene_acquire_start(wanted);
+    assert_nodes("back", 2);
+    zk_restart(scene.zk);
+    assert_int_equal(zk_count(scene.eyes, "/back"), 2);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, scene_acquired(op)));
+    assert_int_equal(scene_stats(client).losses, 0);
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_close(client);
+    hf_close(rival);
+}
+
+/* The holder learns that its session is gone; who waited stands in line anew, and gets it. */
+static void a_server_that_comes_back_empty(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_direct(SHORT_MS), *rival = scene_direct(SHORT_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "empty"),
+            *wanted = scene_lock(rival, HF_PLAIN, "empty");
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_op *op = scene_acquire_start(wanted);
+    assert_nodes("empty", 2);
+    zk_restart_empty(scene.zk);
+    assert_true(scene_wait_losses(&events, 1));
+    hf_owner owner = scene_acquired(op);
+    assert_int_equal(zk_count(scene.eyes, "/empty"), 1);
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, owner));
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_close(client);
+    hf_close(rival);
+}
+
+/* Thirty seconds are asked for, and SURVIVES_MS (the most that this server gives) are got: what counts is the server's word. */
+static void a_server_that_grants_less(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(30000);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "less");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_true(hf_lock_remaining_ms(lock) > 0);
+    assert_true(hf_lock_remaining_ms(lock) <= SURVIVES_MS);
+    size_t seen = proxy_seen(scene.proxy, "multi");
+    assert_true(proxy_wait_seen(scene.proxy, "multi", seen + 2, SURVIVES_MS));
+    assert_int_equal(scene_stats(client).losses, 0);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* ---- Close and fork -------------------------------------------------------------------------- */
+
+static void closed_without_holds(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "closed");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    size_t seen = proxy_seen(scene.proxy, "closeSession");
+    hf_lock_free(lock);
+    hf_close(client);
+    assert_true(proxy_wait_seen(scene.proxy, "closeSession", seen + 1, HANG_MS));
+}
+
+static void closed_with_a_hold(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(SHORT_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "left");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    size_t seen = proxy_seen(scene.proxy, "closeSession");
+    hf_lock_free(lock);
+    hf_close(client);
+    assert_nodes("left", 0); /* when the session has run out */
+    assert_int_equal(proxy_seen(scene.proxy, "closeSession"), seen);
+}
+
+static int exit_at_once(void *arg) {
+    return hf_close(arg) == HF_OK ? 0 : 1;
+}
+
+static void a_child_takes_nothing_along(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "forked");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    size_t seen = proxy_seen(scene.proxy, "closeSession");
+    assert_true(expect_exit(run_child(exit_at_once, client), 0, HANG_MS));
+    assert_hf(HF_OK, hf_ping(client));
+    assert_int_equal(zk_count(scene.eyes, "/forked"), 1);
+    assert_int_equal(proxy_seen(scene.proxy, "closeSession"), seen);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ROW(stopped_for_longer_than_its_session),
+        ROW(killed),
+        ROW(a_server_that_says_nothing),
+        ROW(a_server_that_comes_back),
+        ROW(a_server_that_comes_back_empty),
+        ROW(a_server_that_grants_less),
+        ROW(closed_without_holds),
+        ROW(closed_with_a_hold),
+        ROW(a_child_takes_nothing_along),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+}

@@ -1,0 +1,123 @@
+/*
+ * TLS between us and a ZooKeeper server: zks://.
+ */
+#include "support/server_internal.h"
+#include "support/tls.h"
+#include "zk/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    struct authority *ca, *other_ca;
+    struct zk *zk;
+    char *url;   /* zks:// */
+    char *plain; /* the same port, in clear */
+} world;
+
+static char *text(const char *format, ...) {
+    char *made = NULL;
+    va_list args;
+    va_start(args, format);
+    assert_true(vasprintf(&made, format, args) > 0);
+    va_end(args);
+    return made;
+}
+
+/* Its clients in clear, for the helpers of zk.h, have a port of their own. */
+static int start(void **state) {
+    (void)state;
+    int port = server_pick_port();
+    world.ca = authority_new("ca");
+    world.other_ca = authority_new("other");
+    const struct certificate *certificate =
+        authority_issue(world.ca, &(struct certificate_options){.names = "IP:127.0.0.1"});
+    char *lines[] = {text("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"),
+                     text("secureClientPort=%d", port),
+                     text("secureClientPortAddress=127.0.0.1"),
+                     text("ssl.keyStore.type=PEM"),
+                     text("ssl.keyStore.location=%s", certificate_both(certificate)),
+                     text("ssl.trustStore.type=PEM"),
+                     text("ssl.trustStore.location=%s", authority_file(world.ca)),
+                     text("ssl.clientAuth=none"),
+                     NULL};
+    const struct zk_options options = {.config = (const char *const *)lines};
+    world.zk = zk_start(&options);
+    world.url = text("zks://127.0.0.1:%d", port);
+    world.plain = text("zk://127.0.0.1:%d", port);
+    for (size_t i = 0; lines[i] != NULL; i++)
+        free(lines[i]);
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    zk_free(world.zk);
+    authority_free(world.ca);
+    authority_free(world.other_ca);
+    free(world.url);
+    free(world.plain);
+    return 0;
+}
+
+static hf_client *client_of(const char *url, const struct authority *trusted) {
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client = NULL;
+    options.watchdog_ms = SURVIVES_MS;
+    options.tls_ca_file = trusted != NULL ? authority_file(trusted) : NULL;
+    assert_hf(HF_OK, hf_open(url, &options, &client));
+    return client;
+}
+
+static void a_lock_over_tls(void **state) {
+    (void)state;
+    hf_client *client = client_of(world.url, world.ca),
+              *rival = scene_client(zk_url(world.zk), SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "secret"),
+            *wanted = scene_lock(rival, HF_PLAIN, "secret");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_op *op = scene_acquire_start(wanted);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_owner owner = scene_acquired(op);
+    assert_hf(HF_EBUSY, hf_lock_try(lock));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, owner));
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_close(client);
+    hf_close(rival);
+}
+
+static void a_stranger_is_not_believed(void **state) {
+    (void)state;
+    hf_client *client = client_of(world.url, world.other_ca);
+    assert_hf(HF_ETLS, hf_ping(client));
+    hf_close(client);
+}
+
+static void in_clear_nobody_answers(void **state) {
+    (void)state;
+    hf_client *client = client_of(world.plain, NULL);
+    int err = hf_ping(client);
+    assert_true(err == HF_EUNREACH || err == HF_EPROTO);
+    assert_non_null(strstr(hf_last_error()->text, "zks://"));
+    hf_close(client);
+}
+
+static void options_of_tls_need_tls(void **state) {
+    (void)state;
+    hf_client *client = NULL;
+    assert_hf(HF_EINVAL, hf_open("zk://127.0.0.1?tls_verify=none", NULL, &client));
+    assert_non_null(strstr(hf_last_error()->text, "zks://"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lock_over_tls),
+        cmocka_unit_test(a_stranger_is_not_believed),
+        cmocka_unit_test(in_clear_nobody_answers),
+        cmocka_unit_test(options_of_tls_need_tls),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, start, stop);
+}
