@@ -14,8 +14,8 @@
  *     keeper wakes it at once.
  *   - A guest is a thread of the application, and may be stopped (see relief.c). While one has the chair
  *     the keeper looks now and then, and takes it away from one that has something to do and does not come
- *     back from its poll, or was named and does not come. One that is stopped while it runs a task of the
- *     keeper's stops the keeper; those take microseconds.
+ *     back from its poll, or was named and does not come. Elsewhere it cannot be relieved, so handlers of
+ *     signals, which need not return, run only while it polls.
  */
 #include "net/keeper_impl.h"
 
@@ -26,6 +26,26 @@
 #define LOOK_MS 200
 #define STUCK_MS 100
 #define RUN_MOST 64 /* of the keeper's tasks, before a guest looks after its own */
+
+/* ---- Signals ---- */
+
+/* What a thread brings upon itself is not put off. */
+static void shield(struct hfi_guest *guest) {
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t all;
+    if (guest->shielded)
+        return;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&all, own[i]);
+    guest->shielded = pthread_sigmask(SIG_BLOCK, &all, &guest->signals) == 0;
+}
+
+static void unshield(struct hfi_guest *guest) {
+    if (guest->shielded)
+        pthread_sigmask(SIG_SETMASK, &guest->signals, NULL);
+    guest->shielded = false;
+}
 
 /* ---- Guests ---- */
 
@@ -79,15 +99,21 @@ static void pass_on_locked(struct hfi_keeper *keeper) {
 }
 
 void hfi_keeper_sit(struct hfi_keeper *keeper, struct hfi_guest *guest) {
+    shield(guest);
     pthread_mutex_lock(&keeper->mtx);
-    if (has_room_locked(keeper) && !sit_locked(keeper, guest) && keeper->sitter == guest)
+    bool seated = has_room_locked(keeper) && sit_locked(keeper, guest);
+    if (!seated && keeper->sitter == guest)
         pass_on_locked(keeper);
     pthread_mutex_unlock(&keeper->mtx);
+    if (!seated)
+        unshield(guest);
 }
 
 /* Waits in line until there is something to do. */
 static void wait_for_chair(struct hfi_keeper *keeper, struct hfi_guest *guest) {
+    unshield(guest);
     hfi_exec_sleep(guest->exec);
+    shield(guest);
     pthread_mutex_lock(&keeper->mtx);
     hfi_list_remove(&guest->link);
     bool named = keeper->sitter == guest;
@@ -98,6 +124,7 @@ static void wait_for_chair(struct hfi_keeper *keeper, struct hfi_guest *guest) {
 
 void hfi_keeper_attend(struct hfi_keeper *keeper, struct hfi_guest *guest) {
     struct pollfd fds[SITTER_FDS];
+    shield(guest);
     pthread_mutex_lock(&keeper->mtx);
     bool room = has_room_locked(keeper);
     bool seated = room && (keeper->sitter == guest || sit_locked(keeper, guest));
@@ -110,7 +137,10 @@ void hfi_keeper_attend(struct hfi_keeper *keeper, struct hfi_guest *guest) {
         wait_for_chair(keeper, guest);
         return;
     }
-    const struct sitter self = {.exec = guest->exec, .kick_fd = guest->kick_fd, .fds = fds};
+    const struct sitter self = {.exec = guest->exec,
+                                .kick_fd = guest->kick_fd,
+                                .fds = fds,
+                                .signals = guest->shielded ? &guest->signals : NULL};
     do
         hfi_exec_run_some(&keeper->exec, RUN_MOST);
     while (!hfi_exec_has_work(guest->exec) && hfi_keeper_go_round(keeper, &self));
@@ -120,13 +150,14 @@ void hfi_keeper_stand_up(struct hfi_keeper *keeper, struct hfi_guest *guest) {
     pthread_mutex_lock(&keeper->mtx);
     bool seated = keeper->sitter == guest;
     pthread_mutex_unlock(&keeper->mtx);
-    if (!seated)
-        return;
-    hfi_exec_run_some(&keeper->exec, RUN_MOST); /* what its last step has left to do */
-    hfi_keeper_write_all(keeper);
-    pthread_mutex_lock(&keeper->mtx);
-    pass_on_locked(keeper);
-    pthread_mutex_unlock(&keeper->mtx);
+    if (seated) {
+        hfi_exec_run_some(&keeper->exec, RUN_MOST); /* what its last step has left to do */
+        hfi_keeper_write_all(keeper);
+        pthread_mutex_lock(&keeper->mtx);
+        pass_on_locked(keeper);
+        pthread_mutex_unlock(&keeper->mtx);
+    }
+    unshield(guest);
 }
 
 /* A guest that has lost it keeps what it is kicked by, and ends that. */

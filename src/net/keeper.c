@@ -260,7 +260,7 @@ bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter)
     fill_fds(table, sitter->kick_fd, keeper->timer_fd, fds);
     if (!begin_poll(keeper, sitter))
         return true;
-    poll(fds, (nfds_t)len + 2, -1);
+    ppoll(fds, (nfds_t)len + 2, NULL, sitter->signals);
     if (!end_poll(keeper, sitter))
         return false;
     if (fds[1].revents != 0) {

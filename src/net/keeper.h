@@ -9,6 +9,9 @@
 #include "base/mem.h"
 #include "base/task.h"
 
+#include <signal.h>
+#include <stdbool.h>
+
 struct hfi_conn;
 struct hfi_keeper;
 
@@ -34,6 +37,8 @@ struct hfi_guest {
     struct hfi_exec *exec; /* its own */
     struct hfi_link link;  /* it waits for the chair */
     int kick_fd;           /* while it polls */
+    bool shielded;         /* from signals: it has the chair, */
+    sigset_t signals;      /* and these were blocked before, as they are while it polls */
 };
 
 /* Takes the chair, if it can be had at once: what this thread then posts to the keeper wakes nobody. */

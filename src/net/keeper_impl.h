@@ -25,6 +25,7 @@ struct table {
 struct sitter {
     struct hfi_exec *exec; /* a guest's own, which is polled for as well; NULL: the keeper itself */
     int kick_fd;
+    const sigset_t *signals; /* blocked while it polls; NULL: as they are */
     /* Polled, unless there are too many connections. The kernel writes to it as long as the poll lasts, even
      * if the chair is another's by then, so it is on the stack of its thread. */
     struct pollfd *fds;

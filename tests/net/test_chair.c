@@ -30,9 +30,16 @@ struct job {
     atomic_uintptr_t ran_on;
 };
 
+static bool is_blocked(int signal) {
+    sigset_t blocked;
+    return pthread_sigmask(SIG_SETMASK, NULL, &blocked) == 0 && sigismember(&blocked, signal) == 1;
+}
+
+/* Whoever is in the middle of it could not be relieved: a handler that does not return must wait. */
 static void run_job(struct hfi_task *task, unsigned events) {
     struct job *job = HFI_CONTAINER(task, struct job, task);
     (void)events;
+    assert_true(is_blocked(SIGUSR1));
     assert_false(atomic_exchange(&job->running, true));
     atomic_store(&job->ran_on, (uintptr_t)pthread_self());
     atomic_store(&job->running, false);
@@ -116,6 +123,7 @@ static void *visit(void *arg) {
         if (!hfi_exec_run(&visitor->exec))
             hfi_keeper_attend(visitor->house->keeper, &guest);
     hfi_keeper_stand_up(visitor->house->keeper, &guest);
+    assert_false(is_blocked(SIGUSR1));
     atomic_store(&visitor->ended, 1);
     return NULL;
 }
