@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BRISK_MS                                                                                   \
+    1000 /* a busy machine does not stop a server for so long, and a failover takes under 3 s */
+#define STEADY_MS 5000 /* as with an ordinary cluster */
+
 static struct shards *shards;
 
 int ring_start(void **state) {
@@ -14,14 +18,23 @@ int ring_start(void **state) {
 
 int ring_start_with_replicas(void **state) {
     (void)state;
-    const struct shards_options options = {.replicas = true};
+    const struct shards_options options = {.replicas = true, .node_timeout_ms = BRISK_MS};
+    shards = shards_start(&options);
+    return 0;
+}
+
+int ring_start_steady(void **state) {
+    (void)state;
+    const struct shards_options options = {
+        .replicas = true, .partial = true, .node_timeout_ms = STEADY_MS};
     shards = shards_start(&options);
     return 0;
 }
 
 int ring_start_partial(void **state) {
     (void)state;
-    const struct shards_options options = {.replicas = true, .partial = true};
+    const struct shards_options options = {
+        .replicas = true, .partial = true, .node_timeout_ms = BRISK_MS};
     shards = shards_start(&options);
     return 0;
 }

@@ -1,7 +1,6 @@
 /*
- * Failovers of a cluster that lose what was written, servers that come back empty, and a shard that is gone
- * for good: who holds what was lost there is told, soon and in these words, and nobody else notices. With real
- * servers.
+ * Failovers of a cluster that lose what was written, and servers that come back empty: who holds what was lost
+ * there is told, soon and in these words, and nobody else notices. With real servers.
  */
 #include "route/ring.h"
 
@@ -119,58 +118,12 @@ static void told_of_one_that_forgot(void **state) {
     ring_end(&r);
 }
 
-struct renewed {
-    hf_client *client;
-    uint64_t at_least;
-};
-
-static bool is_renewed(void *arg) {
-    const struct renewed *renewed = arg;
-    return scene_stats(renewed->client).renewals >= renewed->at_least;
-}
-
-/* Its holds are lost at their deadline; those of the others are renewed as if nothing had happened. */
-static void a_shard_that_is_gone_for_good(void **state) {
-    (void)state;
-    enum { EACH = 20 };
-    hf_options options = scene_options();
-    options.watchdog_ms = ENDURING_MS;
-    struct ring r;
-    struct scene_events doomed = {0}, safe = {0};
-    hf_lock *locks[SHARDS * EACH];
-    ring_begin(&r, &options);
-    struct server *old = shards_owner(r.shards, 0), *replica = shards_replica(r.shards, old);
-    struct server *others[] = {shards_owner(r.shards, 16384 / 2),
-                               shards_owner(r.shards, 16384 - 1)};
-    for (size_t i = 0; i < SHARDS * EACH; i++) {
-        char stem[16], name[32];
-        snprintf(stem, sizeof stem, "shard-%zu", i);
-        bool lost = i % SHARDS == 0;
-        ring_name_at(&r, lost ? old : others[i % 2], stem, name);
-        locks[i] = watched_lock(r.client, HF_PLAIN, name, lost ? &doomed : &safe);
-        acquire(locks[i], HF_WATCHDOG, NULL);
-    }
-    server_kill(replica);
-    server_kill(old);
-    assert_true(scene_wait_losses(&doomed, EACH));
-    struct renewed renewed = {r.client, scene_stats(r.client).renewals + 2 * (SHARDS - 1) * EACH};
-    assert_true(wait_until(is_renewed, &renewed, HANG_MS));
-    assert_int_equal(atomic_load(&safe.losses), 0);
-    assert_int_equal(atomic_load(&doomed.losses), EACH);
-    for (size_t i = 0; i < SHARDS * EACH; i++) {
-        assert_int_equal(hf_lock_release(locks[i]), i % SHARDS == 0 ? HF_ELOST : HF_OK);
-        hf_lock_free(locks[i]);
-    }
-    ring_end(&r);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(told_of_one_with_a_watchdog),
         cmocka_unit_test(told_of_one_with_a_lease),
         cmocka_unit_test(many_are_verified),
         cmocka_unit_test(told_of_one_that_forgot),
-        cmocka_unit_test(a_shard_that_is_gone_for_good),
     };
     return cmocka_run_group_tests(tests, ring_start_partial, ring_stop);
 }

@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50 };
+enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50, FREE_PORT_TRIES = 100 };
 
 static char *format(const char *template, const char *a, const char *b, const char *c) {
     char *text = NULL;
@@ -88,6 +88,26 @@ int server_pick_port(void) {
     clock_gettime(CLOCK_BOOTTIME, &ts);
     unsigned seed = (unsigned)getpid() * 7919u + (unsigned)(ts.tv_nsec / 1000) + turn++ * 104729u;
     return (int)(10000 + seed % 22000);
+}
+
+static bool is_free(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool free_port = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0)
+        close(fd);
+    return free_port;
+}
+
+int server_free_port(void) {
+    for (int tries = 0; tries < FREE_PORT_TRIES; tries++) {
+        int port = server_pick_port();
+        if (is_free(port))
+            return port;
+    }
+    support_die("no port is free");
 }
 
 static void set_urls(struct server *server) {

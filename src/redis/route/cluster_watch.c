@@ -150,6 +150,7 @@ static void look_after(struct hfi_cluster *route, struct hfi_member *member, str
     note_use(member, round->now_ms);
     if (round->now_ms - member->used_ms >= IDLE_MS) {
         close_idle(route, member);
+        round->awake = round->awake || !member->idle;
         return;
     }
     bool loaded = hfi_node_load(node) > 0;
