@@ -114,6 +114,13 @@ void link_disarm(struct link *link); /* no rule is armed again for a copy that c
 void link_free(struct link *link);
 void rule_free(struct rule *rule);
 
+/* proxy_reach.c: a socket that does not block, or -1. */
+int proxy_reach(const struct proxy *proxy);
+/* All that there is, or can be sent, now. */
+enum flow { FLOW_OPEN, FLOW_ENDED, FLOW_RESET };
+enum flow proxy_receive(int fd, struct bytes *into);
+enum flow proxy_transmit(int fd, struct bytes *from, size_t limit);
+
 /* proxy_wire.c */
 const struct proxy_speech *proxy_speech_of(enum proxy_wire wire);
 int32_t proxy_frame_id(const char *frame);

@@ -16,17 +16,12 @@
 #include "support/wait.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum { REACH_MS = 5000 };
@@ -371,68 +366,14 @@ size_t link_held_commands(const struct proxy *proxy, const struct link *link) {
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
-/* `flags` of the socket until it is connected. */
-static int connect_to(const struct sockaddr *address, socklen_t size, int flags) {
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-    if (fd < 0)
-        support_die("socket: %s", strerror(errno));
-    if (connect(fd, address, size) == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static int connect_to_server(const struct proxy *proxy) {
-    if (proxy->server_path == NULL) {
-        struct sockaddr_in inet = {.sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)proxy->server_port)};
-        inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        int fd = connect_to((struct sockaddr *)&inet, sizeof inet, 0);
-        if (fd >= 0)
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-        return fd;
-    }
-    struct sockaddr_un local = {.sun_family = AF_UNIX};
-    memcpy(local.sun_path, proxy->server_path, strlen(proxy->server_path) + 1);
-    return connect_to((struct sockaddr *)&local, sizeof local, SOCK_NONBLOCK);
-}
-
 bool link_waits_for_server(const struct link *link) {
     return link->server < 0 && link->client >= 0 && now_ms() < link->reach_until_ms;
 }
 
 static void reach_server(const struct proxy *proxy, struct link *link) {
-    link->server = connect_to_server(proxy);
+    link->server = proxy_reach(proxy);
     if (link->server >= 0)
         link->reach_until_ms = 0;
-}
-
-enum flow { FLOW_OPEN, FLOW_ENDED, FLOW_RESET };
-
-static enum flow receive(int fd, struct bytes *into) {
-    for (;;) {
-        char chunk[65536];
-        ssize_t n = recv(fd, chunk, sizeof chunk, 0);
-        if (n > 0)
-            bytes_append(into, chunk, (size_t)n);
-        else if (n == 0)
-            return FLOW_ENDED;
-        else if (errno != EINTR)
-            return errno == EAGAIN ? FLOW_OPEN : FLOW_RESET;
-    }
-}
-
-static enum flow transmit(int fd, struct bytes *from, size_t limit) {
-    while (from->length > 0 && limit > 0) {
-        ssize_t n = send(fd, from->data, from->length < limit ? from->length : limit, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN ? FLOW_OPEN : FLOW_RESET;
-        bytes_consume(from, (size_t)n);
-        limit -= (size_t)n;
-    }
-    return FLOW_OPEN;
 }
 
 /* How much may be sent to the client now: all, or a piece if it has taken the one before. */
@@ -491,7 +432,7 @@ void link_pump(struct proxy *proxy, struct link *link) {
             cut(link);
     }
     if (link->client >= 0) {
-        enum flow flow = receive(link->client, &link->from_client);
+        enum flow flow = proxy_receive(link->client, &link->from_client);
         if (flow != FLOW_OPEN) {
             end_socket(&link->client);
             bytes_clear(&link->to_client);
@@ -502,13 +443,13 @@ void link_pump(struct proxy *proxy, struct link *link) {
     if (link_waits_for_server(link))
         reach_server(proxy, link);
     move_commands(proxy, link);
-    if (link->server >= 0 && transmit(link->server, &link->to_server, SIZE_MAX) != FLOW_OPEN)
+    if (link->server >= 0 && proxy_transmit(link->server, &link->to_server, SIZE_MAX) != FLOW_OPEN)
         bytes_clear(&link->to_server); /* what the server had said is still to be read */
-    if (link->server >= 0 && receive(link->server, &link->from_server) != FLOW_OPEN)
+    if (link->server >= 0 && proxy_receive(link->server, &link->from_server) != FLOW_OPEN)
         lose_server(proxy, link);
     move_replies(proxy, link);
     if (link->client >= 0 &&
-        transmit(link->client, &link->to_client, client_limit(proxy, link)) != FLOW_OPEN)
+        proxy_transmit(link->client, &link->to_client, client_limit(proxy, link)) != FLOW_OPEN)
         bytes_clear(&link->to_client); /* its end is read in the next pass */
     settle_ends(proxy, link);
 }
