@@ -37,6 +37,7 @@ struct bench {
     int runs;
     const char *only; /* run the groups whose name contains this */
     const char *row;  /* and of these, the rows whose name contains this */
+    bool replicated;  /* the server has a replica: only the groups that need one */
     FILE *json;
 };
 
@@ -56,6 +57,7 @@ void run_raw(const struct bench *bench, int n, struct sample *ret);
 void run_raw_pipelined(const struct bench *bench, int n, struct sample *ret);
 void run_hiredis(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast(const struct bench *bench, int n, struct sample *ret);
+void run_holdfast_confirmed(const struct bench *bench, int n, struct sample *ret); /* acks=1 */
 void run_holdfast_manual(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_thread(const struct bench *bench, int n, struct sample *ret);
 void run_openssl(const struct bench *bench, int n, struct sample *ret);

@@ -45,6 +45,15 @@ void run_holdfast(const struct bench *bench, int n, struct sample *ret) {
     hf_close(client);
 }
 
+void run_holdfast_confirmed(const struct bench *bench, int n, struct sample *ret) {
+    hf_options options = HF_OPTIONS_INIT;
+    options.acks = 1;
+    hf_client *client;
+    check(hf_open(bench->url, &options, &client), "hf_open");
+    run_workers(bench, n, work, client, ret);
+    hf_close(client);
+}
+
 /* ---- Asynchronous ---- */
 
 struct flight;

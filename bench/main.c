@@ -29,6 +29,7 @@ struct row {
 struct group {
     const char *name, *title;
     bool tls;      /* needs a server with TLS */
+    bool acks;     /* needs one with a replica */
     bool one_core; /* client and server share one: nobody gains by working in parallel */
     int n;
     double target;          /* of the last row against the first; 0: none */
@@ -78,6 +79,18 @@ static const struct group groups[] = {
      .rows = {{"raw pipelining", run_raw_pipelined},
               {"holdfast, own dispatch thread", run_holdfast_thread},
               {"holdfast, manual dispatch", run_holdfast_manual}}},
+    {.name = "acks-threads-1",
+     .title = "1 thread, a server with a replica",
+     .acks = true,
+     .n = 1,
+     .target = 0.55,
+     .rows = {{"acks=off", run_holdfast}, {"acks=1", run_holdfast_confirmed}}},
+    {.name = "acks-threads-64",
+     .title = "64 threads, a server with a replica",
+     .acks = true,
+     .n = 64,
+     .target = 0.5,
+     .rows = {{"acks=off", run_holdfast}, {"acks=1", run_holdfast_confirmed}}},
     {.name = "contended-threads",
      .title = "8 threads of one client want one lock",
      .n = 8,
@@ -212,22 +225,18 @@ static void run_group(const struct bench *bench, const struct group *group) {
 static void usage(void) {
     fprintf(stderr, "usage: hf_bench --server-pid PID (--port PORT | --unix PATH) [--run-ms MS] "
                     "[--runs N] [--only GROUP] [--row ROW] [--json FILE] "
-                    "[--tls-port PORT --tls-ca FILE]\n");
+                    "[--tls-port PORT --tls-ca FILE] [--replicated]\n");
     exit(2);
 }
 
 static struct bench parse(int argc, char **argv) {
-    static const struct option options[] = {{"server-pid", required_argument, NULL, 's'},
-                                            {"port", required_argument, NULL, 'p'},
-                                            {"unix", required_argument, NULL, 'u'},
-                                            {"run-ms", required_argument, NULL, 'm'},
-                                            {"runs", required_argument, NULL, 'n'},
-                                            {"only", required_argument, NULL, 'o'},
-                                            {"json", required_argument, NULL, 'j'},
-                                            {"row", required_argument, NULL, 'r'},
-                                            {"tls-port", required_argument, NULL, 't'},
-                                            {"tls-ca", required_argument, NULL, 'c'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"server-pid", required_argument, NULL, 's'}, {"port", required_argument, NULL, 'p'},
+        {"unix", required_argument, NULL, 'u'},       {"run-ms", required_argument, NULL, 'm'},
+        {"runs", required_argument, NULL, 'n'},       {"only", required_argument, NULL, 'o'},
+        {"json", required_argument, NULL, 'j'},       {"row", required_argument, NULL, 'r'},
+        {"tls-port", required_argument, NULL, 't'},   {"tls-ca", required_argument, NULL, 'c'},
+        {"replicated", no_argument, NULL, 'R'},       {NULL, 0, NULL, 0}};
     struct bench bench = {.run_ms = 1000, .warm_ms = 100, .runs = 5, .only = "", .row = ""};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -259,6 +268,9 @@ static struct bench parse(int argc, char **argv) {
         case 'c':
             bench.tls_ca = optarg;
             break;
+        case 'R':
+            bench.replicated = true;
+            break;
         case 'j':
             bench.json = fopen(optarg, "ae");
             if (bench.json == NULL)
@@ -279,19 +291,29 @@ static struct bench parse(int argc, char **argv) {
     return bench;
 }
 
+static bool can_run(const struct bench *bench, const struct group *group) {
+    return strstr(group->name, bench->only) != NULL && (!group->tls || bench->tls_port != 0) &&
+           group->acks == bench->replicated;
+}
+
+static void report(const struct bench *bench) {
+    if (strstr("watchdog", bench->only) != NULL)
+        report_watchdog(bench);
+    if (strstr("memory", bench->only) != NULL)
+        report_memory(bench);
+    if (strstr("queue", bench->only) != NULL)
+        report_queue(bench);
+}
+
 int main(int argc, char **argv) {
     struct bench bench = parse(argc, argv);
     signal(SIGPIPE, SIG_IGN); /* hiredis raises it */
     load_scripts(&bench);
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        if (strstr(groups[i].name, bench.only) != NULL && (!groups[i].tls || bench.tls_port != 0))
+        if (can_run(&bench, &groups[i]))
             run_group(&bench, &groups[i]);
-    if (strstr("watchdog", bench.only) != NULL)
-        report_watchdog(&bench);
-    if (strstr("memory", bench.only) != NULL)
-        report_memory(&bench);
-    if (strstr("queue", bench.only) != NULL)
-        report_queue(&bench);
+    if (!bench.replicated)
+        report(&bench);
     if (bench.json != NULL)
         fclose(bench.json);
     return 0;

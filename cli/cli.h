@@ -85,6 +85,7 @@ const char *found_word(hf_found kind);
 bool parse_duration(const char *text,
                     int64_t *ret_ms); /* float[ms|s|m|h|d]; seconds without a unit */
 bool parse_number(const char *text, long low, long high, long *ret);
+bool parse_acks(const char *text, int *ret_acks);     /* off, report, all, or a number */
 bool parse_signal(const char *text, int *ret_signal); /* TERM, SIGTERM or 15 */
 bool parse_switch(const char *text,
                   bool *ret); /* of an environment variable: 1, yes, true, on, ... */
@@ -143,6 +144,7 @@ struct connection {
     struct setting sentinel; /* the name of the primary: host and port are sentinels */
     struct setting sentinel_password_file;
     struct setting cluster; /* given or not: host and port are nodes of a cluster */
+    struct setting acks, ack_timeout;
     bool askpass;
     bool no_local;     /* local: is not for want of anything else */
     bool service_link; /* HOLDFAST_PORT is Kubernetes' */

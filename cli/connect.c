@@ -26,6 +26,7 @@
 enum { ID_URL = 1, ID_HOST, ID_PORT, ID_SOCKET, ID_DB, ID_USER, ID_PASSWORD, ID_PASSWORD_FILE };
 enum { ID_ASKPASS = 20, ID_LIMIT, ID_NO_LOCAL };
 enum { ID_SENTINEL = 25, ID_SENTINEL_PASSWORD_FILE, ID_CLUSTER };
+enum { ID_ACKS = 40, ID_ACK_TIMEOUT };
 enum { ID_TLS = 30, ID_INSECURE, ID_CACERT, ID_CACERTDIR, ID_CERT, ID_KEY, ID_SNI };
 
 const struct option_spec connection_options[] = {
@@ -42,6 +43,8 @@ const struct option_spec connection_options[] = {
     {OPTION_VALUE, ID_SENTINEL, 0, "sentinel", false},
     {OPTION_VALUE, ID_SENTINEL_PASSWORD_FILE, 0, "sentinel-password-file", false},
     {OPTION_FLAG, ID_CLUSTER, 0, "cluster", false},
+    {OPTION_VALUE, ID_ACKS, 0, "acks", false},
+    {OPTION_VALUE, ID_ACK_TIMEOUT, 0, "ack-timeout", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "no-local", false},
     {OPTION_FLAG, ID_NO_LOCAL, 0, "require-url", false},
     {OPTION_VALUE, ID_LIMIT, 't', "connect-timeout", false},
@@ -81,6 +84,10 @@ static struct setting *setting_of(struct connection *connection, int id) {
         return &connection->sentinel_password_file;
     case ID_CLUSTER:
         return &connection->cluster;
+    case ID_ACKS:
+        return &connection->acks;
+    case ID_ACK_TIMEOUT:
+        return &connection->ack_timeout;
     case ID_TLS:
         return &connection->tls;
     case ID_INSECURE:
@@ -137,8 +144,13 @@ int connection_option(void *user, int id, char *value, const char *shown) {
         return usage_error(NULL, "%s: a port is a number from 1 to 65535", shown);
     if (id == ID_DB && !parse_number(value, 0, 1000000, &number))
         return usage_error(NULL, "%s: '%s' is no database number", shown, value);
-    if (id == ID_LIMIT && (!parse_duration(value, &limit_ms) || limit_ms == 0))
+    if ((id == ID_LIMIT || id == ID_ACK_TIMEOUT) &&
+        (!parse_duration(value, &limit_ms) || limit_ms == 0))
         return usage_error(NULL, "%s: '%s' is no duration", shown, value);
+    int acks;
+    if (id == ID_ACKS && !parse_acks(value, &acks))
+        return usage_error(NULL, "%s: '%s' is neither off, report, all, nor a number of replicas",
+                           shown, value);
     if (id == ID_USER || id == ID_HOST || id == ID_SOCKET || id == ID_URL || id == ID_SENTINEL ||
         id >= ID_CACERT) {
         if (*value == '\0')
@@ -362,6 +374,17 @@ static void pass_on_log(hf_log_level level, const char *message, void *user) {
         say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
 }
 
+/* Who gives replicas more time gives an exchange three times that. */
+static void set_acks(const struct connection *connection, hf_options *options) {
+    if (connection->acks.value != NULL)
+        parse_acks(connection->acks.value, &options->acks);
+    if (connection->ack_timeout.value == NULL ||
+        !parse_duration(connection->ack_timeout.value, &options->ack_timeout_ms))
+        return;
+    if (options->cmd_timeout_ms < 3 * options->ack_timeout_ms)
+        options->cmd_timeout_ms = 3 * options->ack_timeout_ms;
+}
+
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client) {
     int64_t limit_ms;
     options->user = connection->user.value;
@@ -390,6 +413,8 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
             options->cmd_timeout_ms = limit_ms;
     }
 
+    set_acks(connection, options);
+
     warning_begin();
     int code = hf_open(connection->target, options, ret_client);
     if (code == HF_EINVAL || code == HF_ENOTSUP)
@@ -407,7 +432,7 @@ void connection_free(struct connection *connection) {
         &connection->tls,       &connection->insecure, &connection->cacert,
         &connection->cacertdir, &connection->cert,     &connection->key,
         &connection->sni,       &connection->sentinel, &connection->sentinel_password_file,
-        &connection->cluster};
+        &connection->cluster,   &connection->acks,     &connection->ack_timeout};
     if (connection->password.value != NULL)
         explicit_bzero(connection->password.value, strlen(connection->password.value));
     if (connection->sentinel_password != NULL)

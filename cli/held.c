@@ -42,12 +42,27 @@ void held_free(struct held *held) {
         held->kind->ops->free(held);
 }
 
+/* Some were asked, and did not. */
+static bool are_missing(const struct held *held) {
+    hf_stats stats = HF_STATS_INIT;
+    return hf_client_stats(held->client, &stats) == HF_OK && stats.ack_failures > 0;
+}
+
+static void tell_votes(const struct held *held, char *votes, size_t size) {
+    if (held->servers > 0)
+        snprintf(votes, size, ": %" PRId64 " of %" PRId64 " servers granted it", held->votes,
+                 held->servers);
+    else if (held->acked > 0)
+        snprintf(votes, size, ": confirmed by %" PRId64 " replica%s", held->acked,
+                 held->acked == 1 ? "" : "s");
+    else if (are_missing(held))
+        snprintf(votes, size, ": no replica has confirmed it");
+}
+
 void held_tell_acquired(const struct held *held) {
     char buffer[SHOWN_NAME_SIZE], votes[64] = "";
     int64_t waited_ms = now_ms() - held->began_ms;
-    if (held->servers > 0)
-        snprintf(votes, sizeof votes, ": %" PRId64 " of %" PRId64 " servers granted it",
-                 held->votes, held->servers);
+    tell_votes(held, votes, sizeof votes);
     say(LEVEL_INFO, "'%s': acquired after %" PRId64 ".%03d s%s", shown_name(held->name, buffer),
         waited_ms / 1000, (int)(waited_ms % 1000), votes);
 }

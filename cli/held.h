@@ -54,6 +54,7 @@ struct held {
     char owner[64];
     int64_t token;          /* 0: none */
     int64_t votes, servers; /* of a quorum; 0: it is none */
+    int64_t acked;          /* so many replicas have confirmed it */
 
     /* Private. */
     hf_lock *lock;

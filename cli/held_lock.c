@@ -65,6 +65,7 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
     held->token = result->token;
     held->votes = result->votes;
     held->servers = result->servers;
+    held->acked = result->acked;
     if (result->code != HF_OK) {
         held->acquired(held->user, result);
         return;

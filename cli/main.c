@@ -44,6 +44,8 @@ static void print_overview(void) {
         "      --sentinel NAME        -h and -p (26379) are sentinels, who know the primary by this name\n"
         "      --sentinel-password-file FILE  the sentinels' password\n"
         "      --cluster              -h and -p are nodes of a cluster, who know the others\n"
+        "      --acks N|all|report|off  so many replicas must confirm a lock, and its renewals (off)\n"
+        "      --ack-timeout DUR      how long they have for that (1s)\n"
         "      --askpass              ask for the password on the terminal\n"
         "      --tls                  TLS; the server's certificate and name are verified\n"
         "      --cacert FILE          CAs to trust instead of the system's (PEM)\n"

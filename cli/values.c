@@ -86,6 +86,25 @@ bool parse_signal(const char *text, int *ret_signal) {
     return false;
 }
 
+bool parse_acks(const char *text, int *ret_acks) {
+    static const struct {
+        const char *word;
+        int acks;
+    } words[] = {{"off", HF_ACKS_OFF}, {"report", HF_ACKS_REPORT}, {"all", HF_ACKS_ALL}};
+    long number;
+    if (parse_number(text, 1, HF_ACKS_MAX, &number)) {
+        *ret_acks = (int)number;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i].word) == 0) {
+            *ret_acks = words[i].acks;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool parse_switch(const char *text, bool *ret) {
     static const char *const on[] = {"1", "yes", "true", "on"};
     static const char *const off[] = {"0", "no", "false", "off"};

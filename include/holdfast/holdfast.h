@@ -92,8 +92,7 @@ HF_API int hf_version_num(void);
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* X(name, number, what it means). HF_ENOREPLICA is reserved: this version does not return it. A
- * server without TLS says nothing at all to a client that tries TLS: that is HF_EUNREACH, and
+/* X(name, number, what it means). A server without TLS says nothing at all to a client that tries TLS: that is HF_EUNREACH, and
  * hf_last_error() has the hint. */
 #define HF_ERRORS(X)                                                                               \
     X(HF_EBUSY, -1, "another owner holds the lock")                                                \
@@ -156,6 +155,11 @@ typedef struct hf_client hf_client;
 #define HF_TLS_1_3 13
 #define HF_SENTINEL_TLS_ON 1
 #define HF_SENTINEL_TLS_OFF 2
+#define HF_ACKS_ALL                                                                                \
+    (-1) /* every replica that those who watch over the servers say is up, one at least */
+#define HF_ACKS_REPORT (-2) /* waits for them, and only tells how many confirmed */
+#define HF_ACKS_OFF (-3)    /* nobody is asked */
+#define HF_ACKS_MAX 100
 
 /* The initialisers, `hf_options options = HF_OPTIONS_INIT;`, are made from lists X(field, default),
  * which are the one place for a default: C++, which before C++20 cannot name fields, reads them,
@@ -234,6 +238,17 @@ typedef struct hf_options {
     int64_t failover_timeout_ms;
     hf_map_fn map; /* asked for each address that the url's `map` does not have; NULL: nobody */
     void *map_user;
+
+    /* How many replicas must have confirmed an acquire before it is one: 1 to HF_ACKS_MAX, or HF_ACKS_...; 0 is
+     * HF_ACKS_OFF. Fewer: it is undone, and fails with HF_ENOREPLICA. A renewal or extension that fewer confirm
+     * does not count, so a hold whose server has lost its replicas ends at its deadline, after a warning. A
+     * release never waits for them. Of semaphores and permits the number is only told. docs/guarantees.md says
+     * what this is worth. Not offered by a quorum; HF_ACKS_ALL needs servers that sentinels or a cluster watch
+     * over, since nobody else knows how many there are. */
+    int acks;
+    int ack_disk; /* 1: confirmed is what is on disk, there and at the primary (Redis 7.2, `appendonly yes`) */
+    /* Wait so long for them; never more than a third of cmd_timeout_ms, or a ninth of watchdog_ms. */
+    int64_t ack_timeout_ms;
 } hf_options;
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
@@ -243,7 +258,8 @@ typedef struct hf_options {
     X(ping_ms, 10000)                                                                              \
     X(fair_wait_ms, 300000)                                                                        \
     X(restart_guard_ms, -1)                                                                        \
-    X(failover_timeout_ms, 60000)
+    X(failover_timeout_ms, 60000)                                                                  \
+    X(ack_timeout_ms, 1000)
 #define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
@@ -438,6 +454,7 @@ typedef struct hf_acquire_options {
      * lock until its session has timed out, however short the lease */
     int64_t lease_ms;
     hf_cancel *cancel; /* lets another thread end the wait; NULL: none */
+    int acks; /* as hf_options has it, for this hold; 0: as the client's. Of nested ones the strictest */
 } hf_acquire_options;
 
 #define HF_LEASE_MAX_MS (INT64_C(1000) * 60 * 60 * 24 * 3660) /* ten years */
@@ -459,6 +476,7 @@ typedef struct hf_result {
     hf_error error;  /* details when code is not HF_OK */
     int64_t votes;   /* acquire, extend on a quorum: how many servers have granted it; else 0 */
     int64_t servers; /* and of how many */
+    int64_t acked;   /* acquire, extend with `acks`: how many replicas have confirmed it; else 0 */
 } hf_result;
 
 #define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)
@@ -473,8 +491,9 @@ typedef struct hf_result {
  *          the background. HF_ELOST a nested
  *          acquire found the hold gone (it is over, count 0); HF_EWRONGTYPE; HF_EDEADLK in a
  *          callback, or the owner would wait for itself: it already holds an HF_NONREENTRANT lock,
- *          or it reads and wants to write; and those of every exchange. After any error but
- *          HF_ELOST the hold is what it was before. */
+ *          or it reads and wants to write; HF_ENOREPLICA fewer replicas have confirmed it than `acks` asks
+ *          for (tried again while wait is left, but not longer than `connect_timeout_ms` if it fails for nothing
+ *          else); and those of every exchange. After any error but HF_ELOST the hold is what it was before. */
 HF_API int hf_lock_acquire(hf_lock *lock);
 HF_API int hf_lock_try(hf_lock *lock);
 HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
@@ -501,7 +520,8 @@ HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 /* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; it never shortens it.
  * Blocks:  up to `cmd_timeout_ms`.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended; HF_EUNKNOWN no answer came;
- *          those of every exchange. */
+ *          HF_ENOREPLICA fewer replicas have confirmed it than the hold's `acks` asks for, and it lasts as long
+ *          as before; those of every exchange. */
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
@@ -980,6 +1000,7 @@ typedef struct hf_stats {
     hf_times hold;            /* from acquired to fully released */
     uint64_t switches;        /* how often another server took over as the primary */
     uint64_t redirects;       /* commands that a server of a cluster sent elsewhere */
+    uint64_t ack_failures; /* acquires and renewals that fewer replicas confirmed than asked for */
 } hf_stats;
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)

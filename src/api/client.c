@@ -177,6 +177,8 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .connect_timeout_ms = options->connect_timeout_ms,
         .failover_timeout_ms = options->failover_timeout_ms,
         .ping_ms = options->ping_ms,
+        .ack_timeout_ms = options->ack_timeout_ms,
+        .ack_disk = options->ack_disk != 0,
         .watchdog_ms = options->watchdog_ms,
         .fair_wait_ms = options->fair_wait_ms,
         .map = options->map,
@@ -187,6 +189,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .notify_failures = &counters->notify_failures,
         .switches = &counters->switches,
         .redirects = &counters->redirects,
+        .ack_failures = &counters->ack_failures,
     };
     return hfi_engine_new(&config, ret, error);
 }
@@ -325,6 +328,19 @@ static int make_servers(hf_client *client, const struct hfi_urls *urls, const hf
     return make_engine(client, &urls->of[0], options, &client->core.engine, error);
 }
 
+/* Whether the servers can do that at all. */
+static int set_acks(hf_client *client, const hf_options *options, hf_error *error) {
+    struct hfi_engine *engine = client->core.engine;
+    if (options->acks == 0 || options->acks == HF_ACKS_OFF)
+        return HF_OK;
+    if (engine->ops->check_acks == NULL)
+        return hfi_fail(error, HF_EINVAL,
+                        "acks are for one primary and its replicas: of a quorum each server counts "
+                        "by itself");
+    client->core.acks = options->acks;
+    return engine->ops->check_acks(engine, options->acks, error);
+}
+
 static int open_client(hf_client *client, const char *text, hf_options *options, hf_error *error) {
     struct hfi_urls urls;
     int err = hfi_dispatcher_init(client, (options->flags & HF_MANUAL_DISPATCH) != 0, error);
@@ -340,6 +356,8 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
         err = hfi_keeper_new(&client->mem, &client->keeper, error);
     if (err == HF_OK)
         err = make_servers(client, &urls, options, error);
+    if (err == HF_OK)
+        err = set_acks(client, options, error);
     if (err == HF_OK) {
         client->core.keeper = hfi_keeper_exec(client->keeper);
         client->core.cmd_timeout_ms = options->cmd_timeout_ms;

@@ -99,6 +99,8 @@ static int read_options(const hf_acquire_options *given, hf_acquire_options *opt
     if (err != HF_OK)
         return hfi_remember(err, &error);
     err = hfi_check_wait(options->wait_ms);
+    if (err == HF_OK && (options->acks < HF_ACKS_OFF || options->acks > HF_ACKS_MAX))
+        err = hfi_invalid("acks is 0, 1 to HF_ACKS_MAX, or one of HF_ACKS_...");
     return err != HF_OK ? err : check_lease(options->lease_ms);
 }
 
@@ -115,6 +117,7 @@ static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool asy
     args->wait_ms = options.wait_ms;
     args->lease_ms = options.lease_ms;
     args->cancel = options.cancel;
+    args->acks = options.acks;
     args->spin = &lock->handle.spin;
     if (!async && options.owner == 0)
         args->self = hfi_self();

@@ -7,6 +7,14 @@
 #include "api/sized.h"
 #include "base/error.h"
 
+static int check_acks(const hf_options *o, hf_error *error) {
+    if (o->acks < HF_ACKS_OFF || o->acks > HF_ACKS_MAX)
+        return hfi_fail(error, HF_EINVAL, "acks is 1 to %d, or one of HF_ACKS_...", HF_ACKS_MAX);
+    if (o->ack_disk != 0 && o->ack_disk != 1)
+        return hfi_fail(error, HF_EINVAL, "ack_disk is 0 or 1");
+    return HF_OK;
+}
+
 int hfi_options_read(const hf_options *given, hf_options *options, hf_error *error) {
     *options = (hf_options)HF_OPTIONS_INIT;
     int err = hfi_sized_read(&hfi_sized_options, given, options, error);
@@ -25,14 +33,15 @@ int hfi_options_read(const hf_options *given, hf_options *options, hf_error *err
         options->sentinel_tls != HF_SENTINEL_TLS_OFF)
         return hfi_fail(error, HF_EINVAL,
                         "sentinel_tls is HF_SENTINEL_TLS_ON or HF_SENTINEL_TLS_OFF");
-    return HF_OK;
+    return check_acks(options, error);
 }
 
 int hfi_options_check_times(const hf_options *o, hf_error *error) {
     const int64_t day_ms = 24 * 3600 * 1000;
     if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
         o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms ||
-        o->failover_timeout_ms < 1 || o->failover_timeout_ms > day_ms)
+        o->failover_timeout_ms < 1 || o->failover_timeout_ms > day_ms || o->ack_timeout_ms < 1 ||
+        o->ack_timeout_ms > day_ms)
         return hfi_fail(error, HF_EINVAL, "timeouts are 1 ms to one day");
     if (o->fair_wait_ms < 0 || o->fair_wait_ms > HF_LEASE_MAX_MS)
         return hfi_fail(error, HF_EINVAL, "fair_wait_ms is not negative, and ten years at most");

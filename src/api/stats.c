@@ -39,7 +39,8 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .commands = atomic_load(&c->commands),
                       .holds = atomic_load(&c->holds),
                       .switches = atomic_load(&c->switches),
-                      .redirects = atomic_load(&c->redirects)};
+                      .redirects = atomic_load(&c->redirects),
+                      .ack_failures = atomic_load(&c->ack_failures)};
     read_times(&client->core.wait, &stats.wait);
     read_times(&client->core.hold, &stats.hold);
     hfi_sized_write(&hfi_sized_stats, &stats, ret_stats);

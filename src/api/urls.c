@@ -45,6 +45,12 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->restart_guard_ms = url->restart_guard_ms;
     if (url->failover_timeout_ms >= 0)
         options->failover_timeout_ms = url->failover_timeout_ms;
+    if (url->ack_timeout_ms >= 0)
+        options->ack_timeout_ms = url->ack_timeout_ms;
+    if (url->acks != 0)
+        options->acks = url->acks;
+    if (url->ack_disk != HFI_SWITCH_DEFAULT)
+        options->ack_disk = url->ack_disk == HFI_SWITCH_ON;
 }
 
 static int override_text(const struct hfi_mem *mem, char **text, const char *with) {

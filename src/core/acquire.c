@@ -14,6 +14,29 @@
 
 #define ENDING_MS 20 /* how often to look whether another hold has ended */
 
+/* What the servers cannot do is not to be believed. The parts of a lock of several follow their own
+ * clients. */
+static bool refuses_acks(struct hf_op *op) {
+    struct hfi_engine *engine = op->core->engine;
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = HF_OK;
+    if (op->acks == 0 || op->acks == HF_ACKS_OFF)
+        return false;
+    if (op->call.kind->joint || engine->ops->check_acks == NULL)
+        err = hfi_fail(&error, HF_ENOTSUP, "no replicas can be asked to confirm this lock");
+    else
+        err = engine->ops->check_acks(engine, op->acks, &error);
+    if (err != HF_OK)
+        hfi_op_complete(op, err, &error);
+    return err != HF_OK;
+}
+
+static int acks_of(const struct hf_op *op) {
+    int acks = op->acks != 0 ? op->acks : op->core->acks;
+    return acks == HF_ACKS_OFF ? 0 : acks;
+}
+
 /* However long the wait, this owner would wait for itself. */
 static void refuse_deadlock(struct hf_op *op, const char *why) {
     hf_error error;
@@ -108,7 +131,7 @@ static bool is_entangled(struct hf_op *op) {
 
 static void acquire_go(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    if (reports_loss(op) || hfi_op_refuses_lease(op))
+    if (reports_loss(op) || hfi_op_refuses_lease(op) || refuses_acks(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t quiet_until_ms = hfi_hold_quiet_until_locked(hold, op->lease_ms != HF_WATCHDOG);
@@ -130,6 +153,7 @@ static void acquire_go(struct hf_op *op) {
         hfi_op_wait_in_line(op, HFI_OP_GATED);
     } else {
         op->call.count = count;
+        op->call.acks = acks_of(op);
         op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
         op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
         hfi_op_call(op, op->call.kind->ops->acquire);
@@ -143,6 +167,7 @@ static void acquired(struct hf_op *op) {
                                     .count = call->value,
                                     .token = call->token,
                                     .lease_ms = call->lease_ms,
+                                    .acks = call->acks,
                                     .watched = op->lease_ms == HF_WATCHDOG,
                                     .proof = call->proof,
                                     .self = op->self};
@@ -160,6 +185,7 @@ static void acquired(struct hf_op *op) {
     op->result.token = call->token;
     op->result.votes = call->votes;
     op->result.servers = call->servers;
+    op->result.acked = call->acked;
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     pthread_mutex_unlock(&op->shard->mtx);
 

@@ -42,6 +42,7 @@ const struct hfi_verb hfi_verb_nothing = {.name = "nothing", .go = nothing_go};
 
 static void take_go(struct hf_op *op) {
     op->call.lease_ms = op->lease_ms;
+    op->call.acks = op->core->acks == HF_ACKS_OFF ? 0 : op->core->acks;
     op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
     hfi_op_call(op, op->call.kind->ops->acquire);
 }
@@ -75,6 +76,7 @@ static void take_after(struct hf_op *op) {
         return;
     }
     hfi_count_taken(op);
+    op->result.acked = op->call.acked;
     hfi_op_complete(op, HF_OK, NULL);
 }
 

@@ -59,7 +59,8 @@ struct hfi_notice {
 
 struct hfi_counters {
     atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
-        losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects;
+        losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects,
+        ack_failures;
 };
 
 struct hfi_times {
@@ -112,6 +113,7 @@ struct hfi_core {
     char id[37];
     pid_t pid; /* a child of fork() must not touch anything */
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
+    int acks; /* as hf_options has it */
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
     atomic_size_t returns;  /* operations that give back, posted and not begun yet */

@@ -10,6 +10,7 @@ static void extend_go(struct hf_op *op) {
     bool news;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t count = hold->count;
+    op->call.acks = hold->acks;
     bool lost = hfi_hold_take_loss_locked(hold, &news);
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
@@ -44,6 +45,7 @@ static void extend_after(struct hf_op *op) {
         op->result.count = hold->count;
         op->result.votes = call->votes;
         op->result.servers = call->servers;
+        op->result.acked = call->acked;
         op->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
         pthread_mutex_unlock(&op->shard->mtx);
     }

@@ -11,6 +11,8 @@
  */
 #include "core/op.h"
 
+#include <limits.h>
+
 #define ROUNDING_MS 2     /* the clocks of both sides are read in whole milliseconds */
 #define VERIFY_GAP_MS 100 /* between two questions whether a hold is still there */
 
@@ -45,6 +47,7 @@ static void begin_possession(struct hfi_hold *hold, struct hfi_self *self) {
     hold->generation++;
     hold->since_us = hfi_now_us();
     hold->lease_ms = hold->token = 0;
+    hold->acks = 0;
     hold->promised_until_ms = hold->proved_until_ms = hold->part_ms = 0;
     hold->ended = HFI_NOT_ENDED;
     hold->orphaned = false;
@@ -76,6 +79,10 @@ static void note_proof(struct hfi_hold *hold, const struct hfi_proof *proof) {
         hold->part_ms = 0;
 }
 
+static int strictness(int acks) {
+    return acks == HF_ACKS_ALL ? INT_MAX : acks == HF_ACKS_REPORT ? 0 : acks > 0 ? acks : -1;
+}
+
 /* A nested grant with a lease of its own does not put off the renewal that the others need. */
 void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *grant) {
     const struct hfi_proof *proof = &grant->proof;
@@ -87,6 +94,8 @@ void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *gran
     if (grant->token != 0) /* a nested acquire of a kind without tokens leaves the last one valid */
         hold->token = grant->token;
     hold->lease_ms = max_ms(hold->lease_ms, grant->lease_ms);
+    if (strictness(grant->acks) > strictness(hold->acks))
+        hold->acks = grant->acks;
     if (grant->watched || is_in_part(proof) || !hfi_hold_lacks_proof(hold))
         plan_renewal(hold, proof);
     hold->promised_until_ms =

@@ -94,6 +94,7 @@ struct hfi_hold {
     int64_t since_us;
     int64_t token;
     int64_t lease_ms;               /* the longest lease given so far */
+    int acks;                       /* who must confirm its renewals: the strictest given so far */
     const struct hfi_kind *held_as; /* the kind of the handle by which it was acquired last */
     struct hfi_self *self;          /* the thread whose default owner this is, or NULL */
     bool orphaned;                  /* which has ended */
@@ -219,6 +220,7 @@ enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op);
 struct hfi_grant {
     const struct hfi_kind *kind;
     int64_t count, token, lease_ms;
+    int acks;
     bool watched; /* it has no end but its release */
     struct hfi_proof proof;
     struct hfi_self *self; /* if a possession begins, its reference goes to the hold; or NULL */

@@ -143,6 +143,7 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->owner = args->owner;
     op->wait_ms = args->wait_ms;
     op->lease_ms = args->lease_ms;
+    op->acks = args->acks;
     op->yes_or_no = args->yes_or_no;
     op->callback = args->callback;
     op->told = args->told;

@@ -63,6 +63,7 @@ struct hf_op {
 
     hf_owner owner;
     int64_t lease_ms; /* as asked for */
+    int acks;         /* the same; 0: as the core has it */
     int64_t wait_ms;
     int64_t start_us, deadline_ms;
     bool yes_or_no;          /* the answer is whether it is more than 0 */
@@ -126,6 +127,7 @@ struct hfi_op_args {
     size_t name_len;
     hf_owner owner;
     int64_t wait_ms, lease_ms;
+    int acks; /* acquire */
     enum hfi_lane lane;
     enum hfi_question question;
     int64_t token_wish; /* extend */

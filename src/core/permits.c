@@ -42,6 +42,7 @@ static void acquire_go(struct hf_op *op) {
     if (op->lease_ms != HF_NO_LEASE && hfi_op_refuses_lease(op))
         return;
     op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
+    op->call.acks = op->core->acks == HF_ACKS_OFF ? 0 : op->core->acks;
     op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
     hfi_op_call(op, op->call.kind->ops->acquire);
 }
@@ -100,6 +101,7 @@ static void acquired(struct hf_op *op) {
         text_of(op, i, op->permits.ret_ids[i].text);
     hfi_count_taken(op);
     op->result.count = op->result.value = (int64_t)call->ids_len;
+    op->result.acked = call->acked;
     if (op->lease_ms != HF_NO_LEASE)
         op->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
     hfi_op_complete(op, HF_OK, NULL);

@@ -62,7 +62,7 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
         else
             lost = miss_locked(hold, item->answer, gone, now_ms);
     }
-    hfi_hold_renewal_ended_locked(hold, err == HF_OK, now_ms);
+    hfi_hold_renewal_ended_locked(hold, err == HF_OK || err == HF_ENOREPLICA, now_ms);
     if (hold->count > 0 && (hfi_hold_is_renewed(hold) || hold->verify_at_ms != 0))
         hfi_watchdog_arm_locked(hold); /* also a possession that began meanwhile */
     hfi_hold_tidy_locked(hold);
@@ -117,7 +117,8 @@ static void add_to_batch(struct batch *batch, struct hfi_hold *hold) {
                                                   .name_len = hold->name_len,
                                                   .owner = hold->owner,
                                                   .owner_len = hold->owner_len,
-                                                  .lease_ms = lease_ms};
+                                                  .lease_ms = lease_ms,
+                                                  .acks = hold->acks};
     batch->holds[i] = hold;
     renewal->len++;
 }

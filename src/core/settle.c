@@ -33,8 +33,8 @@ static void settle_hold_locked(struct hf_op *op, int err) {
         op->call.count = 1;
         op->call.settle_release = true;
     }
-    /* if it only has to leave the line, its command was answered */
-    bool answered = op->call.queued && op->call.ghost_until_ms == 0;
+    /* if it only has to leave the line, or too few have confirmed it, its command was answered */
+    bool answered = (op->call.queued || err == HF_ENOREPLICA) && op->call.ghost_until_ms == 0;
     op->call.leftover = hfi_hold_has_leftover(hold);
     hfi_hold_settle_locked(hold, err != HF_ECANCELED && !answered);
     if (op->call.ghost_until_ms < hold->quiet_until_ms)

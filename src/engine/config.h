@@ -19,12 +19,15 @@ struct hfi_engine_config {
     const char *name_prefix;   /* NULL: none */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t ping_ms;
+    int64_t ack_timeout_ms; /* how long replicas have to confirm, */
+    bool ack_disk;          /* that it is on disk */
     int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
     int64_t fair_wait_ms; /* as hf_options has it, like the next two */
     hf_map_fn map;
     void *map_user;
     /* counters of hf_stats */
-    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects;
+    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects,
+        *ack_failures;
 };
 
 #endif

@@ -148,6 +148,8 @@ struct hfi_call {
     size_t owner_len;
     int64_t count;    /* how many times this owner holds the lock, as far as we know */
     int64_t lease_ms; /* acquire, release (for what remains), extend */
+    /* acquire, extend: how many copies must be confirmed, as hf_options has it; 0: nobody is asked */
+    int acks;
     /* extend, of kinds with tokens: what the server is to store at least; HFI_TOKEN_DRAW: it is to draw
      * another. 0: neither. */
     int64_t token_wish;
@@ -192,6 +194,7 @@ struct hfi_call {
     struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
     int64_t votes, servers; /* of a grant or extension by a quorum: so many of so many */
+    int64_t acked;          /* the same with `acks`: so many have confirmed it */
     bool queued;            /* acquire: unsettled, because the owner may still be in line there */
     /* acquire: err is set, because the server was of no help since signs.held_up_since_ms, which is
      * as long as anybody is to wait for it */
@@ -251,6 +254,7 @@ struct hfi_renewal_item {
     const char *owner;
     size_t owner_len;
     int64_t lease_ms; /* at least so much from now on */
+    int acks;         /* as struct hfi_call has it */
     /* out: 1 held, 0 gone, HF_EWRONGTYPE: something else is there; other HF_E...: no answer for
      * this one */
     int answer;
@@ -324,6 +328,10 @@ struct hfi_engine_ops {
     /* Refuses names this engine cannot take. HF_OK or HF_EINVAL with words. */
     int (*check_name)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error);
+
+    /* Whether this can be asked of its servers (hfi_call.acks). HF_OK, or HF_EINVAL with words. Missing:
+     * nothing can. */
+    int (*check_acks)(struct hfi_engine *engine, int acks, hf_error *error);
 
     /* How long there may be something to settle: by then whatever has this lease has ended by
      * itself, or nobody can tell what it was. HFI_NEVER: it never ends. */

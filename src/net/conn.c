@@ -93,6 +93,7 @@ void hfi_conn_free(struct hfi_conn *conn) {
         conn->target->protocol->reader_free(conn->reader);
     if (conn->kick_fd >= 0)
         close(conn->kick_fd);
+    hfi_seal_free(conn);
     hfi_free(mem, conn->out.bytes);
     hfi_free(mem, conn->writing.bytes);
     pthread_mutex_destroy(&conn->mtx);
@@ -203,18 +204,20 @@ void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
         conn->unsent = 0;
         atomic_store(&conn->broken, false);
         hfi_list_splice(&orphans, &conn->fifo);
+        conn->in_flight = 0;
+        if (conn->seal != NULL)
+            hfi_seal_lose_locked(conn, &orphans);
         conn->driver = NULL;
         struct hfi_link *link;
         while ((link = hfi_list_pop_front(&orphans)) != NULL) {
             struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
-            conn->in_flight--;
             req->err = err;
             req->error = *error;
             snprintf(req->error.node, sizeof req->error.node, "%s", conn->target->node);
             hfi_req_complete_locked(conn, req, &wakes);
             hfi_req_unref(req);
         }
-        assert(conn->in_flight == 0 && conn->attendants == 0);
+        assert(conn->attendants == 0);
     }
     pthread_mutex_unlock(&conn->mtx);
     hfi_wakes_flush(&wakes);

@@ -103,6 +103,12 @@ struct hfi_req {
     int err;
     void *reply; /* a message of the protocol, owned by the request */
     hf_error error;
+
+    /* Sealed ones: what the seal said; or, when the connection was lost, that it was not even sent. One
+     * whose seal was lost has its reply, and `err` as well. */
+    bool (*needs_seal)(const void *reply); /* NULL: it is not one */
+    int64_t sealed;
+    bool unsent;
 };
 
 /* Is it ready for requests right now? If so, *ret_server_ms is the server's clock (ms since 1970)
@@ -131,6 +137,30 @@ int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struc
  * answer to the second; nobody hears that to the first. */
 int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                         unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req);
+/* ---- Seals: see seal.c ---- */
+
+/* A command that is sent behind others, and asked of for as much as the most demanding of them wants. */
+struct hfi_seal_ops {
+    /* Writes it, at most HFI_SEAL_MAX bytes; returns how many. */
+    size_t (*write)(void *arg, unsigned want, char *to);
+    /* What its answer says: a number, or HF_E..., with words. */
+    int64_t (*read)(void *arg, const void *message, hf_error *error);
+};
+#define HFI_SEAL_MAX 96
+
+struct hfi_sealing {
+    unsigned want;
+    bool (*needs_seal)(const void *reply); /* else it completes without */
+    bool prefaced;                         /* it is two, as for hfi_conn_submit_two() */
+};
+
+/* A connection that callers drive, whose requests may be sealed. NULL: no memory or descriptors. */
+struct hfi_conn *hfi_conn_new_sealing(struct hfi_target *target, const struct hfi_seal_ops *ops,
+                                      void *arg);
+/* As hfi_conn_submit(), but it completes when the seal behind it was answered, if its reply needs one. */
+int hfi_conn_submit_sealed(struct hfi_conn *conn, const char *bytes, size_t len,
+                           struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,
+                           const struct hfi_sealing *sealing, struct hfi_req **ret_req);
 
 /* Checks whether the other side has closed an idle connection, so that the next submit does not
  * lose its command in it. For commands that must not be sent twice; a submit checks by itself only

@@ -8,6 +8,7 @@
  *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)
  *   tend.c       who wants it, back-off, pings (the same)
+ *   seal.c       requests that complete when a command behind them was answered
  *   retire.c     ending it for good, whoever uses it
  *   tls.c        between the two buffers and the socket, if the target wants it
  *   keeper.c     the keeper's thread
@@ -81,6 +82,7 @@ struct hfi_conn {
     /* Requests. */
     struct hfi_link fifo;
     atomic_uint in_flight; /* read without the mutex as a hint */
+    struct seal *seal;     /* NULL: none are used */
     bool is_doubted;       /* `doubt` is set */
     struct hfi_alarm doubt;
     unsigned unsent;
@@ -126,6 +128,9 @@ bool hfi_buffer_append(const struct hfi_mem *mem, struct buffer *buffer, const c
                        size_t len);
 void hfi_conn_flush_locked(struct hfi_conn *conn);
 void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
+/* Adds so many commands to the output; HF_ENOMEM. And a request whose command was added to the FIFO. */
+int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len, unsigned commands);
+void hfi_conn_push_locked(struct hfi_conn *conn, struct hfi_req *req);
 
 /* receive.c */
 /* Reads once. HF_OK: go on. Otherwise the connection is no longer usable, and `error` says why. */
@@ -147,6 +152,16 @@ void hfi_conn_close_socket(struct hfi_conn *conn); /* locked */
 void hfi_conn_hang_up(const struct hfi_conn *conn, bool abortively);
 /* The holder of the seat will tear it down. */
 void hfi_conn_break_locked(struct hfi_conn *conn);
+
+/* seal.c */
+/* Puts a request into the FIFO, or among those that go when the seal that is out has come back. */
+int hfi_seal_submit_locked(struct hfi_conn *conn, struct hfi_req *preface, struct hfi_req *req,
+                           const char *bytes, size_t len, const struct hfi_sealing *sealing);
+/* A request off the FIFO has its reply. True: it waits for its seal, or was one. */
+bool hfi_seal_takes_locked(struct hfi_conn *conn, struct hfi_req *req, struct hfi_wakes *wakes);
+/* The connection is lost: gives away all that are not in the FIFO. */
+void hfi_seal_lose_locked(struct hfi_conn *conn, struct hfi_link *ret_orphans);
+void hfi_seal_free(struct hfi_conn *conn);
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */

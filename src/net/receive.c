@@ -48,6 +48,8 @@ static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t le
         struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);
         conn->in_flight--;
         req->reply = replies[i];
+        if (conn->seal != NULL && hfi_seal_takes_locked(conn, req, &wakes))
+            continue;
         hfi_req_complete_locked(conn, req, &wakes);
         hfi_req_unref(req);
     }

@@ -194,7 +194,8 @@ void hfi_conn_look(struct hfi_conn *conn) {
     pthread_mutex_unlock(&conn->mtx);
 }
 
-static int append_locked(struct hfi_conn *conn, const char *bytes, size_t len, unsigned commands) {
+int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len,
+                           unsigned commands) {
     if (!hfi_buffer_append(conn->target->mem, &conn->out, bytes, len))
         return HF_ENOMEM;
     conn->unsent += commands;
@@ -214,16 +215,26 @@ static void send_or_gather_locked(struct hfi_conn *conn) {
         hfi_keeper_gathers(conn->target->keeper, conn);
 }
 
-static void enqueue_locked(struct hfi_conn *conn, struct hfi_req *req, int64_t now_ms) {
-    req->sent_ms = now_ms;
+void hfi_conn_push_locked(struct hfi_conn *conn, struct hfi_req *req) {
     hfi_list_push_back(&conn->fifo, &req->link);
     conn->in_flight++;
 }
 
+static int enqueue_locked(struct hfi_conn *conn, struct hfi_req *preface, struct hfi_req *req,
+                          const char *bytes, size_t len) {
+    int err = hfi_conn_append_locked(conn, bytes, len, preface != NULL ? 2 : 1);
+    if (err != HF_OK)
+        return err;
+    if (preface != NULL)
+        hfi_conn_push_locked(conn, preface);
+    hfi_conn_push_locked(conn, req);
+    return HF_OK;
+}
+
 /* With `preface` there is another command in front, whose answer that swallows. */
-static int submit(struct hfi_conn *conn, struct hfi_req *preface, const char *bytes, size_t len,
-                  struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,
-                  struct hfi_req **ret_req) {
+static int submit(struct hfi_conn *conn, struct hfi_req *preface, const struct hfi_sealing *sealing,
+                  const char *bytes, size_t len, struct hfi_task *task, unsigned event,
+                  struct hfi_attendant *attendant, struct hfi_req **ret_req) {
     assert(attendant == NULL || (conn->seat == HFI_SEAT_CALLERS && task != NULL));
     struct hfi_req *req = new_request(conn, task, event);
     if (req == NULL)
@@ -232,12 +243,13 @@ static int submit(struct hfi_conn *conn, struct hfi_req *preface, const char *by
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = append_locked(conn, bytes, len, preface != NULL ? 2 : 1);
+        err = sealing != NULL ? hfi_seal_submit_locked(conn, preface, req, bytes, len, sealing)
+                              : enqueue_locked(conn, preface, req, bytes, len);
     if (err == HF_OK) {
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
+        req->sent_ms = now_ms;
         if (preface != NULL)
-            enqueue_locked(conn, preface, now_ms);
-        enqueue_locked(conn, req, now_ms);
+            preface->sent_ms = now_ms;
         if (attendant != NULL) {
             conn->attendants++;
             req->attendant = attendant;
@@ -259,20 +271,34 @@ static int submit(struct hfi_conn *conn, struct hfi_req *preface, const char *by
 
 int hfi_conn_submit(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
                     unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
-    return submit(conn, NULL, bytes, len, task, event, attendant, ret_req);
+    return submit(conn, NULL, NULL, bytes, len, task, event, attendant, ret_req);
 }
 
-int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
-                        unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+static int submit_two(struct hfi_conn *conn, const struct hfi_sealing *sealing, const char *bytes,
+                      size_t len, struct hfi_task *task, unsigned event,
+                      struct hfi_attendant *attendant, struct hfi_req **ret_req) {
     struct hfi_req *preface = new_request(conn, NULL, 0);
     if (preface == NULL)
         return HF_ENOMEM;
-    int err = submit(conn, preface, bytes, len, task, event, attendant, ret_req);
+    int err = submit(conn, preface, sealing, bytes, len, task, event, attendant, ret_req);
     if (err == HF_OK)
         hfi_req_unref(preface); /* the FIFO has one */
     else
         hfi_free(preface->mem, preface);
     return err;
+}
+
+int hfi_conn_submit_two(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
+                        unsigned event, struct hfi_attendant *attendant, struct hfi_req **ret_req) {
+    return submit_two(conn, NULL, bytes, len, task, event, attendant, ret_req);
+}
+
+int hfi_conn_submit_sealed(struct hfi_conn *conn, const char *bytes, size_t len,
+                           struct hfi_task *task, unsigned event, struct hfi_attendant *attendant,
+                           const struct hfi_sealing *sealing, struct hfi_req **ret_req) {
+    if (sealing->prefaced)
+        return submit_two(conn, sealing, bytes, len, task, event, attendant, ret_req);
+    return submit(conn, NULL, sealing, bytes, len, task, event, attendant, ret_req);
 }
 
 int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struct hfi_task *task,
@@ -284,9 +310,10 @@ int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struc
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
-        err = append_locked(conn, bytes, len, 1);
+        err = hfi_conn_append_locked(conn, bytes, len, 1);
     if (err == HF_OK) {
-        enqueue_locked(conn, req, now_ms);
+        req->sent_ms = now_ms;
+        hfi_conn_push_locked(conn, req);
         *ret_req = req;
     }
     pthread_mutex_unlock(&conn->mtx);
@@ -302,7 +329,7 @@ int hfi_conn_send(struct hfi_conn *conn, const char *bytes, size_t len) {
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
     if (conn->state == CONN_READY && !atomic_load(&conn->broken))
-        err = append_locked(conn, bytes, len, 1);
+        err = hfi_conn_append_locked(conn, bytes, len, 1);
     if (err == HF_OK) {
         conn->unsent--; /* has no reply in the FIFO, so it must not count as one */
         send_or_gather_locked(conn);

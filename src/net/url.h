@@ -23,7 +23,7 @@
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
  * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms,
- * failover_timeout_ms. For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
+ * failover_timeout_ms, ack_timeout_ms; acks (off, report, all or a number) and ack_disk (on or off). For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
  * sentinel_tls_server_name; for a cluster pubsub (auto, sharded or classic); for both any number of
  * map=ANNOUNCED:PORT=REAL:PORT. With TLS also tls_ca_file, tls_ca_dir,
  * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
@@ -79,7 +79,10 @@ struct hfi_url {
     int64_t fair_wait_ms;        /* */
     int64_t restart_guard_ms;    /* */
     int64_t failover_timeout_ms; /* */
-    char *name_prefix;           /* NULL: not given */
+    int64_t ack_timeout_ms;      /* */
+    int acks;                    /* as hf_options has it; 0: not given */
+    enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } ack_disk;
+    char *name_prefix; /* NULL: not given */
     char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */
     enum hfi_url_verify { HFI_VERIFY_DEFAULT, HFI_VERIFY_FULL, HFI_VERIFY_NONE } tls_verify;
@@ -101,7 +104,7 @@ struct hfi_url {
     /* SENTINEL. */
     char *master;                            /* what the sentinels call the primary */
     char *sentinel_user, *sentinel_password; /* NULL: not given; never the data servers' */
-    enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } sentinel_tls;
+    enum hfi_url_switch sentinel_tls;
     char *sentinel_tls_server_name;
 
     /* ZK: who may do what to the nodes that are made. */

@@ -45,6 +45,36 @@ static int set_tls_verify(struct url_parser *p, struct slice text) {
     return HF_OK;
 }
 
+static int set_acks(struct url_parser *p, struct slice text) {
+    static const struct {
+        const char *word;
+        int acks;
+    } words[] = {{"off", HF_ACKS_OFF}, {"report", HF_ACKS_REPORT}, {"all", HF_ACKS_ALL}};
+    int64_t number;
+    if (p->url.acks != 0)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option acks is given twice");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (slice_is(text, words[i].word))
+            p->url.acks = words[i].acks;
+    if (p->url.acks == 0 && hfi_url_number(text, HF_ACKS_MAX, &number) && number > 0)
+        p->url.acks = (int)number;
+    if (p->url.acks == 0)
+        return hfi_fail(
+            p->error, HF_EINVAL,
+            "url: the option acks is off, report, all, or a number of replicas (1 .. %d)",
+            HF_ACKS_MAX);
+    return HF_OK;
+}
+
+static int set_ack_disk(struct url_parser *p, struct slice text) {
+    if (p->url.ack_disk != HFI_SWITCH_DEFAULT)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option ack_disk is given twice");
+    p->url.ack_disk = slice_is(text, "on") ? HFI_SWITCH_ON : HFI_SWITCH_OFF;
+    if (!slice_is(text, "on") && !slice_is(text, "off"))
+        return hfi_fail(p->error, HF_EINVAL, "url: the option ack_disk is on or off");
+    return HF_OK;
+}
+
 /* *ret_known tells whether it is a TLS option at all. */
 static int set_tls_option(struct url_parser *p, struct slice name, struct slice value,
                           bool *ret_known) {
@@ -114,6 +144,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"fair_wait_ms", &p->url.fair_wait_ms},
         {"restart_guard_ms", &p->url.restart_guard_ms},
         {"failover_timeout_ms", &p->url.failover_timeout_ms},
+        {"ack_timeout_ms", &p->url.ack_timeout_ms},
     };
     bool known;
     int err = hfi_url_set_zk_option(p, name, value, &known);
@@ -125,6 +156,10 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
 
     if (slice_is(name, "db"))
         return hfi_url_set_db(p, value);
+    if (slice_is(name, "acks"))
+        return set_acks(p, value);
+    if (slice_is(name, "ack_disk"))
+        return set_ack_disk(p, value);
     if (slice_is(name, "name_prefix"))
         return set_name_prefix(p, value);
     bool is_user = slice_is(name, "user"), is_password = slice_is(name, "password");

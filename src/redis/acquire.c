@@ -21,7 +21,7 @@
 
 static void attempt(struct hfi_call *call);
 
-static void note_news(struct hfi_call_state *state, unsigned events) {
+void hfi_acquire_news(struct hfi_call_state *state, unsigned events) {
     if ((events & HFI_EVENT_DEAF) != 0)
         state->u.acquire.heard = false;
     if ((events & HFI_EVENT_SUBSCRIBED) != 0)
@@ -48,7 +48,7 @@ static void sleep_or_attempt(struct hfi_call *call);
 static void step_asleep(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
     bool was_woken = state->u.acquire.woken;
-    note_news(state, events);
+    hfi_acquire_news(state, events);
     if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
         if (!state->u.acquire.woken)
             state->u.acquire.fruitless = 0;
@@ -82,7 +82,7 @@ static void sleep_or_attempt(struct hfi_call *call) {
 
 static void step_subscribing(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
-    note_news(state, events);
+    hfi_acquire_news(state, events);
     bool waited = (events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange);
     if (state->u.acquire.woken || waited || (events & HFI_EVENT_DEAF) != 0)
         attempt(call);
@@ -134,6 +134,7 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
         return;
     }
     state->u.acquire.ttl_ms = answer->ttl_ms;
+    state->u.acquire.unacked_ms = 0;
     call->contended = true;
     if (tries_once(call))
         hfi_call_fail(call, HF_EBUSY, busy != NULL ? busy : "another owner holds the lock");
@@ -147,6 +148,11 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
 
 static void acquired(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    if (!hfi_acks_suffice(x)) {
+        hfi_acquire_unconfirmed(call);
+        return;
+    }
+    call->acked = x->acks.got;
     call->value = answer->count;
     call->token = answer->token;
     call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
@@ -196,7 +202,7 @@ static void attempted(struct hfi_call *call) {
 /* Forwards what concerns the exchange, and keeps wake-ups for later. */
 static void step_attempt(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
-    note_news(state, events);
+    hfi_acquire_news(state, events);
     if (hfi_exchange_step(&state->exchange, events) == HFI_FINISHED)
         attempted(call);
 }
@@ -229,6 +235,27 @@ static void prepare_attempt(struct hfi_call *call, int64_t now_ms) {
         hfi_redis_was_replaced(x->redis, call->name, call->name_len, &control);
 }
 
+/* Of things the number is only told: what takes part of a number cannot be sent again. */
+static int acks_of(struct hfi_call *call) {
+    bool thing = hfi_state_of(call)->kind->acts != NULL;
+    return call->acks != 0 && thing ? HF_ACKS_REPORT : call->acks;
+}
+
+static void aim_at_lock(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_exchange *x = &state->exchange;
+    state->acquiring = true;
+    x->script = state->kind->acquire;
+    x->write = write_attempt;
+    x->acks.asked = state->kind->waiting->only_looks ? 0 : acks_of(call);
+    x->acks.needs_them = hfi_acks_of_one;
+}
+
+void hfi_acquire_again(struct hfi_call *call) {
+    aim_at_lock(call);
+    attempt(call);
+}
+
 /* Once more, unless the time is over. */
 static void attempt(struct hfi_call *call) {
     int64_t now_ms = hfi_now_ms();
@@ -244,12 +271,10 @@ void hfi_acquire(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     struct hfi_exchange *x = &state->exchange;
     const struct hfi_waiting *waiting = state->kind->waiting;
-    state->acquiring = true;
+    aim_at_lock(call);
     state->settles = !waiting->only_looks;
     x->asks = waiting->only_looks;
     state->cleanup = waiting->left;
-    x->script = state->kind->acquire;
-    x->write = write_attempt;
     if (state->kind->draws_tickets) {
         hfi_ticket_draw(call);
         x->once = !hfi_ticket_drawn(call);

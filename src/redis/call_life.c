@@ -27,7 +27,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     state->step = step_exchange;
     state->kind = hfi_redis_kind_of(call->kind);
     call->err = HF_OK;
-    call->value = call->token = 0;
+    call->value = call->token = call->acked = 0;
     call->proof = (struct hfi_proof){0};
     call->contended = call->unsettled = call->gone = false;
     call->queued = call->no_server = false;
@@ -74,8 +74,8 @@ static void note_unsettled(struct hfi_call *call) {
     /* what must not run twice can only be undone if its answer may still come */
     bool can_settle = state->settles && (!state->exchange.once || state->ghost != NULL);
     call->queued = call->err != HF_OK && hfi_line_is_queued(state);
-    call->unsettled =
-        call->err != HF_OK && can_settle && (unanswered || state->settling || call->queued);
+    call->unsettled = call->err != HF_OK && can_settle &&
+                      (unanswered || state->settling || call->queued || state->unacked);
     if (call->unsettled && unanswered)
         call->ghost_until_ms = hfi_exchange_ghost_until_ms(&state->exchange);
 }

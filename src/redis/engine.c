@@ -279,6 +279,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .reconnects = config->reconnects,
         .hooks = &hooks,
         .arg = redis,
+        .acks = &hfi_acks_seal,
     };
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
@@ -320,6 +321,9 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->notify_failures = config->notify_failures;
     redis->switches = config->switches;
     redis->redirects = config->redirects;
+    redis->ack_failures = config->ack_failures;
+    redis->ack_disk = config->ack_disk;
+    redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
 
     int err = HF_ENOMEM;
@@ -468,6 +472,7 @@ static const struct hfi_engine_ops engine_ops = {
     .thing = find_thing,
     .server = find_server,
     .check_name = check_name,
+    .check_acks = hfi_acks_check,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
     .node_of = node_of,

@@ -27,27 +27,6 @@
 #define SLICE_MIN_MS 20
 #define ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
 
-/* ---- Timer ---- */
-
-static void alarm_fired(struct hfi_alarm *alarm) {
-    hfi_task_post(HFI_CONTAINER(alarm, struct hfi_exchange, alarm)->task, HFI_EVENT_TIMER);
-}
-
-void hfi_exchange_sleep(struct hfi_exchange *x, int64_t at_ms) {
-    if (x->alarm_exec != NULL && x->alarm_exec != x->task->exec)
-        hfi_alarm_clear(x->alarm_exec, &x->alarm); /* the task has moved */
-    x->alarm_exec = x->task->exec;
-    x->alarm.fire = alarm_fired;
-    x->wake_ms = at_ms;
-    if (x->signs != NULL)
-        atomic_store_explicit(&x->signs->due_ms, at_ms, memory_order_relaxed);
-    hfi_alarm_set(x->alarm_exec, &x->alarm, at_ms);
-}
-
-bool hfi_exchange_woken(const struct hfi_exchange *x) {
-    return hfi_now_ms() >= x->wake_ms;
-}
-
 /* Running it twice is the same as running it once, and there is nothing to undo. */
 static bool only_asks(const struct hfi_exchange *x) {
     return x->script == NULL || x->asks;
@@ -322,7 +301,8 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
         return pause_until(x, x->quiet_until_ms);
     if (x->node == NULL)
         return connect_first(x, NULL);
-    struct hfi_conn *conn = hfi_node_pick(x->node, x->lane);
+    struct hfi_conn *conn =
+        hfi_exchange_is_sealed(x) ? hfi_acks_pick(x) : hfi_node_pick(x->node, x->lane);
     if (conn == NULL)
         return is_stopped(x) ? closed(x) : fail(x, HF_ENOMEM, "no memory for a connection");
     if (!hfi_conn_ready(conn, &server_ms, &received_ms))
@@ -335,7 +315,9 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
     hfi_command_init(&command, x->redis->mem);
     write_command(x, server_ms + (x->stop_ms - received_ms), &command);
     int err = HF_ENOMEM;
-    if (!command.failed)
+    if (!command.failed && hfi_exchange_is_sealed(x))
+        err = hfi_acks_submit(x, conn, &command, x->asking);
+    else if (!command.failed)
         err = (x->asking ? hfi_conn_submit_two : hfi_conn_submit)(
             conn, command.bytes, command.len, x->task, x->reply_event,
             x->lane == HFI_LANE_CALLER ? &x->attendant : NULL, &x->req);
@@ -359,6 +341,8 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     /* A lost copy is waited out: leave time for others before the exchange must end. */
     x->slice_ms =
         hfi_max_ms(hfi_min_ms(SLICE_FIRST_MS, x->redis->cmd_timeout_ms / 4), SLICE_MIN_MS);
+    if (hfi_exchange_is_sealed(x)) /* it goes when those before it are confirmed */
+        x->slice_ms += x->redis->ack_timeout_ms;
     if (x->retry == HFI_RETRY_NONE) /* there are no others, so it may be as slow as the limit */
         x->slice_ms = hfi_max_ms(x->limit_ms - x->start_ms, SLICE_MIN_MS);
     return try_now(x);
@@ -435,9 +419,19 @@ static enum hfi_progress on_reply(struct hfi_exchange *x) {
         err = HF_ECLOSED;
     else if (err == HF_OK && hfi_exchange_was_left(x))
         err = hfi_fail(x->error, HF_EUNREACH, "this is not the server to ask any more");
+    enum hfi_acks_verdict verdict =
+        hfi_exchange_is_sealed(x) ? hfi_acks_note(x, &err) : HFI_ACKS_FINE;
+    if (verdict == HFI_ACKS_REFUSED) {
+        x->unanswered = true; /* it has run, and is to be undone */
+        return finish(x, err);
+    }
     if (err == HF_OK)
         return answered(x, x->req->reply);
     drop_request(x);
+    if (verdict == HFI_ACKS_AGAIN) {
+        x->trouble = HF_EUNREACH;
+        return x->tries++ == 0 ? try_now(x) : back_off(x);
+    }
     return lost(x, err);
 }
 

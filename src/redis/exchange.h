@@ -60,6 +60,12 @@ struct hfi_exchange {
     bool once; /* a lost copy is not sent again: the outcome is HF_EUNKNOWN */
     /* a lost copy is not sent again later than this after it was sent; 0: there is no such end */
     int64_t known_ms;
+    struct {
+        int asked; /* as struct hfi_call has it; 0: nobody is asked to confirm, and the rest says nothing */
+        bool (*needs_them)(const void *reply); /* this answer has something to confirm */
+        unsigned want;                         /* so many are waited for */
+        int64_t got;                           /* the answer: so many have */
+    } acks;
     /* Adds the arguments: for a script the number of keys and what follows, else the whole
      * command. */
     void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
@@ -161,6 +167,38 @@ int64_t hfi_exchange_pause_ms(struct hfi_exchange *x);
 bool hfi_exchange_may_move(const struct hfi_exchange *x);
 /* The server refuses, and this exchange has the time to ask again. */
 bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy);
+
+/* ---- acks.c: what replicas confirm ---- */
+
+struct hfi_engine_config;
+/* As struct hfi_engine_ops has it; and how long they are waited for. */
+int hfi_acks_check(struct hfi_engine *engine, int acks, hf_error *error);
+int64_t hfi_acks_timeout_ms(const struct hfi_engine_config *config);
+
+extern const struct hfi_seal_ops hfi_acks_seal; /* its argument is the engine */
+
+/* Answers of a command about one lock, and of one about many. */
+bool hfi_acks_of_one(const void *reply);
+bool hfi_acks_of_many(const void *reply);
+/* Replicas are asked to confirm it. */
+static inline bool hfi_exchange_is_sealed(const struct hfi_exchange *x) {
+    return x->acks.asked != 0;
+}
+/* As hfi_node_pick() and hfi_conn_submit(), for such an exchange. */
+struct hfi_conn *hfi_acks_pick(struct hfi_exchange *x);
+int hfi_acks_submit(struct hfi_exchange *x, struct hfi_conn *conn,
+                    const struct hfi_command *command, bool prefaced);
+/* The request has ended, perhaps with an error, and perhaps with an answer all the same. Notes how many
+ * have confirmed it. */
+enum hfi_acks_verdict {
+    HFI_ACKS_FINE, /* as if nobody had been asked */
+    HFI_ACKS_AGAIN, /* send it again, at once: either it was not sent, or nobody can say who has it */
+    HFI_ACKS_REFUSED /* it has run, but the server does not ask its replicas */
+} hfi_acks_note(struct hfi_exchange *x, int *err);
+/* The answer is there, and as many have confirmed it as have to. */
+bool hfi_acks_suffice(const struct hfi_exchange *x);
+/* Says so if not. */
+int hfi_acks_fail(const struct hfi_exchange *x, hf_error *error);
 
 /* A timer for the owner between exchanges: HFI_EVENT_TIMER comes at `at_ms` or later. Then
  * hfi_exchange_woken() is true; if it is false, the TIMER event is stale. */

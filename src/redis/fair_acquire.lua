@@ -36,8 +36,9 @@ if there > 0 then
   if there ~= wanted then redis.call('hset', lock, owner, wanted) end
   local ttl_ms = redis.call('pttl', lock)
   local is_leftover = there ~= count and there ~= wanted
-  if is_leftover or (ttl_ms >= 0 and ttl_ms < tonumber(lease_ms)) then
-    redis.call('pexpire', lock, lease_ms)
+  if is_leftover or ttl_ms >= 0 then
+    local longer = not is_leftover and ttl_ms > tonumber(lease_ms)
+    redis.call('pexpire', lock, longer and ttl_ms or lease_ms)
   end
   return {1, wanted, now}
 end

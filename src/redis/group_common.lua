@@ -119,6 +119,8 @@ local SPARE_MS = 100
 
 local function raise_ttl(group, lease_ms)
   local ttl_ms, wanted_ms = redis.call('pttl', group), lease_ms + SPARE_MS
-  if ttl_ms >= 0 and ttl_ms < wanted_ms then redis.call('pexpire', group, integer(wanted_ms)) end
+  if ttl_ms >= 0 then -- Written in any case, as in plain_acquire.
+    redis.call('pexpire', group, integer(math.max(ttl_ms, wanted_ms)))
+  end
 end
 -- luacheck: pop

@@ -7,6 +7,8 @@
  *   signs.c     what others see of an exchange while it goes on
  *   patience.c  how long it waits for servers that are of no help
  *   detour.c    what helps when a server refuses: waiting, or another server
+ *   acks.c      what replicas confirm
+ *   unconfirmed.c an acquire that too few have confirmed
  *   acquire.c   attempt, begin to wait, attempt, sleep
  *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
  *               a manner of waiting each: what is told, how long to sleep, what ends it
@@ -59,7 +61,9 @@ struct hfi_redis {
     int64_t fair_horizon_ms; /* a waiter in line that says nothing for so long is dead */
     int64_t fair_confirm_ms; /* a grant waits no longer than this for a sign of life */
     int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
-    atomic_ullong *unknowns, *notify_failures, *switches, *redirects;
+    int64_t ack_timeout_ms;  /* how long replicas have to confirm, */
+    bool ack_disk;           /* that it is on disk */
+    atomic_ullong *unknowns, *notify_failures, *switches, *redirects, *ack_failures;
     struct hfi_tickets tickets;
 
     struct hfi_route *route;
@@ -108,6 +112,7 @@ struct hfi_call_state {
     /* it is an acquire: if it is cancelled, its settlement wants to hear the reply */
     bool acquiring;
     bool settling;  /* it is the settlement: unless it succeeds, nothing is settled */
+    bool unacked;   /* it has acquired, and too few have confirmed that: it is to be undone */
     bool yields;    /* its owner wants to acquire again: it ends after the next answer */
     bool remembers; /* its last script was given the key for who did not hear (fair.c) */
     /* it has its outcome, and goes on with what it left in front of a line (hand_over.c) */
@@ -126,6 +131,8 @@ struct hfi_call_state {
             struct hfi_latch_look latch;
             int64_t ttl_ms;       /* what was left of the other's lease */
             int64_t attempted_ms; /* when the last attempt started */
+            int64_t unacked_ms;   /* since then too few confirm; 0: they do, or nothing is known */
+            unsigned unacked;     /* how often in a row */
             unsigned naps;        /* sleeps so far while nobody told us of releases */
             unsigned fruitless;   /* wake-ups in a row that led to nothing */
             bool woken;           /* there was a message since the last attempt started */
@@ -227,11 +234,21 @@ void hfi_redis_compare_clocks(struct hfi_redis *redis, struct hfi_node *from, st
 /* ---- The operations ---- */
 
 void hfi_acquire(struct hfi_call *call);
+/* Parts of it, for unconfirmed.c: one more attempt, which is also what it sends from then on; and what
+ * there is to know of messages, in any step. */
+void hfi_acquire_again(struct hfi_call *call);
+void hfi_acquire_news(struct hfi_call_state *state, unsigned events);
+/* Too few have confirmed what it has acquired. */
+void hfi_acquire_unconfirmed(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
 void hfi_force(struct hfi_call *call);
 void hfi_ask(struct hfi_call *call);
 void hfi_settle(struct hfi_call *call);
+/* What undoes an acquire: its script and arguments, and whether the answer says that it is undone. */
+const struct hfi_script *hfi_undo_script(struct hfi_call *call);
+void hfi_undo_write(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
+int hfi_undo_read(struct hfi_call *call, bool *ret_more);
 void hfi_act(struct hfi_call *call);
 /* The same as a part of another operation. */
 void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,

@@ -1,5 +1,5 @@
 /*
- * How long an exchange has patience with servers that are of no help.
+ * How long an exchange has patience with servers that are of no help; and its timer.
  *
  * Called by exchange.c on the thread of the exchange's task; no state of its own.
  */
@@ -57,4 +57,25 @@ bool hfi_exchange_may_pass(const struct hfi_exchange *x, enum hfi_remedy remedy)
     return x->retry != HFI_RETRY_NONE &&
            (remedy == HFI_REMEDY_WAIT ||
             ((elsewhere || moves || remedy == HFI_REMEDY_WAIT_PATIENT) && patient));
+}
+
+/* ---- Timer ---- */
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    hfi_task_post(HFI_CONTAINER(alarm, struct hfi_exchange, alarm)->task, HFI_EVENT_TIMER);
+}
+
+void hfi_exchange_sleep(struct hfi_exchange *x, int64_t at_ms) {
+    if (x->alarm_exec != NULL && x->alarm_exec != x->task->exec)
+        hfi_alarm_clear(x->alarm_exec, &x->alarm); /* the task has moved */
+    x->alarm_exec = x->task->exec;
+    x->alarm.fire = alarm_fired;
+    x->wake_ms = at_ms;
+    if (x->signs != NULL)
+        atomic_store_explicit(&x->signs->due_ms, at_ms, memory_order_relaxed);
+    hfi_alarm_set(x->alarm_exec, &x->alarm, at_ms);
+}
+
+bool hfi_exchange_woken(const struct hfi_exchange *x) {
+    return hfi_now_ms() >= x->wake_ms;
 }

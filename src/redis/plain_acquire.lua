@@ -42,11 +42,14 @@ if not there then
 end
 
 -- Ours. A re-entry or a resend raises the lease and never shortens it: a late copy of the first
--- acquire may find a hold that was extended since. Any other count, when we hold nothing, is a
--- leftover that nobody knows of, and is taken over as if it were new.
+-- acquire may find a hold that was extended since. It writes in any case: replicas confirm nothing
+-- but writes. Any other count, when we hold nothing, is a leftover that nobody knows of, and is
+-- taken over as if it were new.
 if there == count or there == wanted then
   if there == count then redis.call('hset', lock, owner, wanted) end
-  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+  if ttl_ms >= 0 then
+    redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
+  end
   return {1, wanted, now}
 end
 if count > 0 then return {-2, there, now} end

@@ -72,7 +72,9 @@ for i = wanted + 1, there do redis.call('del', holds .. i) end
 if mode then
   if there ~= wanted then redis.call('hset', lock, reader, wanted) end
   local ttl_ms = redis.call('pttl', lock)
-  if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+  if ttl_ms >= 0 then -- Written in any case, as in plain_acquire.
+    redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
+  end
   return {1, wanted, now}
 end
 redis.call('hset', lock, 'mode', 'read', reader, wanted)

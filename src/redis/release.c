@@ -90,8 +90,11 @@ static void extended(struct hfi_call *call) {
     }
     const redisReply *reply = hfi_answer_of(call);
     long long answer = reply->elements == numbers ? reply->element[0]->integer : INT64_MIN;
-    if (answer == 1) {
+    if (answer == 1 && !hfi_acks_suffice(x)) {
+        hfi_call_finish(call, hfi_acks_fail(x, &call->error));
+    } else if (answer == 1) {
         call->value = 1;
+        call->acked = x->acks.got;
         call->token = call->token_wish != 0 ? reply->element[1]->integer : 0;
         call->proof = hfi_proof_of(x->redis, call->kind, x->sent_ms, call->lease_ms);
         hfi_call_finish(call, HF_OK);
@@ -107,6 +110,8 @@ static void extended(struct hfi_call *call) {
 
 void hfi_extend(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
+    state->exchange.acks.asked = call->acks;
+    state->exchange.acks.needs_them = hfi_acks_of_one;
     if (call->token_wish != 0)
         hfi_call_send(call, state->kind->extend, write_wish, extended);
     else

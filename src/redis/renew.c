@@ -143,6 +143,15 @@ static int read_answers(struct parcel *parcel, const redisReply *reply) {
     return HF_OK;
 }
 
+/* The server has them, but too few others: what is proved stays what it was. */
+static void not_confirmed(struct parcel *parcel) {
+    struct running *running = parcel->running;
+    for (size_t i = 0; i < parcel->len; i++)
+        if (item_of(parcel, i)->answer == 1)
+            item_of(parcel, i)->answer = HF_ENOREPLICA;
+    running->failure = hfi_acks_fail(&parcel->exchange, &running->renewal->error);
+}
+
 static void parcel_failed(struct parcel *parcel, int err) {
     struct running *running = parcel->running;
     /* of one item that says something; of all of them it makes no sense */
@@ -218,6 +227,8 @@ static void parcel_ended(struct parcel *parcel) {
                       hfi_fail(&parcel->error, HF_EPROTO, "a renewal was answered with nonsense"));
     } else {
         running->answered = true;
+        if (!hfi_acks_suffice(x))
+            not_confirmed(parcel);
     }
     end_parcel(parcel);
     finish_if_done(running);
@@ -227,6 +238,11 @@ static void run_parcel(struct hfi_task *task, unsigned events) {
     struct parcel *parcel = HFI_CONTAINER(task, struct parcel, task);
     if (parcel->running != NULL && hfi_exchange_step(&parcel->exchange, events) == HFI_FINISHED)
         parcel_ended(parcel);
+}
+
+/* One that is only asked about gets nothing that others would have to confirm. */
+static int acks_of(const struct hfi_renewal_item *item) {
+    return item->lease_ms > 1 ? item->acks : 0;
 }
 
 static void start_parcel(struct parcel *parcel) {
@@ -243,6 +259,8 @@ static void start_parcel(struct parcel *parcel) {
     x->name_len = hfi_kind_stem_len(first->kind, first->name, first->name_len);
     x->write = write_parcel;
     x->undeclared_keys = parcel->renewer->undeclared_keys;
+    x->acks.asked = acks_of(first);
+    x->acks.needs_them = hfi_acks_of_many;
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;
@@ -259,6 +277,7 @@ static bool fits(const struct parcel *parcel, size_t i) {
     const struct running *running = parcel->running;
     const struct hfi_renewal_item *item = &running->renewal->items[i];
     if (hfi_redis_kind_of(item->kind)->renewer != parcel->renewer ||
+        acks_of(item) != acks_of(item_of(parcel, 0)) ||
         running->slots[i] != running->slots[parcel->items[0]])
         return false;
     bool alone = running->alone[i] || hfi_node_learnt(running->node)->in_slots;

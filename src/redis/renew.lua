@@ -4,7 +4,8 @@
 -- KEYS 1..n lock hashes   ARGV 1 not-after, then for each: its lease ms, the owner's field in it
 -- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a lock | {now} alone: too late
 --
--- A lease is raised, never shortened; a key that somebody made permanent stays so. A key of a wrong
+-- A lease is raised, never shortened, and written in any case, as in plain_acquire; a key that
+-- somebody made permanent stays so. A key of a wrong
 -- type costs the others nothing; any other error is the whole batch's.
 -- luacheck: read globals now too_late
 if too_late then return {now} end
@@ -21,7 +22,9 @@ for i, lock in ipairs(KEYS) do
   local held = redis.pcall('hexists', lock, field)
   if held == 1 then
     local ttl_ms = redis.call('pttl', lock)
-    if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+    if ttl_ms >= 0 then
+      redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
+    end
   elseif held ~= 0 then
     if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
     held = -1

@@ -27,8 +27,12 @@ static bool gives_up(struct hfi_call *call) {
     return !call->settle_release && hfi_state_of(call)->kind->waiting->in_line;
 }
 
-static void write_settle(struct hfi_exchange *x, int64_t not_after_ms,
-                         struct hfi_command *command) {
+const struct hfi_script *hfi_undo_script(struct hfi_call *call) {
+    const struct hfi_redis_kind *kind = hfi_state_of(call)->kind;
+    return gives_up(call) ? kind->give_up : kind->release;
+}
+
+void hfi_undo_write(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     struct hfi_call_state *state = hfi_state_around(x);
     if (gives_up(state->call))
         state->kind->write_give_up(x->redis, state->call, not_after_ms, command);
@@ -83,7 +87,7 @@ static void settle_at(struct hfi_call *call, int64_t at_ms) {
     hfi_exchange_sleep(&state->exchange, at_ms);
 }
 
-static void settled(struct hfi_call *call) {
+int hfi_undo_read(struct hfi_call *call, bool *ret_more) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_release_answer answer = {0};
     int err = state->exchange.err;
@@ -91,10 +95,17 @@ static void settled(struct hfi_call *call) {
         err = state->kind->read_give_up(hfi_answer_of(call), &answer);
     else if (err == HF_OK)
         err = state->kind->read_release(settled_from(call), hfi_answer_of(call), &answer);
-    if (err == HF_OK || err == HF_EWRONGTYPE) { /* another type: nothing of ours is there */
-        if (err == HF_OK && answer.not_notified)
-            hfi_redis_notify_failed(&state->exchange);
-        hfi_line_finish(call, HF_OK, NULL, err == HF_OK && answer.more);
+    if (err == HF_OK && answer.not_notified)
+        hfi_redis_notify_failed(&state->exchange);
+    *ret_more = err == HF_OK && answer.more;
+    return err == HF_EWRONGTYPE ? HF_OK : err; /* another type: nothing of ours is there */
+}
+
+static void settled(struct hfi_call *call) {
+    bool more;
+    int err = hfi_undo_read(call, &more);
+    if (err == HF_OK) {
+        hfi_line_finish(call, HF_OK, NULL, more);
         return;
     }
     int64_t again_ms = hfi_now_ms() + SETTLE_PAUSE_MS;
@@ -105,8 +116,7 @@ static void settled(struct hfi_call *call) {
 }
 
 static void settle_now(struct hfi_call *call) {
-    const struct hfi_redis_kind *kind = hfi_state_of(call)->kind;
-    hfi_call_send(call, gives_up(call) ? kind->give_up : kind->release, write_settle, settled);
+    hfi_call_send(call, hfi_undo_script(call), hfi_undo_write, settled);
 }
 
 /* The state is as the failed call has left it: with a request in it, perhaps. */

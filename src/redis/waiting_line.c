@@ -148,7 +148,8 @@ static bool woken(struct hfi_call *call) {
     int64_t latest_us = line->answered_us + ROUNDING_US + passed_us + passed_us / DRIFT;
     line->granted = said_us > line->newest_us && said_us <= latest_us;
     int64_t left_ms = (said_us - latest_us) / 1000 + line->least_confirm_ms - 1;
-    if (!line->granted || left_ms <= line->least_confirm_ms / 3)
+    /* what replicas are to confirm takes an attempt, which finds the grant */
+    if (!line->granted || call->acks != 0 || left_ms <= line->least_confirm_ms / 3)
         return false;
 
     int64_t confirm_end_ms = hfi_min_ms(now_ms + left_ms, heard_ms + line->least_confirm_ms);

@@ -42,7 +42,10 @@ if not there then
 end
 if count > 0 and there ~= count and there ~= wanted then return {-2, there, now} end
 
--- Ours: a re-entry, a resend, or (when we hold nothing) a leftover that nobody knows of.
+-- Ours: a re-entry, a resend, or (when we hold nothing) a leftover that nobody knows of. Written in
+-- any case, as in plain_acquire.
 if there ~= wanted then redis.call('hset', lock, field, wanted) end
-if ttl_ms >= 0 and ttl_ms < tonumber(lease_ms) then redis.call('pexpire', lock, lease_ms) end
+if ttl_ms >= 0 then
+  redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
+end
 return {1, wanted, now}

@@ -137,14 +137,14 @@ static void write_data(struct hfi_zk_call *c, struct hfi_zk_out *out) {
 static void data_answered(struct hfi_zk_call *c) {
     struct hfi_zk_text data = {.len = 0};
     struct hfi_zk_stat stat;
+    int32_t err = c->answers[0].err;
+    bool left = err == HFI_ZK_NO_NODE; /* meanwhile */
     c->number = 0;
-    if (c->answers[0].err == HFI_ZK_NO_NODE)
-        next_one(c);
-    else if (c->answers[0].err != HFI_ZK_OK)
-        hfi_zk_call_refused(c, c->answers[0].err);
-    else if (hfi_zk_get_data(&c->answers[0].body, &data, &stat) != HF_OK)
+    if (err != HFI_ZK_OK && !left)
+        hfi_zk_call_refused(c, err);
+    else if (!left && hfi_zk_get_data(&c->answers[0].body, &data, &stat) != HF_OK)
         hfi_zk_call_fail_proto(c);
-    else if (!add(c, data, &stat))
+    else if (!left && !add(c, data, &stat))
         no_memory(c);
     else
         next_one(c);

@@ -19,7 +19,7 @@
 
 enum { C_WORKERS = 3, JAVA_WORKERS = 3, KILL_ROUNDS = 1, SOAK_ROUNDS = 20, LEAST = 20 };
 
-#define DOOMED_SESSION_MS 5000 /* those that live keep theirs for as long, at the least */
+#define DOOMED_SESSION_MS 5000
 
 struct place {
     _Atomic int64_t inside, counter, meetings, stop, unused[12];
@@ -60,7 +60,7 @@ static int work(void *arg) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     hf_lock *lock = NULL;
-    options.watchdog_ms = DOOMED_SESSION_MS;
+    options.watchdog_ms = worker <= C_WORKERS ? SESSION_MS : DOOMED_SESSION_MS;
     if (hf_open(zk_url(suite.zk), &options, &client) != HF_OK ||
         hf_lock_new(client, "stress", &lock) != HF_OK)
         return 1;

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define HANG_MS 60000
-#define SESSION_MS 10000
+#define SESSION_MS 30000
 
 struct suite {
     struct zk *zk;

@@ -67,6 +67,7 @@ hf_client *c_client(int64_t session_ms) {
     hf_client *client = NULL;
     options.watchdog_ms = session_ms;
     options.cmd_timeout_ms = 20000;
+    options.connect_timeout_ms = HANG_MS;
     assert_hf(HF_OK, hf_open(zk_url(suite.zk), &options, &client));
     return client;
 }
@@ -129,7 +130,8 @@ bool wait_watched(const char *path, int sessions) {
 /* ---- The suite ------------------------------------------------------------------------------- */
 
 static void open_stage(void) {
-    suite.zk = zk_start(NULL);
+    struct zk_options options = {.config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
+    suite.zk = zk_start(&options);
     suite.eyes = zk_client_open(zk_port(suite.zk));
     suite.java = start_jvm();
     make_client(suite.java, "j1", SESSION_MS);

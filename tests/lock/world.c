@@ -56,7 +56,7 @@ void world_begin_on(struct world *world, struct server *server, const hf_options
     memset(world, 0, sizeof *world);
     world->server = server;
     cmd_ok(server, "FLUSHALL");
-    world->proxy = proxy_start(server_socket(server));
+    world->proxy = server_proxy(server);
     open_client(proxy_url(world->proxy), &options, &world->client, &world->lock, world->owner);
     open_client(server_url(server), &options, &world->rival, &world->rival_lock,
                 world->rival_owner);

@@ -49,6 +49,27 @@ static void every_kind_of_lock_everywhere(void **state) {
     ring_end(&r);
 }
 
+/* Each shard has its own, and the map says how many are up. */
+static void replicas_of_each_shard_confirm(void **state) {
+    (void)state;
+    struct ring r;
+    hf_options options = scene_options();
+    options.acks = HF_ACKS_ALL;
+    options.ack_timeout_ms = 5000;
+    ring_begin(&r, &options);
+    for (int i = 0; i < 12; i++) {
+        char name[32];
+        hf_result result = HF_RESULT_INIT;
+        snprintf(name, sizeof name, "confirmed-%d", i);
+        hf_lock *lock = scene_lock(r.client, kinds[i % (int)KINDS], name);
+        assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
+        assert_int_equal(result.acked, 1);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        hf_lock_free(lock);
+    }
+    ring_end(&r);
+}
+
 static void use_things(hf_client *client, int round) {
     char name[32];
     hf_sem *sem;
@@ -243,6 +264,7 @@ static void a_shard_that_is_gone_for_good(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_lock_everywhere),
+        cmocka_unit_test(replicas_of_each_shard_confirm),
         cmocka_unit_test(every_other_thing_everywhere),
         cmocka_unit_test(names_that_split_are_refused),
         cmocka_unit_test(by_hand_while_all_are_busy),

@@ -41,6 +41,7 @@ static hf_client *open_on(struct scripted *const *sentinels, size_t len) {
     char url[256];
     hf_options options = scene_options();
     hf_client *client;
+    options.cmd_timeout_ms = HANG_MS;
     url_of(sentinels, len, url, sizeof url);
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     return client;
@@ -355,6 +356,7 @@ static void another_every_moment_with_manual_dispatch(void **state) {
     pthread_t thread;
     scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 1);
     url_of(&sentinel, 1, url, sizeof url);
+    options.cmd_timeout_ms = HANG_MS; /* there are several changes in a row */
     options.flags = HF_MANUAL_DISPATCH;
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     struct turns turns = {.lock = scene_lock(client, HF_PLAIN, "turns")};

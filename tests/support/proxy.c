@@ -441,7 +441,7 @@ void proxy_free(struct proxy *proxy) {
 }
 
 const char *proxy_url(const struct proxy *proxy) {
-    return proxy->url;
+    return proxy->speech == proxy_speech_of(PROXY_RESP) ? proxy->url : proxy->tcp_url;
 }
 
 const char *proxy_tcp_url(const struct proxy *proxy) {

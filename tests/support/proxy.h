@@ -52,7 +52,8 @@ void proxy_free(struct proxy *proxy);
 /* For a server with a password: the password is part of the proxy's urls from then on. */
 void proxy_set_password(struct proxy *proxy, const char *password);
 
-const char *proxy_url(const struct proxy *proxy); /* unix://[:password@]/path */
+const char *proxy_url(
+    const struct proxy *proxy); /* unix://[:password@]/path; of others than RESP as below */
 const char *proxy_tcp_url(
     const struct proxy *proxy); /* redis://[:password@]127.0.0.1:port, or zk:// */
 const char *proxy_socket(const struct proxy *proxy);

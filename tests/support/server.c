@@ -12,6 +12,7 @@
  */
 #include "support/server.h"
 
+#include "support/proxy.h"
 #include "support/server_internal.h"
 #include "support/wait.h"
 #include "support/warden.h"
@@ -26,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50 };
+enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50, FREE_PORT_TRIES = 100 };
 
 static char *format(const char *template, const char *a, const char *b, const char *c) {
     char *text = NULL;
@@ -87,6 +88,26 @@ int server_pick_port(void) {
     clock_gettime(CLOCK_BOOTTIME, &ts);
     unsigned seed = (unsigned)getpid() * 7919u + (unsigned)(ts.tv_nsec / 1000) + turn++ * 104729u;
     return (int)(10000 + seed % 22000);
+}
+
+static bool is_free(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool free_port = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    if (fd >= 0)
+        close(fd);
+    return free_port;
+}
+
+int server_free_port(void) {
+    for (int tries = 0; tries < FREE_PORT_TRIES; tries++) {
+        int port = server_pick_port();
+        if (is_free(port))
+            return port;
+    }
+    support_die("no port is free");
 }
 
 static void set_urls(struct server *server) {
@@ -156,6 +177,11 @@ static void start_on_some_port(struct server *server, const struct server_option
     die_with_log(server, "ended instead of getting ready");
 }
 
+static bool wants_zookeeper(void) {
+    const char *engine = getenv("HF_TEST_ENGINE");
+    return engine != NULL && strcmp(engine, "zk") == 0;
+}
+
 struct server *server_start(const struct server_options *options) {
     static const struct server_options defaults;
     if (options == NULL)
@@ -172,6 +198,10 @@ struct server *server_start(const struct server_options *options) {
     server->tls = options->tls;
     server->password = options->password != NULL ? strdup(options->password) : NULL;
     start_on_some_port(server, options);
+    if (wants_zookeeper()) {
+        zk_need();
+        server->zk = zk_start(NULL);
+    }
     return server;
 }
 
@@ -226,6 +256,7 @@ void server_free(struct server *server) {
     if (server == NULL)
         return;
     server_kill(server);
+    zk_free(server->zk);
     temp_dir_remove(server->dir);
     sync_destroy(&server->helper);
     free(server->dir);
@@ -239,7 +270,12 @@ void server_free(struct server *server) {
 }
 
 const char *server_url(const struct server *server) {
-    return server->url;
+    return server->zk != NULL ? zk_url(server->zk) : server->url;
+}
+
+struct proxy *server_proxy(const struct server *server) {
+    return server->zk != NULL ? proxy_start_tcp(zk_port(server->zk), PROXY_ZOOKEEPER)
+                              : proxy_start(server->socket);
 }
 
 const char *server_tcp_url(const struct server *server) {

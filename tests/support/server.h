@@ -9,7 +9,8 @@
  *
  * Include as "support/server.h". Each server has its own temporary directory and listens on a Unix
  * socket there, and on a free loopback port if asked to. Debug commands (DEBUG SLEEP) are allowed.
- * Environment: HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the
+ * Environment: HF_TEST_ENGINE=zk lets server_url() lead to a ZooKeeper server that is started beside it, for
+ * tests that are about locks and not about keys (tests/CMakeLists.txt names them). HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the
  * tests of the tool and of local: read it, too.
  *
  * Servers are started, reaped and cleaned up after by a small process beside the test (warden.c),
@@ -52,6 +53,9 @@ const char *server_socket(const struct server *server);  /* the path alone */
 const char *server_dir(const struct server *server);     /* with redis.conf and log in it */
 int server_port(const struct server *server);            /* 0 without `tcp` */
 pid_t server_pid(const struct server *server);           /* 0 while it is down */
+
+/* A proxy before what server_url() leads to; include "support/proxy.h" to use it. */
+struct proxy *server_proxy(const struct server *server);
 
 /* ---- Its life -------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 
 #include "support/server.h"
 #include "support/sync.h"
+#include "support/zk.h"
 
 /* The name under which our own connections are known to the server. */
 #define SUPPORT_CLIENT_NAME "hf-test-support"
@@ -12,9 +13,10 @@ struct server {
     char *dir, *config_path, *log_path, *socket, *password;
     char *url, *tcp_url;
     int port;
-    bool tls;    /* at the port */
-    pid_t pid;   /* 0: down. Only its owner's threads look at it, one at a time */
-    pid_t owner; /* the process that may stop and start it */
+    bool tls;      /* at the port */
+    struct zk *zk; /* HF_TEST_ENGINE=zk: what the url leads to instead; else NULL */
+    pid_t pid;     /* 0: down. Only its owner's threads look at it, one at a time */
+    pid_t owner;   /* the process that may stop and start it */
 
     struct sync helper; /* guards the helpers' connection, and what follows */
     pid_t helper_pid;   /* the process that `connection` belongs to; changes only after a fork */
@@ -25,6 +27,7 @@ struct server {
 /* redis-server, or what the environment says instead; and a port that it may listen on. */
 const char *server_program(void);
 int server_pick_port(void);
+int server_free_port(void); /* one that nobody listens on */
 /* It is version 7 or later, and so has settings that older ones do not know. */
 bool server_is_7(void);
 

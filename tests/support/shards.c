@@ -11,14 +11,11 @@
 #include "support/wait.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { LIMIT_MS = 90000, PORT_TRIES = 100, SLOTS = 16384, MOVE_MS = 30000 };
+enum { LIMIT_MS = 90000, SLOTS = 16384, MOVE_MS = 30000 };
 
 struct shards {
     struct server *servers[2 * SHARDS];
@@ -382,32 +379,12 @@ void shards_heal(struct shards *s) {
 
 /* ---- Life ---- */
 
-static bool is_free(int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    bool free_port = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
-    if (fd >= 0)
-        close(fd);
-    return free_port;
-}
-
-static int free_port(void) {
-    for (int tries = 0; tries < PORT_TRIES; tries++) {
-        int port = server_pick_port();
-        if (is_free(port))
-            return port;
-    }
-    support_die("no port is free");
-}
-
 /* Up to 6.2 the port for the others is always so much higher. */
 #define OLD_BUS_ABOVE 10000
 
 static void start_alone(struct shards *s, int i) {
     char bus[32] = "# the port is fixed", timeout[64], auth[128] = "# no password";
-    s->bus[i] = free_port();
+    s->bus[i] = server_free_port();
     if (server_is_7())
         snprintf(bus, sizeof bus, "cluster-port %d", s->bus[i]);
     snprintf(timeout, sizeof timeout, "cluster-node-timeout %d", s->timeout_ms);

@@ -13,14 +13,11 @@
 #include "support/warden.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-enum { LIMIT_MS = 90000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 100 };
+enum { LIMIT_MS = 90000, STOP_PATIENCE_MS = 30000 };
 
 struct sentinel {
     char *dir, *config_path, *log_path;
@@ -165,26 +162,6 @@ void watched_fail_over(struct watched *w) {
 }
 
 /* ---- Sentinels ---- */
-
-static bool is_free(int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    bool free_port = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
-    if (fd >= 0)
-        close(fd);
-    return free_port;
-}
-
-static int free_port(void) {
-    for (int tries = 0; tries < PORT_TRIES; tries++) {
-        int port = server_pick_port();
-        if (is_free(port))
-            return port;
-    }
-    support_die("no port is free");
-}
 
 static void write_config(const struct watched *w, int i) {
     const struct sentinel *sentinel = &w->sentinels[i];
@@ -360,7 +337,7 @@ struct watched *watched_start(const struct watched_options *options) {
         w->sentinels[i].dir = temp_dir();
         w->sentinels[i].config_path = format("%s/sentinel.conf", w->sentinels[i].dir, NULL);
         w->sentinels[i].log_path = format("%s/log", w->sentinels[i].dir, NULL);
-        w->sentinels[i].port = free_port();
+        w->sentinels[i].port = server_free_port();
     }
     for (int i = 0; i < WATCHED_SENTINELS; i++)
         write_config(w, i);

@@ -37,7 +37,7 @@ void pool_begin(struct pool *pool, const hf_options *given, int64_t number) {
     pool->server = scene_server();
     cmd_ok(pool->server, "FLUSHALL");
     load_scripts();
-    pool->proxy = proxy_start(server_socket(pool->server));
+    pool->proxy = server_proxy(pool->server);
     assert_int_equal(hf_open(proxy_url(pool->proxy), &options, &pool->client), HF_OK);
     assert_int_equal(hf_open(server_url(pool->server), &options, &pool->rival), HF_OK);
     pool->permits = pool_permits(pool->client);

@@ -78,7 +78,7 @@ void scene_begin(struct scene *scene, const hf_options *options) {
     scene->server = server;
     cmd_ok(server, "FLUSHALL");
     load_scripts();
-    scene->proxy = proxy_start(server_socket(server));
+    scene->proxy = server_proxy(server);
     assert_int_equal(hf_open(proxy_url(scene->proxy), &chosen, &scene->client), HF_OK);
     assert_int_equal(hf_open(server_url(server), &chosen, &scene->rival), HF_OK);
     scene->sem = scene_sem(scene->client);

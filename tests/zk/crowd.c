@@ -21,17 +21,19 @@ struct zk *crowd_server(void) {
     return server;
 }
 
-static hf_client *open_client(void) {
+hf_client *crowd_client(void) {
     hf_client *client = NULL;
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = ENDURING_MS;
+    options.watchdog_ms = SURVIVES_MS;
+    options.cmd_timeout_ms = 20000;
+    options.connect_timeout_ms = HANG_MS;
     assert_int_equal(hf_open(zk_url(server), &options, &client), HF_OK);
     return client;
 }
 
 void crowd_begin(struct crowd *crowd) {
-    crowd->ours = open_client();
-    crowd->theirs = open_client();
+    crowd->ours = crowd_client();
+    crowd->theirs = crowd_client();
 }
 
 void crowd_end(struct crowd *crowd) {

@@ -19,6 +19,7 @@
 #include <holdfast/holdfast.h>
 
 #define HANG_MS 60000
+#define SURVIVES_MS 10000 /* a session that nothing that happens to a busy machine ends */
 
 struct crowd {
     hf_client *ours, *theirs;
@@ -29,6 +30,7 @@ int crowd_start_server(void **state);
 int crowd_stop_server(void **state);
 struct zk *crowd_server(void);
 
+hf_client *crowd_client(void);
 void crowd_begin(struct crowd *crowd);
 void crowd_end(struct crowd *crowd);
 

@@ -6,10 +6,12 @@
 #include <string.h>
 
 struct scene scene;
+const struct zk_options scene_options = {
+    .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
 
 int scene_start(void **state) {
     (void)state;
-    scene.zk = zk_start(NULL);
+    scene.zk = zk_start(&scene_options);
     scene.proxy = proxy_start_tcp(zk_port(scene.zk), PROXY_ZOOKEEPER);
     scene.eyes = zk_client_open(zk_port(scene.zk));
     return 0;

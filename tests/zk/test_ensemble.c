@@ -18,7 +18,7 @@ static struct zk_ensemble *ensemble;
 
 static int start(void **state) {
     (void)state;
-    ensemble = zk_ensemble_start(NULL);
+    ensemble = zk_ensemble_start(&scene_options);
     return 0;
 }
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FEW = 200, MANY = 1000, RELEASES = 20, HOLDS = 500, MANY_HOLDS = 10000 };
+enum { FEW = 200, MANY = 1000, RELEASES = 20, HOLDS = 500, MANY_HOLDS = 10000, KEPT_MS = 10000 };
 
 static int how_many(int here, int in_soak) {
     return getenv("HF_SOAK") != NULL ? in_soak : here;
@@ -72,7 +72,7 @@ static void one_event_for_each_release(void **state) {
 static void many_holds_are_kept(void **state) {
     (void)state;
     int holds = how_many(HOLDS, MANY_HOLDS);
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_client *client = scene_proxied(KEPT_MS);
     hf_lock **locks = calloc((size_t)holds, sizeof *locks);
     hf_op **ops = calloc((size_t)holds, sizeof *ops);
     assert_true(locks != NULL && ops != NULL);

@@ -92,12 +92,11 @@ static void memory_runs_out(void **state) {
 }
 
 static int start(void **state) {
-    hf_client *client = NULL;
     hf_permits *permits = NULL;
     hf_sem *sem = NULL;
     crowd_start_server(state);
     eyes = zk_client_open(zk_port(crowd_server()));
-    assert_int_equal(hf_open(zk_url(crowd_server()), NULL, &client), HF_OK);
+    hf_client *client = crowd_client();
     assert_int_equal(hf_permits_new(client, "mem/pool", &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 3), HF_OK);
     assert_int_equal(hf_sem_new(client, "mem/sem", &sem), HF_OK);

@@ -80,6 +80,24 @@ static int64_t cluster_heard_ms(struct hfi_route *base) {
     return atomic_load_explicit(&route_of(base)->heard_ms, memory_order_relaxed);
 }
 
+/* ---- How many confirm ---- */
+
+static unsigned cluster_replicas(struct hfi_route *base, const struct hfi_node *node) {
+    struct hfi_cluster *route = route_of(base);
+    const struct hfi_member *member;
+    unsigned replicas = 0;
+    pthread_mutex_lock(&route->mtx);
+    for (size_t i = 0; (member = hfi_cluster_next(route, &i)) != NULL;)
+        if (atomic_load(&member->node) == node)
+            replicas = atomic_load(&member->replicas);
+    pthread_mutex_unlock(&route->mtx);
+    return replicas;
+}
+
+static void cluster_too_few(struct hfi_route *base) {
+    hfi_task_post(&route_of(base)->task, HFI_CLUSTER_LOOK);
+}
+
 /* ---- Who wants one ---- */
 
 static void tell_locked(struct hfi_want *want, int err, const hf_error *error) {
@@ -246,6 +264,8 @@ static const struct hfi_route_ops cluster_ops = {
     .stop = cluster_stop,
     .free = cluster_free,
     .close_fds = cluster_close_fds,
+    .replicas = cluster_replicas,
+    .too_few = cluster_too_few,
     .want = cluster_want,
     .unwant = cluster_unwant,
     .refused = cluster_refused,

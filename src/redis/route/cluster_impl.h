@@ -36,10 +36,11 @@ struct hfi_member {
     char host[HFI_MEMBER_HOST_MAX]; /* where it is reached */
     uint16_t port;
 
-    atomic_uint slots; /* how many it serves. Written under `mtx`, like the next, by anybody */
-    bool took_over;    /* it has begun to serve since the engine was last told; under `mtx`, too */
-    int64_t gave_ms;   /* when a slot of its went to another; 0: none did. The same */
-    atomic_bool used;  /* somebody was sent there since it was last looked at */
+    atomic_uint slots;    /* how many it serves. Written under `mtx`, like the next, by anybody */
+    atomic_uint replicas; /* of its that are up */
+    bool took_over;   /* it has begun to serve since the engine was last told; under `mtx`, too */
+    int64_t gave_ms;  /* when a slot of its went to another; 0: none did. The same */
+    atomic_bool used; /* somebody was sent there since it was last looked at */
 
     bool named;      /* by the url: it is never retired */
     bool idle;       /* its connections were closed for want of work */

@@ -279,6 +279,7 @@ static void read_range(const struct hfi_slot_range *range, void *arg) {
         else
             set_owner_locked(route, slot, index);
     }
+    atomic_store(&member_at(route, index)->replicas, range->replicas);
     pthread_mutex_unlock(&route->mtx);
     reading->slots += range->last - range->first + 1;
 }

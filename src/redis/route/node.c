@@ -2,9 +2,9 @@
  * One server and our connections to it.
  *
  * Called by the exchanges of the engine, on any thread, to get the connection for a lane; by the
- * route to make and end it. The connections are made at once, except the dispatcher's, and opened
+ * route to make and end it. The connections are made at once, except two, and opened
  * when first wanted. What a node knows of its target never changes, so picking needs no lock of its
- * own; only the late dispatch connection does.
+ * own; only those that are made late do: the dispatcher's, and that for what replicas confirm.
  *
  * Callers prefer the first command connection while nobody is on it. The second is brought up in
  * the background when the first is found busy, so a process with one thread never has it.
@@ -39,8 +39,10 @@ struct hfi_node {
     atomic_bool stopped, retired;
     void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
     void *trouble_arg;
-    pthread_mutex_t mtx; /* guards the making of `dispatch`, and that it is retired */
+    pthread_mutex_t mtx; /* guards the making of the next two, and that it is retired */
     struct hfi_conn *_Atomic dispatch;
+    struct hfi_conn *_Atomic acks;
+    const struct hfi_seal_ops *seals; /* of that */
 };
 
 static bool copy_text(const struct hfi_mem *mem, const char *text, char **ret) {
@@ -195,6 +197,7 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     node->mem = config->mem;
     node->hooks = config->hooks;
     node->arg = config->arg;
+    node->seals = config->acks;
     pthread_mutex_init(&node->mtx, NULL);
     if (config->trouble != NULL) {
         node->trouble = config->trouble;
@@ -232,8 +235,12 @@ void hfi_node_retire(struct hfi_node *node) {
     if (!retire(node))
         return;
     node->hooks->stopping(node->arg, node);
-    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
-                                atomic_load(&node->dispatch)};
+    struct hfi_conn *conns[] = {node->command[0],
+                                node->command[1],
+                                node->control,
+                                node->listener,
+                                atomic_load(&node->dispatch),
+                                atomic_load(&node->acks)};
     for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
         if (conns[i] != NULL)
             hfi_conn_retire(conns[i]);
@@ -248,8 +255,12 @@ bool hfi_node_is_shared(const struct hfi_node *node) {
 }
 
 void hfi_node_hang_up(struct hfi_node *node) {
-    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
-                                atomic_load(&node->dispatch)};
+    struct hfi_conn *conns[] = {node->command[0],
+                                node->command[1],
+                                node->control,
+                                node->listener,
+                                atomic_load(&node->dispatch),
+                                atomic_load(&node->acks)};
     for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
         if (conns[i] != NULL)
             hfi_conn_suspect(conns[i], HFI_NEVER);
@@ -268,8 +279,12 @@ void hfi_node_stop(struct hfi_node *node) {
         return;
     if (retire(node))
         node->hooks->stopping(node->arg, node);
-    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control, node->listener,
-                                atomic_exchange(&node->dispatch, NULL)};
+    struct hfi_conn *conns[] = {node->command[0],
+                                node->command[1],
+                                node->control,
+                                node->listener,
+                                atomic_exchange(&node->dispatch, NULL),
+                                atomic_exchange(&node->acks, NULL)};
     node->command[0] = node->command[1] = node->control = node->listener = NULL;
     for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
         hfi_conn_free(conns[i]);
@@ -306,6 +321,7 @@ void hfi_node_close_fds(struct hfi_node *node) {
     hfi_conn_close_fds(node->control);
     hfi_conn_close_fds(node->listener);
     hfi_conn_close_fds(atomic_load(&node->dispatch));
+    hfi_conn_close_fds(atomic_load(&node->acks));
 }
 
 static struct hfi_conn *pick_for_caller(struct hfi_node *node) {
@@ -323,20 +339,36 @@ static struct hfi_conn *pick_for_caller(struct hfi_node *node) {
     return !first_ready || hfi_conn_load(second) < first_load ? second : first;
 }
 
-static struct hfi_conn *pick_for_dispatch(struct hfi_node *node) {
-    struct hfi_conn *conn = atomic_load_explicit(&node->dispatch, memory_order_acquire);
+/* One that few clients need. */
+static struct hfi_conn *pick_late(struct hfi_node *node, struct hfi_conn *_Atomic *late,
+                                  struct hfi_conn *(*make)(struct hfi_node *node)) {
+    struct hfi_conn *conn = atomic_load_explicit(late, memory_order_acquire);
     if (conn != NULL)
         return conn;
     pthread_mutex_lock(&node->mtx);
-    conn = atomic_load(&node->dispatch);
+    conn = atomic_load(late);
     if (conn == NULL) {
-        conn = hfi_conn_new(&node->target, HFI_SEAT_DISPATCH, NULL, NULL, NULL);
+        conn = make(node);
         if (conn != NULL && atomic_load(&node->retired))
             hfi_conn_retire(conn);
-        atomic_store_explicit(&node->dispatch, conn, memory_order_release);
+        atomic_store_explicit(late, conn, memory_order_release);
     }
     pthread_mutex_unlock(&node->mtx);
     return conn;
+}
+
+static struct hfi_conn *make_dispatch(struct hfi_node *node) {
+    return hfi_conn_new(&node->target, HFI_SEAT_DISPATCH, NULL, NULL, NULL);
+}
+
+static struct hfi_conn *make_acks(struct hfi_node *node) {
+    return hfi_conn_new_sealing(&node->target, node->seals, node->arg);
+}
+
+struct hfi_conn *hfi_node_acks(struct hfi_node *node) {
+    if (atomic_load_explicit(&node->stopped, memory_order_relaxed))
+        return NULL;
+    return pick_late(node, &node->acks, make_acks);
 }
 
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
@@ -344,7 +376,8 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
         return NULL;
     if (lane == HFI_LANE_CALLER)
         return pick_for_caller(node);
-    return lane == HFI_LANE_DISPATCH ? pick_for_dispatch(node) : node->control;
+    return lane == HFI_LANE_DISPATCH ? pick_late(node, &node->dispatch, make_dispatch)
+                                     : node->control;
 }
 
 unsigned hfi_node_load(struct hfi_node *node) {
@@ -363,8 +396,12 @@ bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
         return false;
     struct hfi_identity there = {0};
     hfi_local_identity(node->resolve_arg, &there);
-    struct hfi_conn *conns[] = {node->control, node->command[0], node->command[1], node->listener,
-                                atomic_load_explicit(&node->dispatch, memory_order_acquire)};
+    struct hfi_conn *conns[] = {node->control,
+                                node->command[0],
+                                node->command[1],
+                                node->listener,
+                                atomic_load_explicit(&node->dispatch, memory_order_acquire),
+                                atomic_load_explicit(&node->acks, memory_order_acquire)};
     bool replaced = false;
     for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++) {
         bool left = conns[i] != NULL && hfi_conn_leave_unless(conns[i], &there);

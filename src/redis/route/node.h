@@ -1,7 +1,8 @@
 /* One server: our connections to it, and what is learnt from it.
  *
  * There are two connections for commands of synchronous callers, one for the keeper (renewals,
- * settlement, asynchronous operations), one for messages, and one for hf_dispatch() if that is used.
+ * settlement, asynchronous operations), one for messages, one for hf_dispatch() if that is used, and one
+ * for whatever replicas are to confirm, whoever sends it.
  * None is opened before somebody needs it.
  *
  * Nodes are reference-counted: by the route that made them, by each exchange from its first try to
@@ -78,7 +79,8 @@ struct hfi_node_config {
     void *map_user;
     atomic_ullong *commands, *reconnects;
     const struct hfi_node_hooks *hooks;
-    void *arg; /* of all of these */
+    void *arg;                       /* of all of these, and of the next */
+    const struct hfi_seal_ops *acks; /* how replicas are asked to confirm */
     /* For the route: a connection could not be made, and why, or was lost (HF_OK). On the keeper's
      * thread. NULL: nobody cares. */
     void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
@@ -115,6 +117,8 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 /* How many requests are under way; messages are none. On the keeper's thread. */
 unsigned hfi_node_load(struct hfi_node *node);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
+/* That for what replicas are to confirm; requests on it may be sealed. NULL as above. */
+struct hfi_conn *hfi_node_acks(struct hfi_node *node);
 struct hfi_learnt *hfi_node_learnt(struct hfi_node *node);
 /* As struct hfi_engine_ops has it. */
 bool hfi_node_identity(const struct hfi_node *node, struct hfi_server *ret);

@@ -33,6 +33,11 @@ struct hfi_route_ops {
     void (*stop)(struct hfi_route *route); /* on the keeper's thread: closes all connections */
     void (*free)(struct hfi_route *route); /* after the keeper has ended */
     void (*close_fds)(struct hfi_route *route);
+    /* How many replicas of a node are up, as far as those know who watch over it; 0: none, or nobody
+     * knows yet. A node of NULL: this will be asked. Any thread, no waiting. NULL: nobody watches. */
+    unsigned (*replicas)(struct hfi_route *route, const struct hfi_node *node);
+    /* Fewer have confirmed something than that: it may be known by now why. Any thread. NULL as above. */
+    void (*too_few)(struct hfi_route *route);
     /* The node has refused a command in a way that only one does that is not to be asked: its
      * connections are ended, and the route looks for the right one. Any thread. */
     void (*refused)(struct hfi_route *route, struct hfi_node *node);

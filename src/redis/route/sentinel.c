@@ -51,6 +51,23 @@ static int64_t sentinel_heard_ms(struct hfi_route *base) {
     return atomic_load_explicit(&route_of(base)->heard_ms, memory_order_relaxed);
 }
 
+/* ---- How many confirm ---- */
+
+/* Nothing is sent for that before somebody wants a node. */
+static unsigned sentinel_replicas(struct hfi_route *base, const struct hfi_node *node) {
+    struct hfi_sentinel *route = route_of(base);
+    (void)node;
+    if (!atomic_exchange(&route->counts, true) && atomic_load(&route->primary) != NULL)
+        hfi_task_post(&route->task, HFI_SENTINEL_LOOK);
+    return atomic_load(&route->replicas);
+}
+
+static void sentinel_too_few(struct hfi_route *base) {
+    struct hfi_sentinel *route = route_of(base);
+    if (atomic_load(&route->counts))
+        hfi_task_post(&route->task, HFI_SENTINEL_LOOK);
+}
+
 /* ---- Who wants one ---- */
 
 static void tell_wants_locked(struct hfi_sentinel *route, int err, const hf_error *error) {
@@ -218,6 +235,8 @@ static const struct hfi_route_ops sentinel_ops = {
     .stop = sentinel_stop,
     .free = sentinel_free,
     .close_fds = sentinel_close_fds,
+    .replicas = sentinel_replicas,
+    .too_few = sentinel_too_few,
     .want = sentinel_want,
     .unwant = sentinel_unwant,
     .refused = sentinel_refused,

@@ -46,11 +46,12 @@ struct hfi_peer {
     enum hfi_peer_state state;
     int64_t asked_ms;
     struct hfi_want want;
-    struct hfi_req *address, *details, *others, *names;
+    struct hfi_req *address, *details, *others, *names, *replicas;
 
     char said_host[HFI_PEER_HOST_MAX];
     uint16_t said_port;
     int64_t said_epoch; /* -1: it does not tell */
+    int said_replicas;  /* that are up; -1: it was not asked */
     bool tried;         /* what it has said */
     bool knows_not;     /* the name, and why has those that it knows */
     hf_error why;
@@ -72,6 +73,8 @@ struct hfi_sentinel {
     bool stopped;
 
     _Atomic int64_t heard_ms; /* when a sentinel last said anything */
+    atomic_bool counts;       /* somebody wants to know how many replicas are up, */
+    atomic_uint replicas;     /* which is so many; 0: not known */
     pthread_mutex_t mtx; /* guards the next two; the first is also read without it, to compare */
     struct hfi_node *_Atomic primary; /* with a reference; NULL: none is known */
     struct hfi_link wants;

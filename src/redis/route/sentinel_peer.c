@@ -2,8 +2,9 @@
  * One sentinel: its connections, and a question with its answers.
  *
  * Used by the search, on the keeper's thread, which owns everything here. A question is where the
- * primary is and of which epoch that is, sent together; the first time also who else there is, and to
- * somebody who does not know the name, which ones it knows. All answers have come before the search
+ * primary is and of which epoch that is, sent together; the first time also who else there is, to
+ * somebody who does not know the name, which ones it knows, and if acknowledgement needs that, which replicas
+ * are up. All answers have come before the search
  * hears of them.
  */
 #include "redis/route/addresses.h"
@@ -78,6 +79,21 @@ static void read_others(struct hfi_peer *peer) {
     }
 }
 
+static bool is_up(const redisReply *replica) {
+    const char *flags = value_of(replica, "flags");
+    return flags != NULL && strstr(flags, "_down") == NULL && strstr(flags, "disconnected") == NULL;
+}
+
+static void read_replicas(struct hfi_peer *peer) {
+    const redisReply *reply = answer_to(peer->replicas);
+    peer->said_replicas = -1;
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+        return;
+    peer->said_replicas = 0;
+    for (size_t i = 0; i < reply->elements; i++)
+        peer->said_replicas += is_up(reply->element[i]);
+}
+
 /* It does not know the name: says which ones it does. */
 static void read_names(struct hfi_peer *peer) {
     const redisReply *reply = answer_to(peer->names);
@@ -122,6 +138,7 @@ static void drop(struct hfi_peer *peer) {
     drop_one(peer, &peer->details);
     drop_one(peer, &peer->others);
     drop_one(peer, &peer->names);
+    drop_one(peer, &peer->replicas);
 }
 
 static void done(struct hfi_peer *peer, enum hfi_peer_state state) {
@@ -137,7 +154,8 @@ static void send_question(struct hfi_peer *peer) {
     const char *master = hfi_sentinel_master(route);
     bool sent = say(peer, "GET-MASTER-ADDR-BY-NAME", master, &peer->address) &&
                 say(peer, "MASTER", master, &peer->details) &&
-                (route->peers_known || say(peer, "SENTINELS", master, &peer->others));
+                (route->peers_known || say(peer, "SENTINELS", master, &peer->others)) &&
+                (!atomic_load(&route->counts) || say(peer, "REPLICAS", master, &peer->replicas));
     peer->state = HFI_PEER_ASKED;
     if (sent)
         return;
@@ -151,7 +169,7 @@ static bool is_pending(const struct hfi_req *req) {
 
 static void answered(struct hfi_peer *peer) {
     if (is_pending(peer->address) || is_pending(peer->details) || is_pending(peer->others) ||
-        is_pending(peer->names))
+        is_pending(peer->names) || is_pending(peer->replicas))
         return;
     const redisReply *address = answer_to(peer->address);
     if (address == NULL) {
@@ -183,6 +201,7 @@ static void answered(struct hfi_peer *peer) {
     }
     read_epoch(peer);
     read_others(peer);
+    read_replicas(peer);
     done(peer, HFI_PEER_SAID);
 }
 

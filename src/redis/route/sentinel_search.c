@@ -193,6 +193,8 @@ static bool consider(struct hfi_sentinel *route, struct hfi_peer *peer) {
                             &route->candidate_why);
     if (err != HF_OK)
         return false;
+    if (peer->said_replicas >= 0)
+        atomic_store(&route->replicas, (unsigned)peer->said_replicas);
     hfi_list_remove(&peer->link);
     hfi_list_push_back(route->peers.next, &peer->link); /* before the first */
     if (!is_primary(route, node))
@@ -320,7 +322,7 @@ void hfi_sentinel_look(struct hfi_sentinel *route) {
     }
 }
 
-/* What is heard has no epoch: but it is later than what is in use. */
+/* What is heard has no epoch: but it is later than what is in use. Nor does it tell of replicas. */
 void hfi_sentinel_hint(struct hfi_sentinel *route, const char *host, uint16_t port) {
     struct hfi_node *node;
     if (atomic_load(&route->primary) == NULL ||
@@ -335,6 +337,8 @@ void hfi_sentinel_hint(struct hfi_sentinel *route, const char *host, uint16_t po
     drop_candidate(route);
     if (!route->searching)
         begin(route);
+    atomic_store(&route->replicas, 0);
+    route->look_again = atomic_load(&route->counts);
     try_node(route, node, route->epoch + 1);
 }
 

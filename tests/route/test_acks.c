@@ -1,0 +1,402 @@
+/*
+ * Acknowledgement of acquires: what is waited for, what is undone, and what is refused. With real replicas.
+ */
+#include "route/acks.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Who waits for what ---- */
+
+/* Nobody asked for it: no WAIT, whatever is done. */
+static void off_sends_no_wait(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("watchdog_ms=300000");
+    struct monitor *monitor = monitor_start(trio_primary(acks_trio));
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "off");
+    hf_acquire_options off = HF_ACQUIRE_INIT;
+    hf_result result = HF_RESULT_INIT;
+    off.acks = HF_ACKS_OFF;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(hf_lock_acquire_with(lock, i == 1 ? &off : NULL, &result), HF_OK);
+    assert_int_equal(result.acked, 0);
+    assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_true(monitor_count(monitor, "EVAL") > 0);
+    assert_int_equal(monitor_count(monitor, "WAIT"), 0);
+    monitor_stop(monitor);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* Each kind of lock; its release waits for nobody. */
+static void both_confirm_each_kind(void **state) {
+    (void)state;
+    static const any_kind kinds[] = {HF_PLAIN,
+                                     HF_PLAIN | HF_NONREENTRANT,
+                                     HF_PLAIN | HF_SPIN,
+                                     HF_PLAIN | HF_FENCED,
+                                     HF_FAIR,
+                                     HF_READ,
+                                     HF_WRITE};
+    hf_client *client = acks_begin("acks=2" PATIENT);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char name[16];
+        hf_result result = HF_RESULT_INIT;
+        snprintf(name, sizeof name, "kind-%zu", i);
+        hf_lock *lock = acks_lock(client, kinds[i], name);
+        assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
+        assert_int_equal(result.acked, 2);
+        for (int r = 0; r < 2; r++)
+            assert_true(key_exists(trio_replica(acks_trio, r), name));
+        assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
+        long long waits = server_calls(trio_primary(acks_trio), "wait");
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        assert_int_equal(server_calls(trio_primary(acks_trio), "wait"), waits);
+        hf_lock_free(lock);
+    }
+    assert_int_equal(acks_stats(client).ack_failures, 0);
+    hf_close(client);
+}
+
+static void a_group_is_confirmed(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=2" PATIENT);
+    const hf_bytes values[] = {{"a", 1}, {"b", 1}};
+    hf_result result = HF_RESULT_INIT;
+    hf_lock *lock;
+    assert_int_equal(hf_lock_new_group(client, "group", 5, values, 2, &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
+    assert_int_equal(result.acked, 2);
+    assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static void one_of_two_is_enough_for_one(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=1" PATIENT);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "one");
+    hf_result result = HF_RESULT_INIT;
+    trio_freeze(acks_trio, 1);
+    assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
+    assert_int_equal(result.acked, 1);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static void report_only_tells(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=report" BRIEF);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "told");
+    hf_result result = HF_RESULT_INIT;
+    trio_freeze(acks_trio, 2);
+    assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
+    assert_int_equal(result.acked, 0);
+    assert_int_equal(acks_stats(client).ack_failures, 1);
+    assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* ---- Too few ---- */
+
+/* One attempt. It fails, and leaves nothing. */
+static void too_few_is_undone(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=2" BRIEF);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "few");
+    trio_freeze(acks_trio, 1);
+    assert_int_equal(hf_lock_try(lock), HF_ENOREPLICA);
+    assert_non_null(strstr(hf_last_error()->text, "1 of 2 replicas"));
+    assert_true(acks_wait_free("few"));
+    assert_int_equal(hf_lock_remaining_ms(lock), 0);
+    assert_int_equal(hf_lock_release(lock), HF_ENOTOWNER);
+    assert_int_equal(acks_stats(client).ack_failures, 1);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* What was held before stays. */
+static void a_nested_one_is_undone_alone(void **state) {
+    (void)state;
+    static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        hf_client *client = acks_begin("acks=2" BRIEF);
+        hf_lock *lock = acks_lock(client, kinds[i], "nested");
+        hf_acquire_options options = HF_ACQUIRE_INIT;
+        options.acks = HF_ACKS_OFF;
+        int64_t count;
+        assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+        trio_freeze(acks_trio, 1);
+        assert_int_equal(hf_lock_try(lock), HF_ENOREPLICA);
+        /* its settlement has the hold's turn, so this is behind it */
+        assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
+        assert_int_equal(hf_lock_hold_count(lock, &count), HF_OK);
+        assert_int_equal(count, 1);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        assert_false(key_exists(trio_primary(acks_trio), "nested"));
+        hf_lock_free(lock);
+        hf_close(client);
+    }
+}
+
+/* It tries again while there is time, holding nothing meanwhile: others get it. */
+static void waits_until_there_are_enough(void **state) {
+    (void)state;
+    static const any_kind kinds[] = {HF_PLAIN, HF_FAIR};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        hf_client *client = acks_begin("acks=2" BRIEF);
+        hf_client *other = acks_open("acks=off" BRIEF);
+        hf_lock *lock = acks_lock(client, kinds[i], "again");
+        hf_lock *rival = acks_lock(other, kinds[i], "again");
+        hf_result result = HF_RESULT_INIT;
+        trio_freeze(acks_trio, 1);
+        hf_op *op = acks_acquire_start(lock, HF_FOREVER);
+        assert_true(acks_wait_failures(client, 3));
+        assert_int_equal(hf_lock_acquire_for(rival, ACKS_HANG_MS), HF_OK);
+        trio_heal(acks_trio);
+        assert_int_equal(hf_lock_release(rival), HF_OK);
+        assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, &result), HF_OK);
+        assert_int_equal(result.acked, 2);
+        assert_int_equal(hf_lock_release_as(lock, result.owner), HF_OK);
+        hf_op_free(op);
+        hf_lock_free(lock);
+        hf_lock_free(rival);
+        hf_close(other);
+        hf_close(client);
+    }
+}
+
+static void a_wait_ends_without_them(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=2&connect_timeout_ms=4000" BRIEF);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "ends");
+    trio_freeze(acks_trio, 1);
+    assert_int_equal(hf_lock_acquire_for(lock, 700), HF_ENOREPLICA);
+    assert_int_equal(hf_lock_acquire(lock),
+                     HF_ENOREPLICA); /* for ever is not for ever without them */
+    assert_true(acks_wait_free("ends"));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* The server refuses by itself when it has too few. */
+static void a_server_that_wants_replicas(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=1" PATIENT);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "wanted");
+    cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 3");
+    assert_int_equal(hf_lock_try(lock), HF_EREFUSED);
+    assert_non_null(strstr(hf_last_error()->text, "NOREPLICAS"));
+    cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 2");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 0");
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* ---- Each call by itself; in line; things ---- */
+
+static void a_call_can_ask_for_more(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=1" PATIENT);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "call");
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_result result = HF_RESULT_INIT;
+    options.acks = 2;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_OK);
+    assert_int_equal(result.acked, 2);
+    options.acks = HF_ACKS_MAX + 1;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_EINVAL);
+    options.acks = HF_ACKS_ALL; /* nobody knows how many there are */
+    assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_EINVAL);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* A grant by message is confirmed before it is one. */
+static void a_fair_grant_is_confirmed(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=2" PATIENT);
+    hf_client *other = acks_open("acks=2" PATIENT);
+    hf_lock *first = acks_lock(client, HF_FAIR, "fair"),
+            *second = acks_lock(other, HF_FAIR, "fair");
+    hf_result result = HF_RESULT_INIT;
+    assert_int_equal(hf_lock_acquire(first), HF_OK);
+    hf_op *op = acks_acquire_start(second, HF_FOREVER);
+    assert_int_equal(hf_op_wait(op, 100, &result), HF_EPENDING);
+    assert_int_equal(hf_lock_release(first), HF_OK);
+    assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, &result), HF_OK);
+    assert_int_equal(result.acked, 2);
+    assert_true(result.remaining_ms > 200000); /* its lease, not the moment that a grant has */
+    assert_int_equal(hf_lock_release_as(second, result.owner), HF_OK);
+    hf_op_free(op);
+    hf_lock_free(first);
+    hf_lock_free(second);
+    hf_close(other);
+    hf_close(client);
+}
+
+/* Of a number nothing can be undone: it is only told. */
+static void a_semaphore_only_tells(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=2" BRIEF);
+    hf_result result = HF_RESULT_INIT;
+    hf_sem *sem;
+    hf_op *op;
+    assert_int_equal(hf_sem_new(client, "sem", &sem), HF_OK);
+    assert_int_equal(hf_sem_try_set(sem, 3, 0, NULL), HF_OK);
+    trio_freeze(acks_trio, 1);
+    assert_int_equal(hf_sem_acquire_start(sem, 1, NULL, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, &result), HF_OK);
+    assert_int_equal(result.acked, 1);
+    assert_int_equal(hf_sem_release(sem, 1), HF_OK);
+    hf_op_free(op);
+    hf_sem_free(sem);
+    hf_close(client);
+}
+
+/* ---- Together ---- */
+
+/* One is out; the others wait for it, and go together with one behind them all. */
+static void those_that_come_meanwhile_share_one(void **state) {
+    (void)state;
+    enum { MANY = 63 };
+    hf_client *client = acks_begin("acks=2" PATIENT);
+    hf_lock *locks[MANY + 1];
+    hf_op *ops[MANY + 1];
+    for (int i = 0; i <= MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "shared-%d", i);
+        locks[i] = acks_lock(client, HF_PLAIN, name);
+    }
+    long long before = server_calls(trio_primary(acks_trio), "wait");
+    trio_freeze(acks_trio, 1); /* of two that are wanted */
+    ops[0] = acks_acquire_start(locks[0], 0);
+    assert_true(trio_wait_blocked(acks_trio, 1));
+    for (int i = 1; i <= MANY; i++)
+        ops[i] = acks_acquire_start(locks[i], 0);
+    hf_op *last;
+    hf_result result = HF_RESULT_INIT;
+    assert_int_equal(hf_ping_start(client, NULL, NULL, &last), HF_OK);
+    assert_int_equal(hf_op_wait(last, ACKS_HANG_MS, NULL), HF_OK); /* so all before it have begun */
+    hf_op_free(last);
+    trio_thaw(acks_trio);
+    for (int i = 0; i <= MANY; i++) {
+        assert_int_equal(hf_op_wait(ops[i], ACKS_HANG_MS, &result), HF_OK);
+        assert_int_equal(result.acked, 2);
+    }
+    assert_int_equal(server_calls(trio_primary(acks_trio), "wait") - before, 2);
+    for (int i = 0; i <= MANY; i++) {
+        hf_op_free(ops[i]);
+        hf_lock_free(locks[i]);
+    }
+    hf_close(client);
+}
+
+enum { THREADS = 64, ROUNDS = 20 };
+
+static void *lock_and_release(void *arg) {
+    hf_lock *lock = arg;
+    int failures = 0;
+    for (int i = 0; i < ROUNDS; i++)
+        failures += hf_lock_acquire(lock) != HF_OK || hf_lock_release(lock) != HF_OK;
+    return (void *)(intptr_t)failures;
+}
+
+static void threads_share_them(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=1" PATIENT);
+    hf_lock *locks[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "thread-%d", i);
+        locks[i] = acks_lock(client, HF_PLAIN, name);
+    }
+    long long before = server_calls(trio_primary(acks_trio), "wait");
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, lock_and_release, locks[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *failures;
+        pthread_join(threads[i], &failures);
+        assert_int_equal((intptr_t)failures, 0);
+        hf_lock_free(locks[i]);
+    }
+    assert_true(server_calls(trio_primary(acks_trio), "wait") - before < THREADS * ROUNDS);
+    hf_close(client);
+}
+
+/* ---- What cannot be ---- */
+
+static void refuse(const char *url, int err, const char *words) {
+    hf_client *client;
+    assert_int_equal(hf_open(url, NULL, &client), err);
+    assert_non_null(strstr(hf_last_error()->text, words));
+}
+
+static void what_makes_no_sense_is_refused(void **state) {
+    (void)state;
+    trio_heal(acks_trio);
+    refuse(trio_url(acks_trio, "acks=all"), HF_EINVAL, "write a number");
+    refuse(trio_url(acks_trio, "acks=0"), HF_EINVAL, "a number of replicas (1 .. 100)");
+    refuse(trio_url(acks_trio, "acks=some"), HF_EINVAL, "the option acks is");
+    refuse(trio_url(acks_trio, "acks=1&acks=2"), HF_EINVAL, "twice");
+    refuse(trio_url(acks_trio, "ack_disk=1"), HF_EINVAL, "on or off");
+    refuse("redis://a?acks=1 redis://b redis://c", HF_EINVAL, "of a quorum each server counts");
+    hf_client *client;
+    hf_lock *lock;
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.acks = 1;
+    assert_int_equal(
+        hf_open("redis://127.0.0.1:1 redis://127.0.0.2:1 redis://127.0.0.3:1", NULL, &client),
+        HF_OK);
+    assert_int_equal(hf_lock_new(client, "x", &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_ENOTSUP);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* Confirmed on disk, where the server knows that; else said so, and undone. */
+static void on_disk_where_that_can_be_asked(void **state) {
+    (void)state;
+    hf_client *client = acks_begin("acks=1&ack_disk=on" PATIENT);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "disk");
+    assert_int_equal(hf_lock_try(lock),
+                     HF_ENOTSUP); /* without `appendonly` not even a new server can */
+    assert_non_null(strstr(hf_last_error()->text, "ack_disk needs Redis 7.2"));
+    assert_true(acks_wait_free("disk"));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(off_sends_no_wait),
+        cmocka_unit_test(both_confirm_each_kind),
+        cmocka_unit_test(a_group_is_confirmed),
+        cmocka_unit_test(one_of_two_is_enough_for_one),
+        cmocka_unit_test(report_only_tells),
+        cmocka_unit_test(too_few_is_undone),
+        cmocka_unit_test(a_nested_one_is_undone_alone),
+        cmocka_unit_test(waits_until_there_are_enough),
+        cmocka_unit_test(a_wait_ends_without_them),
+        cmocka_unit_test(a_server_that_wants_replicas),
+        cmocka_unit_test(a_call_can_ask_for_more),
+        cmocka_unit_test(a_fair_grant_is_confirmed),
+        cmocka_unit_test(a_semaphore_only_tells),
+        cmocka_unit_test(those_that_come_meanwhile_share_one),
+        cmocka_unit_test(threads_share_them),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(on_disk_where_that_can_be_asked),
+    };
+    return cmocka_run_group_tests_name("route.acks", tests, acks_start, acks_stop);
+}
