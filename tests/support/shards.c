@@ -261,9 +261,12 @@ static struct server *replica_of(struct shards *s, struct server *primary) {
     return replica;
 }
 
+#define OWN_LIMIT_MS 5000 /* so long the servers try by themselves */
+
 struct failover {
     struct server *replica;
     const char *how;
+    int64_t begun_ms; /* 0: not yet */
 };
 
 static bool begin_failover(void *arg) {
@@ -275,15 +278,20 @@ static bool begin_failover(void *arg) {
     return begun;
 }
 
-/* One by hand may be given up by the servers, when one of them was not on the processor for long. */
+/* One by hand may be given up by the servers, when one of them was not on the processor for long; but until
+ * then another order would only begin it anew. */
 static bool take_over(void *arg) {
     struct failover *failover = arg;
-    return role_of(failover->replica).primary ||
-           (begin_failover(failover) && role_of(failover->replica).primary);
+    bool due = failover->begun_ms == 0 || now_ms() - failover->begun_ms > OWN_LIMIT_MS;
+    if (role_of(failover->replica).primary)
+        return true;
+    if (due && begin_failover(failover))
+        failover->begun_ms = now_ms();
+    return false;
 }
 
 static void insist(struct server *replica, const char *how) {
-    struct failover failover = {replica, how};
+    struct failover failover = {.replica = replica, .how = how};
     if (!wait_until(take_over, &failover, LIMIT_MS))
         support_die("a replica does not take over");
 }
