@@ -12,6 +12,7 @@
 #include "core/op.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,26 @@ static size_t head_size(const struct hfi_kind *kind) {
     return aligned(sizeof(struct hf_op)) + aligned(kind->ops->call_size);
 }
 
+/* Of an error the words are written as a whole, when there are any: until then they are just empty. */
+static void clear_error(hf_error *error) {
+    error->code = error->sys_errno = 0;
+    error->node[0] = error->text[0] = '\0';
+}
+
+/* All but those words, which are a third of it, and the room for the name and the ids. */
+static void clear(struct hf_op *op, size_t head) {
+    char *bytes = (char *)op;
+    size_t call_error = offsetof(struct hf_op, call.error);
+    size_t result_error = offsetof(struct hf_op, result.error);
+    size_t behind_call = call_error + sizeof(hf_error);
+    size_t behind_result = result_error + sizeof(hf_error);
+    memset(bytes, 0, call_error);
+    memset(bytes + behind_call, 0, result_error - behind_call);
+    memset(bytes + behind_result, 0, head - behind_result);
+    clear_error(&op->call.error);
+    clear_error(&op->result.error);
+}
+
 /* `room`: bytes for the name and the ids. */
 static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard,
                               const struct hfi_kind *kind, size_t room) {
@@ -46,7 +67,7 @@ static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard,
     if (op == NULL)
         op = hfi_alloc(core->mem, size);
     if (op != NULL) {
-        memset(op, 0, size);
+        clear(op, head_size(kind));
         op->size = size;
     }
     return op;
@@ -99,6 +120,7 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
     call->lane = args->lane;
     call->kind = args->kind;
     call->name = memcpy(name, args->name, args->name_len);
+    name[args->name_len + args->ids_len * HFI_ID_LEN] = '\0';
     call->name_len = args->name_len;
     call->owner = op->owner_text;
     call->owner_len = hfi_owner_text(op->core, args->owner, op->owner_text);

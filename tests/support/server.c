@@ -20,14 +20,16 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50, FREE_PORT_TRIES = 100 };
+enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50, PICK_TRIES = 100 };
 
 static char *format(const char *template, const char *a, const char *b, const char *c) {
     char *text = NULL;
@@ -92,16 +94,6 @@ static void write_config(const struct server *server, const struct server_option
         support_die("%s: %s", server->config_path, strerror(errno));
 }
 
-/* A port below the range the kernel hands out to outgoing connections, so that none of those can
- * take it while the server is down between stop and restart. */
-int server_pick_port(void) {
-    static atomic_uint turn;
-    struct timespec ts;
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    unsigned seed = (unsigned)getpid() * 7919u + (unsigned)(ts.tv_nsec / 1000) + turn++ * 104729u;
-    return (int)(10000 + seed % 22000);
-}
-
 static bool is_free(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -113,10 +105,30 @@ static bool is_free(int port) {
     return free_port;
 }
 
-int server_free_port(void) {
-    for (int tries = 0; tries < FREE_PORT_TRIES; tries++) {
-        int port = server_pick_port();
-        if (is_free(port))
+/* Until this process ends no other test picks that port: they all bind a name for it that is nowhere but in
+ * the kernel, and goes with whoever has it. */
+static bool reserve(int port) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "holdfast-test-port-%d", port);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    bool reserved = fd >= 0 && bind(fd, (struct sockaddr *)&name, size) == 0;
+    if (fd >= 0 && !reserved)
+        close(fd);
+    return reserved;
+}
+
+/* Below the range that the kernel hands out to outgoing connections, so that none of those can take it while
+ * the server is down between stop and restart; and no other test does. */
+int server_pick_port(void) {
+    static atomic_uint turn;
+    for (int tries = 0; tries < PICK_TRIES; tries++) {
+        struct timespec ts;
+        clock_gettime(CLOCK_BOOTTIME, &ts);
+        unsigned seed =
+            (unsigned)getpid() * 7919u + (unsigned)(ts.tv_nsec / 1000) + turn++ * 104729u;
+        int port = (int)(10000 + seed % 22000);
+        if (reserve(port) && is_free(port))
             return port;
     }
     support_die("no port is free");

@@ -26,8 +26,7 @@ struct server {
 
 /* redis-server, or what the environment says instead; and a port that it may listen on. */
 const char *server_program(void);
-int server_pick_port(void);
-int server_free_port(void); /* one that nobody listens on */
+int server_pick_port(void); /* one that nobody listens on, and no other test will */
 /* It is version 7 or later, and so has settings that older ones do not know. */
 bool server_is_7(void);
 /* It is version 7.2 or later, and so says of each server of a cluster which shard it is of. */

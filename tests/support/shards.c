@@ -380,7 +380,7 @@ void shards_heal(struct shards *s) {
 
 static void start_alone(struct shards *s, int i) {
     char bus[32] = "# the port is fixed", timeout[64], auth[128] = "# no password";
-    s->bus[i] = server_free_port();
+    s->bus[i] = server_pick_port();
     if (server_is_7())
         snprintf(bus, sizeof bus, "cluster-port %d", s->bus[i]);
     snprintf(timeout, sizeof timeout, "cluster-node-timeout %d", s->timeout_ms);

@@ -337,7 +337,7 @@ struct watched *watched_start(const struct watched_options *options) {
         w->sentinels[i].dir = temp_dir();
         w->sentinels[i].config_path = format("%s/sentinel.conf", w->sentinels[i].dir, NULL);
         w->sentinels[i].log_path = format("%s/log", w->sentinels[i].dir, NULL);
-        w->sentinels[i].port = server_free_port();
+        w->sentinels[i].port = server_pick_port();
     }
     for (int i = 0; i < WATCHED_SENTINELS; i++)
         write_config(w, i);
