@@ -311,8 +311,7 @@ static int settle_tls(struct connection *connection) {
 static int borrow_password(struct connection *connection) {
     const char *borrowed = password_of_redis_cli();
     if (borrowed == NULL || strncmp(connection->target, "local:", 6) == 0 ||
-        url_is_zk(connection->target) ||
-        password_in_url(connection->target))
+        url_is_zk(connection->target) || password_in_url(connection->target))
         return 0;
     connection->password.value = strdup(borrowed);
     const char *user = getenv("VALKEYCLI_USER");

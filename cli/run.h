@@ -111,10 +111,10 @@ struct shared {
     _Atomic int64_t deadline_ms; /* holder: of the hold, CLOCK_BOOTTIME; 0: nothing runs under it */
     /* holder: what the times before the deadline are a share of, if that is not the lease; 0: it is */
     _Atomic int64_t span_ms;
-    _Atomic pid_t command;       /* its own: its pid; holder: 0 once it is about to be reaped */
-    _Atomic pid_t group;         /* its own: the command's process group, for good */
-    atomic_bool parked;          /* guard: stops itself on purpose */
-    atomic_bool warned;          /* either: the command has been sent TERM for its deadline */
+    _Atomic pid_t command; /* its own: its pid; holder: 0 once it is about to be reaped */
+    _Atomic pid_t group;   /* its own: the command's process group, for good */
+    atomic_bool parked;    /* guard: stops itself on purpose */
+    atomic_bool warned;    /* either: the command has been sent TERM for its deadline */
 };
 
 struct run {

@@ -149,9 +149,10 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
                 "a url for a cluster cannot be one server of a quorum: a failover forgets "
                 "locks, and the quorum would not know");
         if (url->kind == HFI_URL_ZK)
-            return hfi_fail(error, HF_ENOTSUP,
-                            "a url for ZooKeeper cannot be one server of a quorum: an ensemble is a "
-                            "quorum by itself");
+            return hfi_fail(
+                error, HF_ENOTSUP,
+                "a url for ZooKeeper cannot be one server of a quorum: an ensemble is a "
+                "quorum by itself");
         for (size_t j = 0; j < i; j++) {
             if (same_server(url, &urls->of[j]))
                 return hfi_fail(error, HF_EINVAL, "two of the urls lead to the same server");
