@@ -285,7 +285,7 @@ static void announce_elsewhere(struct stage *s) {
 }
 
 static int port_of_nobody(const struct stage *s) {
-    struct sockaddr_in at;
+    struct sockaddr_in at = {0};
     socklen_t len = sizeof at;
     assert_int_equal(getsockname(s->nobody, (struct sockaddr *)&at, &len), 0);
     return ntohs(at.sin_port);

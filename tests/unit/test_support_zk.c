@@ -102,7 +102,7 @@ static void ask(int fd, int32_t id, int32_t kind, const char *path) {
 }
 
 static int32_t answer(int fd, int32_t id) {
-    int32_t got, error;
+    int32_t got = 0, error = 0;
     assert_int_equal(read_frame(fd, &got, &error), 0);
     assert_int_equal(got, id);
     return error;

@@ -64,7 +64,7 @@ hf_stats scene_stats(hf_client *client);
 struct scene_events {
     atomic_int losses, warnings;
 };
-void scene_on_event(hf_lock *lock, const hf_event *event, void *events);
+void scene_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool scene_wait_losses(struct scene_events *events, int at_least);
 
 /* Asserts a result code and prints the library's own words when it is another. */
