@@ -87,6 +87,14 @@ static void assert_beneath(const char *path, int expected) {
     assert_int_equal(count > 0 ? count : 0, expected);
 }
 
+static bool is_empty(void *path) {
+    return zk_count(scene.eyes, path) <= 0;
+}
+
+static void await_empty(char *path) {
+    assert_true(wait_until(is_empty, path, HANG_MS));
+}
+
 static int take_two(hf_permits *permits, hf_permit_id ids[2]) {
     hf_permits_options options = HF_PERMITS_INIT;
     options.count = 2;
@@ -175,7 +183,7 @@ static void a_silence_that_outlasts_the_lease(void **state) {
     assert_int_not_equal(hf_permits_release(ours, &id), HF_OK);
     sleep_ms(BRIEF_MS);
     proxy_heal(scene.proxy);
-    assert_true(zk_wait_children(scene.eyes, "/pool-silent/leases", 0, SURVIVES_MS / 2));
+    await_empty("/pool-silent/leases");
     hf_permits_free(permits);
     hf_permits_free(ours);
     hf_close(client);
@@ -192,7 +200,7 @@ static void a_refusal_of_taking_permits(void **state) {
     warm_permits(permits);
     proxy_answer_instead(scene.proxy, "multi", throttled, sizeof throttled);
     assert_hf(HF_EREFUSED, take_one(permits, HF_WATCHDOG, &id));
-    assert_true(zk_wait_children(scene.eyes, "/pool-refused/locks", 0, SURVIVES_MS / 2));
+    await_empty("/pool-refused/locks");
     assert_hf(HF_OK, take_one(permits, HF_WATCHDOG, &id));
     assert_hf(HF_OK, hf_permits_release(permits, &id));
     hf_permits_free(permits);
@@ -203,19 +211,21 @@ static void a_refusal_of_taking_permits(void **state) {
 static void a_session_that_ends_with_the_reply(void **state) {
     (void)state;
     hf_permit_id id;
-    hf_client *client = scene_proxied(SHORT_MS);
+    hf_client *client = scene_proxied(ENDURING_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "pool-session");
     hf_permits *permits = permits_of(client, "pool-ended");
     warm_permits(permits);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
     hf_permits_options options = HF_PERMITS_INIT;
     options.lease_ms = HF_NO_LEASE;
     hf_op *op = NULL;
     size_t fired = proxy_fired(scene.proxy);
-    proxy_drop_replies_after(scene.proxy, "multi");
+    proxy_drop_replies_after(scene.proxy, "/pool-ended/leases/");
     proxy_refuse(scene.proxy, true);
     assert_hf(HF_OK, hf_permits_acquire_start(permits, &options, &id, NULL, NULL, &op));
     assert_true(proxy_wait_fired(scene.proxy, fired + 1, HANG_MS));
     assert_beneath("/pool-ended/leases", 1);
-    sleep_ms(3 * (int64_t)SHORT_MS / 2); /* without a word from anybody */
+    await_empty("/pool-session"); /* with the session */
     proxy_heal(scene.proxy);
     assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
     hf_op_free(op);
@@ -223,6 +233,8 @@ static void a_session_that_ends_with_the_reply(void **state) {
     assert_beneath("/pool-ended/locks", 0);
     assert_hf(HF_OK, hf_permits_release(permits, &id));
     assert_beneath("/pool-ended/leases", 0);
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    hf_lock_free(lock);
     hf_permits_free(permits);
     hf_close(client);
 }
@@ -257,6 +269,10 @@ static void hear_signals(void) {
     assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
 }
 
+static bool is_answered(void *client) {
+    return hf_ping(client) == HF_OK;
+}
+
 /* The answer is there, but whoever asked looks at it only when the session is another one. */
 static void a_grant_that_is_looked_at_late(void **state) {
     (void)state;
@@ -275,13 +291,13 @@ static void a_grant_that_is_looked_at_late(void **state) {
     assert_true(proxy_wait_answered(scene.proxy, HANG_MS));
     assert_hf(HF_OK, hf_ping(client)); /* so the answer before it has come, too */
     proxy_blackhole(scene.proxy, true, true);
-    bool ended = zk_wait_children(scene.eyes, "/pool-late/leases", 0, HANG_MS);
+    bool ended = wait_until(is_empty, "/pool-late/leases", HANG_MS);
     proxy_heal(scene.proxy);
-    int err = hf_ping(client); /* in the session that there is now */
+    bool back = wait_until(is_answered, client, HANG_MS); /* in the session that there is now */
     sem_post(&may_go_on);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(ended);
-    assert_hf(HF_OK, err);
+    assert_true(back);
     assert_int_equal(taker.err, HF_OK);
     assert_beneath("/pool-late/leases", 1);
     assert_hf(HF_OK, hf_permits_release(taker.permits, &taker.id));
