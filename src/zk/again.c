@@ -13,13 +13,12 @@ void hfi_zk_write_check(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     hfi_zk_multi_end(out);
 }
 
-int hfi_zk_read_check(struct hfi_zk_call *c) {
-    struct hfi_zk_results results;
-    if (c->answers[0].err != HFI_ZK_OK)
-        return HF_ELOST;
-    if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK)
+int hfi_zk_read_check(struct hfi_zk_call *c, int32_t *ret_refusal) {
+    struct hfi_zk_results results = {.err = c->answers[0].err};
+    if (results.err == HFI_ZK_OK && hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK)
         return HF_EPROTO;
-    return results.err == HFI_ZK_OK ? HF_OK : HF_ELOST;
+    *ret_refusal = results.err;
+    return HF_OK;
 }
 
 static void gone_again(struct hfi_zk_call *c) {
@@ -43,11 +42,13 @@ static void grant_again(struct hfi_zk_call *c, const struct hfi_zk_credit *credi
 
 static void checked_again(struct hfi_zk_call *c) {
     struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
-    int err = hfi_zk_read_check(c);
-    if (err == HF_EPROTO)
+    int32_t refusal;
+    if (hfi_zk_read_check(c, &refusal) != HF_OK)
         hfi_zk_call_fail_proto(c);
-    else if (err == HF_ELOST || credit.number != c->held.number)
+    else if (refusal == HFI_ZK_NO_NODE || credit.number != c->held.number)
         gone_again(c);
+    else if (refusal != HFI_ZK_OK)
+        hfi_zk_call_refused(c, refusal);
     else
         grant_again(c, &credit);
 }

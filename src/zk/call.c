@@ -138,11 +138,13 @@ static void held_up(struct hfi_zk_call *c, int err) {
     atomic_store_explicit(&signs->held_up_since_ms, c->useless_since_ms, memory_order_relaxed);
 }
 
+/* Of a settlement that is refused again and again, answers say nothing good. */
 static void is_well(struct hfi_zk_call *c) {
-    c->useless_since_ms = 0;
-    if (!c->settling)
-        c->tries = 0;
     c->heard = true;
+    if (c->settling)
+        return;
+    c->useless_since_ms = 0;
+    c->tries = 0;
     atomic_store_explicit(&c->call->signs.held_up_since_ms, 0, memory_order_relaxed);
 }
 

@@ -123,8 +123,11 @@ static void decide(struct hfi_zk_call *c);
 
 static void verified(struct hfi_zk_call *c) {
     struct hfi_zk_count now;
+    int cancelled = c->u.counter.cancelled;
     if (hfi_zk_read_count(&c->answers[1], &now) != HF_OK)
         hfi_zk_call_fail_proto(c);
+    else if (is_same(&now, &c->u.counter.found) && cancelled != HF_OK)
+        hfi_zk_call_fail(c, cancelled, hf_strerror(cancelled));
     else if (is_same(&now, &c->u.counter.found))
         decide(c);
     else
@@ -282,7 +285,8 @@ static void cancel(struct hfi_call *call, int err) {
         return;
     }
     c->u.counter.cancelled = err;
-    c->limit_ms = hfi_min_ms(c->limit_ms, hfi_after_ms(hfi_now_ms(), c->zk->cmd_timeout_ms));
+    c->end_ms = hfi_min_ms(c->end_ms, hfi_after_ms(hfi_now_ms(), c->zk->cmd_timeout_ms));
+    c->limit_ms = hfi_min_ms(c->limit_ms, c->end_ms);
 }
 
 const struct hfi_call_ops hfi_zk_counter_ops = {

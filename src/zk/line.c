@@ -70,14 +70,16 @@ static void write_list(struct hfi_zk_call *c, struct hfi_zk_out *out) {
 /* ---- The grant ---- */
 
 static void checked(struct hfi_zk_call *c) {
-    int err = hfi_zk_read_check(c);
+    int32_t refusal;
     c->line.proved = true;
-    if (err == HF_OK)
-        granted(c);
-    else if (err == HF_ELOST)
-        begin_anew(c);
-    else
+    if (hfi_zk_read_check(c, &refusal) != HF_OK)
         hfi_zk_call_fail_proto(c);
+    else if (refusal == HFI_ZK_NO_NODE)
+        begin_anew(c);
+    else if (refusal != HFI_ZK_OK)
+        hfi_zk_call_refused(c, refusal);
+    else
+        granted(c);
 }
 
 static const struct hfi_zk_step check_step = {

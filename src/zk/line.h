@@ -31,9 +31,10 @@ struct hfi_zk_look hfi_zk_look_at_locks(struct hfi_zk_children line, const struc
 /* It is held: that is counted here, and the server is asked only if little is left of what was proved.
  * `there`: c->held is it. */
 void hfi_zk_acquire_again(struct hfi_zk_call *c, bool there);
-/* A `multi` that checks the node in c->line, and what came of it: HF_OK; HF_ELOST: it is gone; HF_EPROTO. */
+/* A `multi` that checks the node in c->line, and what came of it: HF_OK with what the server
+ * says, where NO_NODE alone means that it is gone; HF_EPROTO. */
 void hfi_zk_write_check(struct hfi_zk_call *c, struct hfi_zk_out *out);
-int hfi_zk_read_check(struct hfi_zk_call *c);
+int hfi_zk_read_check(struct hfi_zk_call *c, int32_t *ret_refusal);
 
 /* ---- parents.c ---- */
 

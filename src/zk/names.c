@@ -96,12 +96,11 @@ static char *put(char *to, const char *bytes, size_t len) {
     return to + len;
 }
 
-/* The name behind its prefix, without slashes at the beginning of either; returns how many bytes. */
+/* The name behind its prefix, without a slash at the beginning of that; returns how many bytes. */
 static size_t join(const struct hfi_zk_names *names, const char *name, size_t len, char *to) {
     const char *prefix = names->prefix;
     size_t prefix_len = strlen(prefix);
     drop_slash(&prefix, &prefix_len);
-    drop_slash(&name, &len);
     if (to != NULL)
         put(put(to, prefix, prefix_len), name, len);
     return prefix_len + len;
@@ -110,11 +109,11 @@ static size_t join(const struct hfi_zk_names *names, const char *name, size_t le
 int hfi_zk_check_name(const struct hfi_zk_names *names, const char *name, size_t len,
                       hf_error *error) {
     char joined[HFI_ZK_NAME_MAX];
-    const char *bare = name;
-    size_t bare_len = len;
-    drop_slash(&bare, &bare_len);
-    if (bare_len == 0)
+    if (len == 0)
         return hfi_fail(error, HF_EINVAL, "the name is empty");
+    if (*name == '/') /* or one lock at the server would be two to this client */
+        return hfi_fail(error, HF_EINVAL,
+                        "the name begins with a '/': the node /app/x is written app/x");
     size_t all = join(names, name, len, NULL);
     if (all > HFI_ZK_NAME_MAX)
         return hfi_fail(error, HF_EINVAL, "the name is longer than %d bytes", HFI_ZK_NAME_MAX);

@@ -21,8 +21,8 @@ int hfi_zk_check_name(const struct hfi_zk_names *names, const char *name, size_t
 /* The same for a chroot out of a url. */
 int hfi_zk_check_chroot(const char *chroot, hf_error *error);
 
-/* The path of a lock, with a zero byte behind it. A slash at the beginning of a name (or prefix) says
- * nothing: Java's "/app/x" is "app/x". Returns its length; writes nothing if `to` is NULL. */
+/* The path of a lock, with a zero byte behind it. A slash at the beginning of a prefix says
+ * nothing. Returns its length; writes nothing if `to` is NULL. */
 size_t hfi_zk_path(const struct hfi_zk_names *names, const char *name, size_t len, char *to);
 
 /* How many bytes of a path are its parent's; 0: it is the root, or beneath it. */

@@ -124,7 +124,7 @@ static void listed(struct hfi_zk_call *c) {
     }
     hfi_zk_keep_answer(c, 1);
     size_t found = hfi_zk_permits_found(c->call, c->u.permits.leases);
-    if (found == 0 || (found < c->call->ids_len && !c->settling))
+    if (found == 0 || (found < c->call->ids_len && !c->settling && !c->u.permits.maybe_done))
         not_there(c);
     else
         hfi_zk_ask_for(c, &deletes);
@@ -189,7 +189,10 @@ static void foreign_lease(struct hfi_zk_call *c) {
 static void own_lease(struct hfi_zk_call *c, const struct hfi_zk_place *place) {
     struct hfi_call *call = c->call;
     const struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
-    if (call->act == HFI_ACT_LEASE) {
+    if (credit.number != c->held.number) {
+        hfi_zk_forget(c->zk, place);
+        hfi_zk_call_fail(c, HF_ENOTOWNER, "the permit went with its session");
+    } else if (call->act == HFI_ACT_LEASE) {
         call->value = hfi_left_ms(hfi_min_ms(credit.good_until_ms, c->held.promised_until_ms));
         hfi_zk_call_finish(c, HF_OK);
     } else if (call->lease_ms == HF_NO_LEASE) {

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define LOOK_UP_MS 10000
+#define UNKNOWN_TOKEN (-1) /* 0 would be any */
 
 static void count(struct hfi_zk_call *c);
 
@@ -132,13 +133,15 @@ static void taken(struct hfi_zk_call *c, bool remembered) {
     hfi_zk_call_finish(c, HF_OK);
 }
 
-static void prove(struct hfi_zk_call *c) {
+/* False: the leases went with the session that they were of. */
+static bool prove(struct hfi_zk_call *c) {
     struct hfi_call *call = c->call;
     const struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
     call->proof = hfi_zk_proof(&credit, call->lease_ms);
     if (lasts(call))
         call->proof = (struct hfi_proof){
             .valid_until_ms = HFI_NEVER, .renew_at_ms = HFI_NEVER, .promised_until_ms = HFI_NEVER};
+    return lasts(call) || credit.number == c->number;
 }
 
 static struct hfi_zk_node node_of_path(struct hfi_zk_text path) {
@@ -151,7 +154,10 @@ static struct hfi_zk_node node_of_path(struct hfi_zk_text path) {
 static void took(struct hfi_zk_call *c, struct hfi_zk_results *results) {
     struct hfi_zk_result result;
     bool remembered = true;
-    prove(c);
+    if (!prove(c)) {
+        hfi_zk_line_begin_anew(c);
+        return;
+    }
     while (!lasts(c->call) && hfi_zk_next_result(results, &result)) {
         const struct hfi_zk_node node = node_of_path(result.path);
         remembered = remembered && remember(c, &node, result.stat.czxid);
@@ -185,14 +191,18 @@ static void sought(struct hfi_zk_call *c) {
         hfi_zk_call_fail_proto(c);
         return;
     }
-    if (hfi_zk_permits_found(c->call, leases) == 0) {
+    bool found = hfi_zk_permits_found(c->call, leases) > 0;
+    if (!found && c->line.made) {
         hfi_zk_line_look(c);
         return;
     }
-    prove(c);
+    if (!found || !prove(c)) {
+        hfi_zk_line_begin_anew(c);
+        return;
+    }
     while (!lasts(c->call) && hfi_zk_next_child(&leases, &name)) {
         const struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
-        remembered = remembered && remember(c, &node, 0);
+        remembered = remembered && remember(c, &node, UNKNOWN_TOKEN);
     }
     taken(c, remembered);
 }
@@ -209,13 +219,26 @@ static void seek(struct hfi_zk_call *c) {
     hfi_zk_ask_for(c, &step);
 }
 
+/* Our place in the line went with the session, but leases that last did not. */
+static void seek_in_another_session(struct hfi_zk_call *c) {
+    c->line.made = false;
+    c->number = 0;
+    seek(c);
+}
+
+static void take_lost(struct hfi_zk_call *c) {
+    if (lasts(c->call))
+        c->session_over = seek_in_another_session;
+    seek(c);
+}
+
+/* That something of ours is there is known since the line: a refusal takes nothing of it away. */
 static void take(struct hfi_zk_call *c) {
     static const struct hfi_zk_step step = {.frames = 1,
                                             .commits = 1,
-                                            .leaves = true,
                                             .write = write_take,
                                             .answered = take_answered,
-                                            .lost = seek};
+                                            .lost = take_lost};
     hfi_zk_ask_for(c, &step);
 }
 
@@ -357,6 +380,7 @@ static void settle(struct hfi_call *call) {
     bool in_line = hfi_zk_call_of(call)->leaves && !call->settle_release;
     struct hfi_zk_call *c = hfi_zk_call_begin(call);
     c->settling = true;
+    c->end_ms = HFI_NEVER; /* a lease that lasts is ended by nobody else */
     c->session_over = hfi_zk_permits_give_back;
     c->left = hfi_zk_permits_give_back;
     if (in_line && c->line.drawn && c->number != 0)

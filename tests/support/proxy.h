@@ -97,7 +97,8 @@ int proxy_release_held(struct proxy *proxy);
 void proxy_forge_reply(struct proxy *proxy, const char *matcher, const void *bytes, size_t length);
 
 /* The command does not reach the server; these bytes are the answer, in its place in the pipeline.
- * For errors that are hard to provoke: "-LOADING ...\r\n". */
+ * For errors that are hard to provoke: "-LOADING ...\r\n". A frame of ZooKeeper's gets the request's
+ * number. */
 void proxy_answer_instead(struct proxy *proxy, const char *matcher, const void *bytes,
                           size_t length);
 

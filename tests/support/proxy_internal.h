@@ -124,6 +124,8 @@ enum flow proxy_transmit(int fd, struct bytes *from, size_t limit);
 /* proxy_wire.c */
 const struct proxy_speech *proxy_speech_of(enum proxy_wire wire);
 int32_t proxy_frame_id(const char *frame);
+/* Gives a reply the number of the request. */
+void proxy_frame_answers(char *frame, const char *request);
 
 /* proxy_log.c */
 size_t log_add(struct command_log *log, size_t link_id, const char *bytes, size_t length);

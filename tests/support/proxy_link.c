@@ -313,6 +313,8 @@ static bool pass_by_rules(struct proxy *proxy, struct link *link, size_t length)
         proxy->fired++;
         link->cut_when_quiet = rule->kind == RULE_HOLD;
     } else {
+        if (proxy->speech->numbered && rule->bytes.length >= 8 && length >= 8)
+            proxy_frame_answers(rule->bytes.data, link->from_client.data);
         push_due(link, (struct due){.fate = FATE_LOCAL, .bytes = rule->bytes});
         rule->bytes = (struct bytes){0};
         give_local_answers(proxy, link);

@@ -27,6 +27,10 @@ int32_t proxy_frame_id(const char *frame) {
     return number_at(frame + AT_ID);
 }
 
+void proxy_frame_answers(char *frame, const char *request) {
+    memcpy(frame + AT_ID, request + AT_ID, AT_KIND - AT_ID);
+}
+
 static size_t frame_length(const char *data, size_t length) {
     if (length < 4)
         return 0;

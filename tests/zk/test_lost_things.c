@@ -4,7 +4,15 @@
  */
 #include "zk/scene.h"
 
+#include "support/trap.h"
+
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#define BRIEF_MS 1500 /* a lease that is waited out */
+#define SOON_MS 300   /* an exchange that is waited out */
 
 static hf_sem *sem_of(hf_client *client, const char *name) {
     hf_sem *sem = NULL;
@@ -81,6 +89,14 @@ static void assert_beneath(const char *path, int expected) {
     assert_int_equal(count > 0 ? count : 0, expected);
 }
 
+static bool is_empty(void *path) {
+    return zk_count(scene.eyes, path) <= 0;
+}
+
+static void await_empty(char *path) {
+    assert_true(wait_until(is_empty, path, HANG_MS));
+}
+
 static int take_two(hf_permits *permits, hf_permit_id ids[2]) {
     hf_permits_options options = HF_PERMITS_INIT;
     options.count = 2;
@@ -131,6 +147,170 @@ static void request_of_taking_permits(void **state) {
     hf_close(client);
 }
 
+static int take_one(hf_permits *permits, int64_t lease_ms, hf_permit_id *id) {
+    hf_permits_options options = HF_PERMITS_INIT;
+    options.lease_ms = lease_ms;
+    return hf_permits_acquire_with(permits, &options, id);
+}
+
+/* The parents are there then. */
+static void warm_permits(hf_permits *permits) {
+    hf_permit_id id;
+    assert_hf(HF_OK, hf_permits_set(permits, 5));
+    assert_hf(HF_OK, take_one(permits, HF_WATCHDOG, &id));
+    assert_hf(HF_OK, hf_permits_release(permits, &id));
+}
+
+static hf_client *client_of_little_patience(void) {
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client = NULL;
+    options.watchdog_ms = SURVIVES_MS;
+    options.cmd_timeout_ms = SOON_MS;
+    assert_hf(HF_OK, hf_open(proxy_tcp_url(scene.proxy), &options, &client));
+    return client;
+}
+
+/* The session outlives it, so nobody else would end the lease. */
+static void a_silence_that_outlasts_the_lease(void **state) {
+    (void)state;
+    hf_permit_id id;
+    hf_client *patient = scene_direct(SURVIVES_MS);
+    hf_permits *permits = permits_of(patient, "pool-silent");
+    warm_permits(permits);
+    hf_client *client = client_of_little_patience();
+    hf_permits *ours = permits_of(client, "pool-silent");
+    while (take_one(ours, BRIEF_MS, &id) != HF_OK) /* it has little patience with a busy machine */
+        ;
+    proxy_blackhole(scene.proxy, true, true);
+    assert_int_not_equal(hf_permits_release(ours, &id), HF_OK);
+    sleep_ms(BRIEF_MS);
+    proxy_heal(scene.proxy);
+    await_empty("/pool-silent/leases");
+    hf_permits_free(permits);
+    hf_permits_free(ours);
+    hf_close(client);
+    hf_close(patient);
+}
+
+/* Nothing can be undone of what the server has not done, but we stand in line. */
+static void a_refusal_of_taking_permits(void **state) {
+    (void)state;
+    static const char throttled[20] = {[3] = 16, [16] = -1, [17] = -1, [18] = -1, [19] = -127};
+    hf_permit_id id;
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_permits *permits = permits_of(client, "pool-refused");
+    warm_permits(permits);
+    proxy_answer_instead(scene.proxy, "multi", throttled, sizeof throttled);
+    assert_hf(HF_EREFUSED, take_one(permits, HF_WATCHDOG, &id));
+    await_empty("/pool-refused/locks");
+    assert_hf(HF_OK, take_one(permits, HF_WATCHDOG, &id));
+    assert_hf(HF_OK, hf_permits_release(permits, &id));
+    hf_permits_free(permits);
+    hf_close(client);
+}
+
+/* A lease that lasts is there although the session is not, and there is one of it. */
+static void a_session_that_ends_with_the_reply(void **state) {
+    (void)state;
+    hf_permit_id id;
+    hf_client *client = scene_proxied(ENDURING_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "pool-session");
+    hf_permits *permits = permits_of(client, "pool-ended");
+    warm_permits(permits);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_permits_options options = HF_PERMITS_INIT;
+    options.lease_ms = HF_NO_LEASE;
+    hf_op *op = NULL;
+    size_t fired = proxy_fired(scene.proxy);
+    proxy_drop_replies_after(scene.proxy, "/pool-ended/leases/");
+    proxy_refuse(scene.proxy, true);
+    assert_hf(HF_OK, hf_permits_acquire_start(permits, &options, &id, NULL, NULL, &op));
+    assert_true(proxy_wait_fired(scene.proxy, fired + 1, HANG_MS));
+    assert_beneath("/pool-ended/leases", 1);
+    await_empty("/pool-session"); /* with the session */
+    proxy_heal(scene.proxy);
+    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
+    hf_op_free(op);
+    assert_beneath("/pool-ended/leases", 1);
+    assert_beneath("/pool-ended/locks", 0);
+    assert_hf(HF_OK, hf_permits_release(permits, &id));
+    assert_beneath("/pool-ended/leases", 0);
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_permits_free(permits);
+    hf_close(client);
+}
+
+/* ---- A thread that is late ------------------------------------------------------------------- */
+
+struct taker {
+    hf_permits *permits;
+    hf_permit_id id;
+    atomic_int tid;
+    int err;
+};
+
+static void *take_in_a_thread(void *arg) {
+    struct taker *taker = arg;
+    atomic_store(&taker->tid, (int)gettid());
+    taker->err = take_one(taker->permits, HF_WATCHDOG, &taker->id);
+    return NULL;
+}
+
+/* Not once only: it may sleep for a moment with a mutex of ours. */
+static bool is_asleep(void *arg) {
+    struct taker *taker = arg;
+    char path[64], name[64], status = 'S';
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&taker->tid));
+    for (int i = 0; i < 5 && status == 'S'; i++) {
+        FILE *stat = fopen(path, "re");
+        assert_non_null(stat);
+        assert_int_equal(fscanf(stat, "%*d %63s %c", name, &status), 2);
+        fclose(stat);
+        sleep_ms(10);
+    }
+    return status == 'S';
+}
+
+static bool is_answered(void *client) {
+    return hf_ping(client) == HF_OK;
+}
+
+/* The answer is there, but whoever asked looks at it only when the session is another one. */
+static void a_grant_that_is_looked_at_late(void **state) {
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* it handles a signal when the thread wakes, and has a mutex */
+#endif
+    pthread_t thread;
+    hf_client *client = scene_proxied(ENDURING_MS);
+    struct taker taker = {.permits = permits_of(client, "pool-late")};
+    warm_permits(taker.permits);
+    trap_set();
+    proxy_stall_request(scene.proxy, "multi");
+    assert_int_equal(pthread_create(&thread, NULL, take_in_a_thread, &taker), 0);
+    assert_true(proxy_wait_held(scene.proxy, HANG_MS));
+    assert_true(wait_until(is_asleep, &taker, HANG_MS));
+    trap_catch(thread);
+    assert_true(proxy_release_held(scene.proxy) > 0);
+    assert_true(proxy_wait_answered(scene.proxy, HANG_MS));
+    bool before = wait_until(is_answered, client, HANG_MS); /* so the answer before it has come */
+    proxy_blackhole(scene.proxy, true, true);
+    bool ended = wait_until(is_empty, "/pool-late/leases", HANG_MS);
+    proxy_heal(scene.proxy);
+    bool after = wait_until(is_answered, client, HANG_MS); /* in the session that there is now */
+    trap_release();
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(before && ended && after);
+    assert_int_equal(taker.err, HF_OK);
+    assert_beneath("/pool-late/leases", 1);
+    assert_hf(HF_OK, hf_permits_release(taker.permits, &taker.id));
+    hf_permits_free(taker.permits);
+    hf_close(client);
+}
+
+/* ---- A writer that reads --------------------------------------------------------------------- */
+
 static void reply_of_a_writer_that_reads(void **state) {
     (void)state;
     hf_client *client = scene_proxied(SURVIVES_MS);
@@ -161,6 +341,10 @@ int main(void) {
         cmocka_unit_test_teardown(reply_of_the_last_count_down, scene_heal),
         cmocka_unit_test_teardown(reply_of_taking_permits, scene_heal),
         cmocka_unit_test_teardown(request_of_taking_permits, scene_heal),
+        cmocka_unit_test_teardown(a_silence_that_outlasts_the_lease, scene_heal),
+        cmocka_unit_test_teardown(a_refusal_of_taking_permits, scene_heal),
+        cmocka_unit_test_teardown(a_session_that_ends_with_the_reply, scene_heal),
+        cmocka_unit_test_teardown(a_grant_that_is_looked_at_late, scene_heal),
         cmocka_unit_test_teardown(reply_of_a_writer_that_reads, scene_heal),
     };
     zk_need();
