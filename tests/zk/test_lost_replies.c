@@ -123,9 +123,9 @@ static void request_of_the_watch(void **state) {
     waits_through(REQUEST_LOST, "watch-kept", "getData /watch-kept/");
 }
 
-/* A heartbeat: the next one comes, and nothing is lost. */
+/* A heartbeat: the next one comes, and nothing is lost. There has to be time for a connection between them. */
 static void beats_through(enum loss loss, const char *name) {
-    hf_client *client = scene_proxied(ENDURING_MS);
+    hf_client *client = scene_proxied(2 * ENDURING_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, name);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     size_t seen = proxy_seen(scene.proxy, "multi"), fired = proxy_fired(scene.proxy);
