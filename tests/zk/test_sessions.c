@@ -169,11 +169,12 @@ static void a_server_that_comes_back(void **state) {
     hf_close(rival);
 }
 
-/* The holder learns that its session is gone; who waited stands in line anew, and gets it. */
+/* The holder learns that its session is gone, at its end: a server that knows less than we have seen says nothing. Who
+ * waited stands in line anew, and gets it. */
 static void a_server_that_comes_back_empty(void **state) {
     (void)state;
     struct scene_events events = {0};
-    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_client *client = scene_direct(ENDURING_MS), *rival = scene_direct(ENDURING_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "empty"),
             *wanted = scene_lock(rival, HF_PLAIN, "empty");
     assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
