@@ -67,7 +67,7 @@ hf_stats scene_stats(hf_client *client);
 struct scene_events {
     atomic_int losses, warnings;
 };
-void scene_on_event(hf_lock *lock, const hf_event *event, void *events);
+void scene_on_event(hf_lock *lock, const hf_event *event, void *arg); /* arg: struct scene_events */
 bool scene_wait_losses(struct scene_events *events, int at_least);
 
 /* A hold that is short enough to be waited out is also short enough to be lost before a test begins, on a busy
