@@ -56,7 +56,8 @@
  *   - Blocking: a function does not block unless its comment says so. None waits for a server
  *     longer than the wait it was given plus one exchange (`cmd_timeout_ms`). Even HF_FOREVER ends
  *     when no server has answered for `connect_timeout_ms` (HF_EUNREACH), or when it has refused
- *     every command for that long (HF_EREFUSED, with its words).
+ *     every command for that long (HF_EREFUSED, with its words); where servers change, as long as one
+ *     of them answers, `failover_timeout_ms`.
  *   - Callbacks run on the client's dispatch thread, or inside hf_dispatch() with
  *     HF_MANUAL_DISPATCH; never while the library holds a mutex. Inside one, `_start` functions may
  *     be called; synchronous verbs, hf_op_wait() and hf_close() return HF_EDEADLK.

@@ -138,7 +138,8 @@ static enum hfi_acks_verdict lost_seal(struct hfi_exchange *x, int *err) {
         *err = HF_OK;
         return HFI_ACKS_FINE;
     }
-    x->unanswered = true; /* for all that is known, it is ours there */
+    x->unanswered = x->resent =
+        true; /* for all that is known, it is ours there, whatever the next copy says */
     return x->retry == HFI_RETRY_NONE ? HFI_ACKS_FINE : HFI_ACKS_AGAIN;
 }
 
@@ -171,6 +172,7 @@ int hfi_acks_fail(const struct hfi_exchange *x, hf_error *error) {
     hfi_error_clear(error);
     hfi_fail(error, HF_ENOREPLICA, "%lld of %u replicas confirmed it within %lld ms",
              (long long)x->acks.got, x->acks.want, (long long)x->redis->ack_timeout_ms);
-    snprintf(error->node, sizeof error->node, "%s", hfi_node_name(x->node));
+    if (x->node != NULL) /* it may be unknown just now */
+        snprintf(error->node, sizeof error->node, "%s", hfi_node_name(x->node));
     return HF_ENOREPLICA;
 }

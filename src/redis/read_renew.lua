@@ -17,7 +17,7 @@ end
 
 local function raise(key, lease_ms)
   local ttl_ms = redis.call('pttl', key)
-  if ttl_ms >= 0 then -- Written in any case, as in plain_acquire.
+  if ttl_ms >= 0 and lease_ms ~= '1' then -- As in renew.
     redis.call('pexpire', key, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
   end
   return ttl_ms

@@ -4,9 +4,9 @@
 -- KEYS 1..n lock hashes   ARGV 1 not-after, then for each: its lease ms, the owner's field in it
 -- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a lock | {now} alone: too late
 --
--- A lease is raised, never shortened, and written in any case, as in plain_acquire; a key that
--- somebody made permanent stays so. A key of a wrong
--- type costs the others nothing; any other error is the whole batch's.
+-- A lease is raised, never shortened, and written in any case, as in plain_acquire; but a lease of
+-- 1 ms only asks. A key that somebody made permanent stays so. A key of a wrong type costs the
+-- others nothing; any other error is the whole batch's.
 -- luacheck: read globals now too_late
 if too_late then return {now} end
 
@@ -21,7 +21,7 @@ for i, lock in ipairs(KEYS) do
   local lease_ms, field = ARGV[2 * i], ARGV[2 * i + 1]
   local held = redis.pcall('hexists', lock, field)
   if held == 1 then
-    local ttl_ms = redis.call('pttl', lock)
+    local ttl_ms = lease_ms ~= '1' and redis.call('pttl', lock) or -1
     if ttl_ms >= 0 then
       redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
     end

@@ -33,7 +33,7 @@ static void wait_for_an_unconfirmed_renewal(hf_client *client) {
 static void a_deadline_is_not_moved_without_them(void **state) {
     (void)state;
     struct told told = {0}, none = {0};
-    hf_client *client = acks_begin("acks=1&watchdog_ms=4500&cmd_timeout_ms=30000");
+    hf_client *client = acks_begin("acks=1&watchdog_ms=9000&cmd_timeout_ms=30000");
     hf_lock *lock = acks_lock(client, HF_PLAIN, "deadline");
     hf_lock *alone = acks_lock(client, HF_PLAIN, "alone");
     hf_acquire_options off = HF_ACQUIRE_INIT;

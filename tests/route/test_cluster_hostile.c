@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BRIEF_MS 1000 /* the time of an exchange that is to fail */
+#define BRIEF_MS 3000 /* the time of an exchange that is to fail */
 
 struct stage {
     struct pretender *one, *other;

@@ -144,7 +144,7 @@ static void another_server_is_noticed(void **state) {
 
 /* ---- What is there by mistake ---- */
 
-#define GIVE_UP_MS 1500
+#define GIVE_UP_MS 5000
 
 static void expect_words(int err, int expected, const char *words) {
     const char *text = hf_last_error()->text;
@@ -159,7 +159,7 @@ static void a_replicas_address_is_told(void **state) {
     hf_client *client;
     hf_options options = scene_options();
     begin(&place);
-    options.cmd_timeout_ms = 500;
+    options.cmd_timeout_ms = 3000;
     options.connect_timeout_ms = GIVE_UP_MS;
     assert_int_equal(hf_open(server_tcp_url(place.servers[1]), &options, &client), HF_OK);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "replica");

@@ -43,8 +43,10 @@ const char *server_program(void) {
     return override != NULL && override[0] != '\0' ? override : "redis-server";
 }
 
-bool server_is_7(void) {
+/* 702 is 7.2. */
+static int server_version(void) {
     static atomic_int known = -1;
+    int major, minor;
     if (known >= 0)
         return known;
     char *line = format("'%s' --version 2>/dev/null", server_program(), NULL, NULL);
@@ -55,8 +57,18 @@ bool server_is_7(void) {
         support_die("%s cannot be run; is it installed?", server_program());
     pclose(pipe);
     const char *version = strstr(text, "v=");
-    known = version != NULL && atoi(version + 2) >= 7;
+    if (version == NULL || sscanf(version, "v=%d.%d", &major, &minor) != 2)
+        support_die("%s does not say which version it is", server_program());
+    known = 100 * major + minor;
     return known;
+}
+
+bool server_is_7(void) {
+    return server_version() >= 700;
+}
+
+bool server_has_shard_ids(void) {
+    return server_version() >= 702;
 }
 
 static void write_config(const struct server *server, const struct server_options *options) {

@@ -29,6 +29,8 @@ const char *server_program(void);
 int server_pick_port(void); /* one that nobody listens on, and no other test will */
 /* It is version 7 or later, and so has settings that older ones do not know. */
 bool server_is_7(void);
+/* It is version 7.2 or later, and so says of each server of a cluster which shard it is of. */
+bool server_has_shard_ids(void);
 
 /* Forgets the helpers' connection, since the server was or will be stopped. */
 void server_forget_connection(struct server *server);

@@ -54,8 +54,7 @@ static bool has_text(struct server *server, const char *line, const char *text) 
     redisReply *reply = cmd(server, line);
     bool found =
         reply != NULL && reply->type == REDIS_REPLY_STRING && strstr(reply->str, text) != NULL;
-    if (reply != NULL)
-        freeReplyObject(reply);
+    freeReplyObject(reply);
     return found;
 }
 
@@ -77,8 +76,7 @@ static bool find_range(struct server *server, bool (*wanted)(struct range range,
             *ret = range;
         }
     }
-    if (reply != NULL)
-        freeReplyObject(reply);
+    freeReplyObject(reply);
     return found;
 }
 
@@ -119,8 +117,7 @@ static struct role role_of(struct server *server) {
         role.linked = strcmp(reply->element[3]->str, "connected") == 0;
     }
 out:
-    if (reply != NULL)
-        freeReplyObject(reply);
+    freeReplyObject(reply);
     return role;
 }
 
@@ -261,29 +258,36 @@ static struct server *replica_of(struct shards *s, struct server *primary) {
     return replica;
 }
 
+#define OWN_LIMIT_MS 5000 /* so long the servers try by themselves */
+
 struct failover {
     struct server *replica;
     const char *how;
+    int64_t begun_ms; /* 0: not yet */
 };
 
 static bool begin_failover(void *arg) {
     struct failover *failover = arg;
     redisReply *reply = cmd(failover->replica, failover->how);
     bool begun = reply != NULL && reply->type == REDIS_REPLY_STATUS;
-    if (reply != NULL)
-        freeReplyObject(reply);
+    freeReplyObject(reply);
     return begun;
 }
 
-/* One by hand may be given up by the servers, when one of them was not on the processor for long. */
+/* One by hand may be given up by the servers, when one of them was not on the processor for long; but until
+ * then another order would only begin it anew. */
 static bool take_over(void *arg) {
     struct failover *failover = arg;
-    return role_of(failover->replica).primary ||
-           (begin_failover(failover) && role_of(failover->replica).primary);
+    bool due = failover->begun_ms == 0 || now_ms() - failover->begun_ms > OWN_LIMIT_MS;
+    if (role_of(failover->replica).primary)
+        return true;
+    if (due && begin_failover(failover))
+        failover->begun_ms = now_ms();
+    return false;
 }
 
 static void insist(struct server *replica, const char *how) {
-    struct failover failover = {replica, how};
+    struct failover failover = {.replica = replica, .how = how};
     if (!wait_until(take_over, &failover, LIMIT_MS))
         support_die("a replica does not take over");
 }
@@ -408,14 +412,18 @@ static void start_alone(struct shards *s, int i) {
         s->bus[i] = server_port(s->servers[i]) + OLD_BUS_ABOVE;
 }
 
+/* Those that know it must be told which shard they are of: else a primary that no replica names dies of the
+ * first SPUBLISH (Redis 8.0.2, Valkey 8.1.1). */
 static void write_node(const struct shards *s, int i, bool myself, FILE *file) {
     char id[41], primary[41] = "-";
     id_of(i, id);
     if (i >= SHARDS)
         id_of(i - SHARDS, primary);
-    fprintf(file, "%s 127.0.0.1:%d@%d %s%s %s 0 0 %d connected", id, server_port(s->servers[i]),
-            s->bus[i], myself ? "myself," : "", i < SHARDS ? "master" : "slave", primary,
-            i % SHARDS + 1);
+    fprintf(file, "%s 127.0.0.1:%d@%d", id, server_port(s->servers[i]), s->bus[i]);
+    if (server_has_shard_ids())
+        fprintf(file, ",,shard-id=%s", i < SHARDS ? id : primary);
+    fprintf(file, " %s%s %s 0 0 %d connected", myself ? "myself," : "",
+            i < SHARDS ? "master" : "slave", primary, i % SHARDS + 1);
     if (i < SHARDS)
         fprintf(file, " %d-%d", i * SLOTS / SHARDS, (i + 1) * SLOTS / SHARDS - 1);
     fputc('\n', file);

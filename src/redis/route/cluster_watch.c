@@ -108,7 +108,8 @@ static void ask_role(struct hfi_cluster *route, struct hfi_member *member, int64
 /* ---- Without work ---- */
 
 void hfi_cluster_left(struct hfi_cluster *route, struct hfi_member *member) {
-    if (hfi_cluster_is_doubted(member)) /* else it says so itself to whoever asks */
+    /* Else it says so itself to whoever asks, and is let go when it has been idle for a while. */
+    if (member->idle || hfi_cluster_is_doubted(member))
         hfi_cluster_drop_member(route, member);
 }
 
@@ -122,10 +123,7 @@ static void close_idle(struct hfi_cluster *route, struct hfi_member *member) {
         hfi_cluster_drop_member(route, member);
         return;
     }
-    struct hfi_conn *control = hfi_node_pick(node, HFI_LANE_KEEPER);
-    if (control != NULL)
-        hfi_conn_keep_up(control, false);
-    hfi_node_hang_up(node);
+    hfi_node_rest(node);
 }
 
 /* ---- Ticking ---- */

@@ -266,6 +266,13 @@ void hfi_node_hang_up(struct hfi_node *node) {
             hfi_conn_suspect(conns[i], HFI_NEVER);
 }
 
+void hfi_node_rest(struct hfi_node *node) {
+    hfi_conn_keep_up(node->control, false);
+    hfi_conn_keep_up(node->command[1], false);
+    atomic_store_explicit(&node->second_wanted, false, memory_order_relaxed);
+    hfi_node_hang_up(node);
+}
+
 void hfi_node_insist_on_primary(struct hfi_node *node) {
     atomic_store(&node->login.peer, HFI_PEER_PRIMARY);
 }

@@ -104,6 +104,8 @@ void hfi_node_retire(struct hfi_node *node);
 bool hfi_node_is_retired(const struct hfi_node *node); /* any thread */
 /* Ends its connections; whoever wants one connects again. Any thread. */
 void hfi_node_hang_up(struct hfi_node *node);
+/* The same, and none of them is made again before somebody wants it. */
+void hfi_node_rest(struct hfi_node *node);
 /* From now on only a primary is of use there. Any thread. */
 void hfi_node_insist_on_primary(struct hfi_node *node);
 /* Whether another server may be there some day: its address is that of a network. */
