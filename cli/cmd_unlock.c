@@ -66,10 +66,14 @@ static int break_lock(hf_client *client, hf_kind kind, const char *name, bool *r
     return code;
 }
 
+/* Their number is left alone if nobody has one of them. */
 static int free_slots(hf_client *client, const char *name, bool *ret_broken) {
     hf_permits *permits = NULL;
+    int64_t taken = 0;
     int code = hf_permits_new(client, name, &permits);
     if (code == HF_OK)
+        code = hf_permits_taken(permits, &taken);
+    if (code == HF_OK && taken > 0)
         code = hf_permits_delete(permits, ret_broken);
     hf_permits_free(permits);
     return code;

@@ -570,7 +570,7 @@ typedef enum hf_found {
     HF_FOUND_FAIR,
     HF_FOUND_READ,
     HF_FOUND_WRITE,
-    HF_FOUND_PERMITS, /* no lock, but permits, some of them taken */
+    HF_FOUND_PERMITS, /* no lock, but permits, some of them taken; in ZooKeeper perhaps none */
     HF_FOUND_COUNTER, /* no lock, but a semaphore, a latch, or permits with none taken */
     HF_FOUND_OTHER    /* nothing of ours */
 } hf_found;

@@ -1,11 +1,13 @@
 /*
- * Who is on a lock: the line in order, and what the first hundred say of themselves.
+ * What there is under a name, and who is on it: the line in order, and what the first hundred say of themselves.
+ *
+ * Which kind it is the nodes tell, not the handle: that of a lock may be used to look at permits or at a number.
  *
  * Runs on the thread of the call's executor. The result is made with malloc, since it is freed without
  * a client. The answers come from different moments: who has left meanwhile is left out.
  */
 #include "base/error.h"
-#include "zk/line.h"
+#include "zk/permits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,9 +43,67 @@ static void write_list(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
     hfi_zk_call_path(c, path);
     hfi_zk_put_get_children(out, 0, path, false);
+    hfi_zk_put_get_data(out, 0, path, false);
+    hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
+    hfi_zk_put_get_data(out, 0, path, false);
+}
+
+/* ---- What there is ---- */
+
+/* A bit for each recipe that has nodes there. */
+enum { MUTEX = 1, READ_WRITE = 2, PERMITS = 4, NONE_OF_OURS = 8 };
+
+static bool is_text(struct hfi_zk_text name, const char *text) {
+    return name.len == strlen(text) && memcmp(name.bytes, text, name.len) == 0;
+}
+
+static unsigned recipe_of(struct hfi_zk_text name) {
+    switch (hfi_zk_node_parse(name.bytes, name.len).label) {
+    case HFI_ZK_LOCK:
+        return MUTEX;
+    case HFI_ZK_READ:
+    case HFI_ZK_WRITE:
+        return READ_WRITE;
+    case HFI_ZK_LEASE:
+        return NONE_OF_OURS; /* the leases of permits stand one deeper */
+    default:
+        return is_text(name, "locks") || is_text(name, "leases") ? PERMITS : 0;
+    }
+}
+
+static unsigned recipes_of(struct hfi_zk_children line) {
+    struct hfi_zk_text name;
+    unsigned recipes = 0;
+    while (hfi_zk_next_child(&line, &name))
+        recipes |= recipe_of(name);
+    return recipes;
+}
+
+static const struct hfi_zk_kind *kind_of_node(const struct hfi_zk_node *node) {
+    const struct hfi_kind *kind = node->label == HFI_ZK_READ    ? &hfi_zk_read
+                                  : node->label == HFI_ZK_WRITE ? &hfi_zk_write
+                                                                : &hfi_zk_plain;
+    return hfi_zk_kind_of(kind);
+}
+
+/* Nothing tells a fair lock from a plain one: it is what the caller takes it for. A writer may read as well, and is a
+ * writer then. */
+static hf_found found_by(const struct hfi_zk_call *c, const struct hfi_zk_node *holder) {
+    if (c->u.look.info->kind == HF_FOUND_WRITE)
+        return HF_FOUND_WRITE;
+    return holder->label == c->kind->label ? c->kind->found : kind_of_node(holder)->found;
 }
 
 /* ---- In order ---- */
+
+/* A writer that reads has two nodes of one number. */
+static bool is_before(const struct hfi_zk_node *a, const struct hfi_zk_node *b) {
+    if (a->number != b->number)
+        return hfi_zk_before(a->number, b->number);
+    if (a->label != b->label)
+        return a->label < b->label;
+    return memcmp(a->uuid, b->uuid, sizeof a->uuid) < 0;
+}
 
 /* The first of those that come behind `last`; with none, of all. */
 static bool next_in_line(struct hfi_zk_children line, const struct hfi_zk_node *last,
@@ -54,9 +114,9 @@ static bool next_in_line(struct hfi_zk_children line, const struct hfi_zk_node *
         struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
         if (node.label == HFI_ZK_NO_LABEL)
             continue;
-        if (last != NULL && !hfi_zk_before(last->number, node.number))
+        if (last != NULL && !is_before(last, &node))
             continue;
-        if (found && !hfi_zk_before(node.number, ret_node->number))
+        if (found && !is_before(&node, ret_node))
             continue;
         found = true;
         *ret_name = name;
@@ -75,17 +135,19 @@ static bool is_printable(struct hfi_zk_text text) {
 }
 
 /* Ours name themselves; of others there is a session, and what they have written. */
-static bool describe(hf_holder *holder, struct hfi_zk_text data, const struct hfi_zk_stat *stat) {
+static bool describe(hf_holder *holder, struct hfi_zk_text data, const struct hfi_zk_stat *stat,
+                     bool writes) {
     struct hfi_zk_data ours;
     struct hfi_zk_text who = data;
+    char owner[HFI_ZK_DATA_MAX + 1];
     if (hfi_zk_data_parse(data, &ours)) {
-        holder->owner = strndup(ours.owner.bytes, ours.owner.len);
+        snprintf(owner, sizeof owner, "%.*s", (int)ours.owner.len, ours.owner.bytes);
         who = ours.who;
     } else {
-        char session[40];
-        snprintf(session, sizeof session, "session 0x%" PRIx64, (uint64_t)stat->ephemeral_owner);
-        holder->owner = strdup(session);
+        snprintf(owner, sizeof owner, "session 0x%" PRIx64, (uint64_t)stat->ephemeral_owner);
     }
+    if (asprintf(&holder->owner, "%s%s", owner, writes ? ":write" : "") < 0)
+        holder->owner = NULL;
     if (is_printable(who))
         holder->connection = strndup(who.bytes, who.len);
     return holder->owner != NULL;
@@ -102,12 +164,15 @@ static bool append(hf_holder ***list, size_t *len, hf_holder *holder) {
 
 static bool add(struct hfi_zk_call *c, struct hfi_zk_text data, const struct hfi_zk_stat *stat) {
     hf_lock_info *info = c->u.look.info;
-    bool holds = c->kind->holds(c->u.look.line, &c->line.node);
+    const struct hfi_zk_node *node = &c->line.node;
+    bool holds = kind_of_node(node)->holds(c->u.look.line, node);
     hf_holder *holder = calloc(1, sizeof *holder);
     if (holder == NULL)
         return false;
     holder->count = holds;
-    bool ok = describe(holder, data, stat) &&
+    if (holds)
+        info->kind = found_by(c, node);
+    bool ok = describe(holder, data, stat, node->label == HFI_ZK_WRITE) &&
               (holds ? append(&info->holders, &info->holders_len, holder)
                      : append(&info->waiters, &info->waiters_len, holder));
     if (!ok) {
@@ -155,10 +220,9 @@ static const struct hfi_zk_step data_step = {
 
 static void succeed(struct hfi_zk_call *c) {
     hf_lock_info *info = c->u.look.info;
-    if (info->holders_len > 0) {
-        info->kind = c->kind->found;
-        info->ttl_ms = -1;
-    }
+    info->ttl_ms = info->kind == HF_FOUND_FREE ? -2 : -1;
+    if (info->kind == HF_FOUND_OTHER)
+        info->words = "nodes of several recipes";
     c->call->info = info;
     c->u.look.info = NULL;
     hfi_zk_call_finish(c, HF_OK);
@@ -176,32 +240,47 @@ static void next_one(struct hfi_zk_call *c) {
         succeed(c);
 }
 
+/* What is no lock, or free, if there is no line to look at. Permits of which none was ever taken are but a number. */
+static hf_found found_without_line(unsigned recipes, const struct hfi_zk_count *number,
+                                   const struct hfi_zk_count *total) {
+    if (recipes == PERMITS || (recipes == 0 && total->is_number))
+        return HF_FOUND_PERMITS;
+    if (recipes == 0)
+        return number->is_number ? HF_FOUND_COUNTER : HF_FOUND_FREE;
+    return HF_FOUND_OTHER;
+}
+
+/* HF_EPROTO: an answer cannot be read. What one may not look at is no number. */
+static int read_number(struct hfi_zk_answer *answer, struct hfi_zk_count *ret) {
+    *ret = (struct hfi_zk_count){.there = false};
+    return answer->err == HFI_ZK_OK ? hfi_zk_read_count(answer, ret) : HF_OK;
+}
+
 static void listed(struct hfi_zk_call *c) {
     int32_t err = c->answers[0].err;
+    struct hfi_zk_count number, total;
     c->number = 0;
     if (err != HFI_ZK_OK && err != HFI_ZK_NO_NODE) {
         hfi_zk_call_refused(c, err);
         return;
     }
-    if (err == HFI_ZK_OK && hfi_zk_get_children(&c->answers[0].body, &c->u.look.line) != HF_OK) {
+    if ((err == HFI_ZK_OK && hfi_zk_get_children(&c->answers[0].body, &c->u.look.line) != HF_OK) ||
+        read_number(&c->answers[1], &number) != HF_OK ||
+        read_number(&c->answers[2], &total) != HF_OK) {
         hfi_zk_call_fail_proto(c);
         return;
     }
     hfi_zk_keep_answer(c, 0);
-    struct hfi_zk_look look = c->kind->look(c->u.look.line, NULL);
-    c->u.look.info->ttl_ms = -2;
-    if (look.wrong) {
-        c->u.look.info->kind = HF_FOUND_OTHER;
-        c->u.look.info->words = "another recipe's nodes";
-        c->call->info = c->u.look.info;
-        c->u.look.info = NULL;
-        hfi_zk_call_finish(c, HF_OK);
-    } else {
+    unsigned recipes = recipes_of(c->u.look.line);
+    if (recipes == MUTEX || recipes == READ_WRITE) {
         next_one(c);
+    } else {
+        c->u.look.info->kind = found_without_line(recipes, &number, &total);
+        succeed(c);
     }
 }
 
-static const struct hfi_zk_step list_step = {.frames = 1, .write = write_list, .answered = listed};
+static const struct hfi_zk_step list_step = {.frames = 3, .write = write_list, .answered = listed};
 
 static void over(struct hfi_zk_call *c) {
     hfi_zk_call_fail(c, HF_EUNREACH, "the session with ZooKeeper is over");

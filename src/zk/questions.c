@@ -66,12 +66,40 @@ static bool write_child_path(const struct hfi_zk_call *c, struct hfi_zk_text chi
 
 static void force_again(struct hfi_zk_call *c);
 
+/* Whether a writer that holds it has this number. */
+static bool is_writers(struct hfi_zk_children line, int32_t number,
+                       const struct hfi_zk_kind *writers) {
+    struct hfi_zk_children walk = line;
+    struct hfi_zk_text name;
+    while (hfi_zk_next_child(&walk, &name)) {
+        struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
+        if (node.label == HFI_ZK_WRITE && node.number == number)
+            return writers->holds(line, &node);
+    }
+    return false;
+}
+
+/* The next whose node has to go: a holder's, or that of what the writer reads. */
+static bool next_victim(const struct hfi_zk_call *c, struct hfi_zk_children *walk,
+                        struct hfi_zk_text *ret_name) {
+    const struct hfi_zk_children line = c->u.look.line;
+    while (hfi_zk_next_child(walk, ret_name)) {
+        struct hfi_zk_node node = hfi_zk_node_parse(ret_name->bytes, ret_name->len);
+        if (node.label == c->kind->label && c->kind->holds(line, &node))
+            return true;
+        if (node.label == HFI_ZK_READ && c->kind->label == HFI_ZK_WRITE &&
+            is_writers(line, node.number, c->kind))
+            return true;
+    }
+    return false;
+}
+
 static void write_force(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     struct hfi_zk_children walk = c->u.look.line;
     struct hfi_zk_text child;
     char path[HFI_ZK_PATH_MAX];
     hfi_zk_multi_begin(out, 0);
-    while (next_holder(c, &walk, &child))
+    while (next_victim(c, &walk, &child))
         if (write_child_path(c, child, path))
             hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
     hfi_zk_multi_end(out);
@@ -102,7 +130,9 @@ static void force_listed(struct hfi_zk_call *c) {
         return;
     struct hfi_zk_children walk = c->u.look.line;
     c->resent = false;
-    if (next_holder(c, &walk, &child))
+    if (c->kind->look(c->u.look.line, NULL).wrong)
+        hfi_zk_call_fail(c, HF_EWRONGTYPE, "what has this name is something else");
+    else if (next_victim(c, &walk, &child))
         hfi_zk_ask_for(c, &force_step);
     else
         hfi_zk_call_finish(c, HF_OK);

@@ -192,13 +192,13 @@ void mutex_inspect_names_java(void **state) {
 
 void mutex_killed_java_holder(void **state) {
     (void)state;
-    struct remote *doomed = java_new(2000);
+    struct remote *doomed = java_new(DOOMED_SESSION_MS);
     hf_client *client = c_client(SESSION_MS);
     hf_lock *lock = c_lock(client, HF_PLAIN, "m9");
     assert_string_equal(remote_call(doomed, "open c mutex /m9 m9"), "ok");
     assert_string_equal(remote_call(doomed, "lock m9"), "ok true");
     hf_op *op = c_acquire_start(lock);
-    assert_nodes("/m9", 2);
+    assert_true(wait_behind_java("/m9", 2, op));
     remote_kill(doomed);
     assert_hf(HF_OK, hf_lock_release_as(lock, c_acquired(op)));
     remote_free(doomed);
@@ -210,7 +210,9 @@ static int hold_for_ever(void *name) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     hf_lock *lock = NULL;
-    options.watchdog_ms = 2000;
+    options.watchdog_ms = DOOMED_SESSION_MS;
+    options.cmd_timeout_ms = 20000;
+    options.connect_timeout_ms = HANG_MS;
     if (hf_open(zk_url(suite.zk), &options, &client) != HF_OK ||
         hf_lock_new(client, name, &lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
         return 1;
@@ -224,7 +226,7 @@ void mutex_killed_c_holder(void **state) {
     assert_nodes("/m10", 1);
     assert_java("ok", "open j1 mutex /m10 m10");
     int waiting = remote_send(suite.java, "lock m10 thread=%d", thread);
-    assert_nodes("/m10", 2);
+    assert_true(wait_behind_c("/m10", 2, waiting));
     kill_child(doomed);
     assert_java_ends("ok true", waiting);
     assert_java("ok", "unlock m10 thread=%d", thread);

@@ -77,7 +77,7 @@ void permits_wait_on_either_side(void **state) {
 
 void permits_of_the_killed_come_back(void **state) {
     (void)state;
-    struct remote *doomed = java_new(2000);
+    struct remote *doomed = java_new(DOOMED_SESSION_MS);
     hf_client *client = c_client(SESSION_MS);
     hf_permits *permits = permits_of(client, "p3");
     hf_permit_id id;
@@ -86,7 +86,7 @@ void permits_of_the_killed_come_back(void **state) {
     assert_java_leases(remote_call(doomed, "acquire p3"));
     hf_op *op = NULL;
     assert_hf(HF_OK, hf_permits_acquire_start(permits, NULL, &id, NULL, NULL, &op));
-    assert_nodes("/p3/locks", 1);
+    assert_true(wait_behind_java("/p3/locks", 1, op));
     remote_kill(doomed);
     assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
     hf_op_free(op);

@@ -19,8 +19,6 @@
 
 enum { C_WORKERS = 3, JAVA_WORKERS = 3, KILL_ROUNDS = 1, SOAK_ROUNDS = 20, LEAST = 20 };
 
-#define DOOMED_SESSION_MS 5000
-
 struct place {
     _Atomic int64_t inside, counter, meetings, stop, unused[12];
     _Atomic int64_t dead[48];

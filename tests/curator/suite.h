@@ -20,6 +20,7 @@
 
 #define HANG_MS 60000
 #define SESSION_MS 30000
+#define DOOMED_SESSION_MS 5000 /* of those who are killed, and whose end is waited for */
 
 struct suite {
     struct zk *zk;
@@ -48,6 +49,11 @@ hf_owner c_acquired(hf_op *op);
 #define assert_nodes(path, count) assert_true(zk_wait_children(suite.eyes, path, count, HANG_MS))
 #define assert_watched(path, count) assert_true(wait_watched(path, count))
 bool wait_watched(const char *path, int sessions);
+
+/* Waits until so many nodes are under the path, or the one that waits, by an operation or by a command, waits no more:
+ * a session that is to run out may do so early. */
+bool wait_behind_java(const char *path, int nodes, hf_op *op);
+bool wait_behind_c(const char *path, int nodes, int command);
 
 /* Asserts a result code and prints the library's own words when it is another. */
 #define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)

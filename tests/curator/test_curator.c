@@ -99,6 +99,30 @@ void assert_hf_at(int expected, int actual, const char *file, int line) {
     _fail(file, line);
 }
 
+struct behind {
+    const char *path;
+    int nodes;
+    hf_op *op; /* the one that waits; NULL: it is the command */
+    int command;
+};
+
+static bool is_behind(void *arg) {
+    const struct behind *behind = arg;
+    return zk_count(suite.eyes, behind->path) == behind->nodes ||
+           (behind->op != NULL ? hf_op_wait(behind->op, 0, NULL) != HF_EPENDING
+                               : remote_answered(suite.java, behind->command));
+}
+
+bool wait_behind_java(const char *path, int nodes, hf_op *op) {
+    struct behind behind = {.path = path, .nodes = nodes, .op = op};
+    return wait_until(is_behind, &behind, HANG_MS);
+}
+
+bool wait_behind_c(const char *path, int nodes, int command) {
+    struct behind behind = {.path = path, .nodes = nodes, .command = command};
+    return wait_until(is_behind, &behind, HANG_MS);
+}
+
 /* ---- Server side ----------------------------------------------------------------------------- */
 
 struct watched {

@@ -39,7 +39,8 @@ struct zk_children {
 struct zk_children *zk_children(struct zk_client *client, const char *path);
 void zk_children_free(struct zk_children *children);
 
-/* How many there are, -1 if there is no such node; whether there come to be exactly so many. */
+/* How many there are, -1 if there is no such node; whether there come to be exactly so many, of which a node that is not
+ * there has none. */
 int zk_count(struct zk_client *client, const char *path);
 bool zk_wait_children(struct zk_client *client, const char *path, int count, int64_t limit_ms);
 

@@ -1,7 +1,9 @@
 #include "zk/crowd.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 static struct zk *server;
 
@@ -66,6 +68,18 @@ int crowd_join(hf_op *op) {
 
 bool crowd_is_done(hf_op *op) {
     return hf_op_wait(op, 0, NULL) != HF_EPENDING;
+}
+
+int crowd_tool(const char *command, const char *name) {
+    char line[512];
+    const char *tool = getenv("HOLDFAST");
+    assert_non_null(tool);
+    snprintf(line, sizeof line,
+             "'%s' -u '%s?cmd_timeout_ms=20000&connect_timeout_ms=%d' -t 60s %s '%s'", tool,
+             zk_url(server), HANG_MS, command, name);
+    int status = system(line); /* NOLINT(cert-env33-c): the words are ours */
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
 }
 
 struct wanted {

@@ -42,6 +42,9 @@ hf_op *crowd_acquire(hf_lock *lock, hf_owner owner);
 int crowd_join(hf_op *op);
 bool crowd_is_done(hf_op *op);
 
+/* Runs the tool that is tested beside the library, `holdfast COMMAND NAME`, and returns its exit status. */
+int crowd_tool(const char *command, const char *name);
+
 /* Waits until the server has `count` ephemeral nodes whose path contains `text`. */
 void crowd_await_nodes(const char *text, int count);
 /* The same for paths that are watched. */

@@ -80,6 +80,22 @@ hf_owner scene_acquired(hf_op *op) {
     return result.owner;
 }
 
+struct behind {
+    const char *path;
+    hf_op *op;
+};
+
+static bool is_behind(void *arg) {
+    const struct behind *behind = arg;
+    return zk_count(scene.eyes, behind->path) == 2 ||
+           hf_op_wait(behind->op, 0, NULL) != HF_EPENDING;
+}
+
+bool scene_wait_behind(const char *path, hf_op *op) {
+    struct behind behind = {path, op};
+    return wait_until(is_behind, &behind, HANG_MS);
+}
+
 hf_stats scene_stats(hf_client *client) {
     hf_stats stats = HF_STATS_INIT;
     assert_hf(HF_OK, hf_client_stats(client, &stats));

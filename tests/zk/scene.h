@@ -54,6 +54,9 @@ void scene_warm(const char *name);
 hf_op *scene_acquire_start(hf_lock *lock);
 hf_owner scene_acquired(hf_op *op);
 
+/* Waits until two stand in line under the path, or the second has become the first. */
+bool scene_wait_behind(const char *path, hf_op *op);
+
 /* Waits until so many nodes stand under "/name". */
 #define assert_nodes(name, count)                                                                  \
     assert_true(zk_wait_children(scene.eyes, "/" name, count, HANG_MS))
@@ -66,6 +69,10 @@ struct scene_events {
 };
 void scene_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool scene_wait_losses(struct scene_events *events, int at_least);
+
+/* A hold that is short enough to be waited out is also short enough to be lost before a test begins, on a busy
+ * machine. Such a round is played again, so often at most. */
+#define SCENE_ROUNDS 10
 
 /* Asserts a result code and prints the library's own words when it is another. */
 #define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)

@@ -286,8 +286,14 @@ static void other_recipes_are_left_alone(void **state) {
     assert_hf(HF_EWRONGTYPE, hf_lock_try(lock));
     assert_hf(HF_EWRONGTYPE, hf_lock_acquire(lock));
     assert_nodes("theirs", 1);
+    assert_hf(HF_EWRONGTYPE, hf_lock_break(lock, NULL));
+    assert_hf(HF_OK, hf_lock_inspect(lock, &info));
+    assert_int_equal(info->kind, HF_FOUND_PERMITS);
+    hf_lock_info_free(info);
+    assert_int_equal(zk_make(scene.eyes, "/theirs/lock-0000000001", "", 0), 0);
     assert_hf(HF_OK, hf_lock_inspect(lock, &info));
     assert_int_equal(info->kind, HF_FOUND_OTHER);
+    assert_non_null(info->words);
     hf_lock_info_free(info);
     hf_lock_free(lock);
     hf_close(client);

@@ -73,6 +73,8 @@ static bool play(hf_lock *rival, long fail_at) {
     hf_client *client = NULL;
     hf_lock *lock = NULL;
     options.watchdog_ms = SURVIVES_MS;
+    options.cmd_timeout_ms = 20000;
+    options.connect_timeout_ms = HANG_MS;
     options.allocator = memory_allocator(&memory);
     int err = hf_open(zk_url(scene.zk), &options, &client);
     if (err == HF_OK)

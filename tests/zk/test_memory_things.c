@@ -69,6 +69,8 @@ static bool play(long fail_at) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     options.watchdog_ms = ENDURING_MS;
+    options.cmd_timeout_ms = 20000;
+    options.connect_timeout_ms = HANG_MS;
     options.allocator = memory_allocator(&memory);
     if (is_done(hf_open(zk_url(crowd_server()), &options, &client))) {
         write_and_read(client);

@@ -271,6 +271,65 @@ static void a_lock_of_that_name_is_another_kind(void **state) {
     end(&p);
 }
 
+static void assert_found(hf_lock *lock, hf_found kind) {
+    hf_lock_info *info = NULL;
+    assert_int_equal(hf_lock_inspect(lock, &info), HF_OK);
+    assert_int_equal(info->kind, kind);
+    assert_int_equal(info->holders_len, 0);
+    assert_int_equal(info->waiters_len, 0);
+    hf_lock_info_free(info);
+}
+
+/* As the tool does it: a lock's handle is what one looks with first. */
+static void a_locks_handle_tells_what_is_there(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id id;
+    bool done = false;
+    hf_sem *sem = NULL;
+    begin(&p, "pool/found");
+    hf_lock *lock = crowd_lock(p.crowd.theirs, "pool/found", HF_PLAIN);
+    hf_lock *number = crowd_lock(p.crowd.theirs, "pool/number-of", HF_PLAIN);
+    assert_found(lock, HF_FOUND_FREE);
+    assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
+    assert_found(lock, HF_FOUND_PERMITS);
+    assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_OK);
+    assert_found(lock, HF_FOUND_PERMITS);
+    assert_numbers(p.theirs, 2, 1);
+    assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
+    assert_found(lock, HF_FOUND_PERMITS);
+
+    assert_found(number, HF_FOUND_FREE);
+    assert_int_equal(hf_sem_new(p.crowd.ours, "pool/number-of", &sem), HF_OK);
+    assert_int_equal(hf_sem_try_set(sem, 3, 0, NULL), HF_OK);
+    assert_found(number, HF_FOUND_COUNTER);
+    assert_int_equal(hf_sem_delete(sem, &done), HF_OK);
+    assert_true(done);
+    assert_found(number, HF_FOUND_FREE);
+    hf_sem_free(sem);
+    hf_lock_free(lock);
+    hf_lock_free(number);
+    end(&p);
+}
+
+static void the_tool_frees_all_that_are_taken(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id id;
+    begin(&p, "pool/tool");
+    assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
+    assert_int_equal(crowd_tool("show", "pool/tool"), 0);
+    assert_int_equal(crowd_tool("show --held", "pool/tool"), 1);
+    assert_int_equal(crowd_tool("unlock --force", "pool/tool"), 1);
+    assert_numbers(p.ours, 2, 0); /* nobody had one, so their number is still there */
+    assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_OK);
+    assert_int_equal(crowd_tool("show --held", "pool/tool"), 0);
+    assert_int_equal(crowd_tool("unlock --force", "pool/tool"), 0);
+    assert_numbers(p.ours, 0, 0);
+    assert_int_equal(hf_permits_release(p.ours, &id), HF_ELOST);
+    end(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_number_of_permits),
@@ -282,6 +341,8 @@ int main(void) {
         cmocka_unit_test(what_the_server_ends_comes_back),
         cmocka_unit_test(deleted_permits_are_lost),
         cmocka_unit_test(a_lock_of_that_name_is_another_kind),
+        cmocka_unit_test(a_locks_handle_tells_what_is_there),
+        cmocka_unit_test(the_tool_frees_all_that_are_taken),
     };
     zk_need();
     return cmocka_run_group_tests(tests, crowd_start_server, crowd_stop_server);

@@ -65,6 +65,10 @@ static hf_client *client_of(const char *url, const struct authority *trusted) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     options.watchdog_ms = SURVIVES_MS;
+    if (trusted != NULL) { /* else there is no answer to wait for */
+        options.cmd_timeout_ms = 20000;
+        options.connect_timeout_ms = HANG_MS;
+    }
     options.tls_ca_file = trusted != NULL ? authority_file(trusted) : NULL;
     assert_hf(HF_OK, hf_open(url, &options, &client));
     return client;
