@@ -299,7 +299,8 @@ static void *be_broken(void *arg) {
     return NULL;
 }
 
-/* Who is told of a loss has lost: a break must not be blamed on a hold that came after it. */
+/* Who is told of a loss has lost: a break must not be blamed on a hold that came after it. On ZooKeeper an
+ * attempt that is in vain leaves a node for a moment, and a break may find that one: nobody has lost then. */
 static void a_break_hits_only_what_it_broke(void **state) {
     (void)state;
     struct world w;
@@ -328,7 +329,7 @@ static void a_break_hits_only_what_it_broke(void **state) {
     }
     print_message("%d holds, %d breaks, %d losses\n", held, breaks, lost);
     assert_true(breaks > 0);
-    assert_int_equal(lost, breaks);
+    assert_true(lost == breaks || (lost < breaks && server_is_other(w.server)));
     assert_int_equal(world_stats(w.client).holds, 0);
     world_end(&w);
 }

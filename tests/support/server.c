@@ -316,6 +316,10 @@ const char *server_dir(const struct server *server) {
     return server->dir;
 }
 
+bool server_is_other(const struct server *server) {
+    return server->zk != NULL;
+}
+
 int server_port(const struct server *server) {
     return server->port;
 }

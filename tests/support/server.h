@@ -47,6 +47,8 @@ void server_free(struct server *server);
 
 /* ---- Where it is ----------------------------------------------------------------------------- */
 
+/* HF_TEST_ENGINE: its url leads to another engine's server. */
+bool server_is_other(const struct server *server);
 const char *server_url(const struct server *server);     /* unix://[:password@]/path */
 const char *server_tcp_url(const struct server *server); /* redis[s]://[:password@]127.0.0.1:port */
 const char *server_socket(const struct server *server);  /* the path alone */
