@@ -37,6 +37,7 @@ static const struct kind one_server[] = {
 static const struct kind quorum[] = {
     {"quorum", HF_PLAIN, 0, visit_lock, BREAK_IN, true},
     {"quorum_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, true},
+    {"quorum_fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, true},
 };
 
 static const struct kind route[] = {

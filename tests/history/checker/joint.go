@@ -7,13 +7,13 @@ package main
 // same time may refuse each other, and so may what is left of one that was killed. What is judged is who
 // holds, until when, and how often; and that a lock that seems free was.
 
-var joints = map[string]bool{"quorum": true, "quorum_once": true, "multi": true}
+var joints = map[string]bool{"quorum": true, "quorum_once": true, "quorum_fenced": true, "multi": true}
 
 // isJoint: of locks on servers that change (moving.go) nothing more can be said, either.
 func isJoint(kind string) bool { return joints[kind] || isMoving(kind) }
 
 // isQuorum: a server that forgets is one of several.
-func isQuorum(kind string) bool { return kind == "quorum" || kind == "quorum_once" }
+func isQuorum(kind string) bool { return joints[kind] && kind != "multi" }
 
 // refused: somebody else must have come, some time.
 func (b *builder) refused(o *op) {

@@ -8,6 +8,7 @@ import "strings"
 type lock struct {
 	reentrant bool
 	tokens    bool
+	local     bool // nesting asks no server, so it draws no token
 }
 
 // maxReaders is more than there are players.
@@ -165,7 +166,7 @@ func (l lock) nest(s *lockState, e *event) bool {
 		return false
 	}
 	mine.count++
-	return (mine.unsure || integer(e.op.outs["count"]) == int64(mine.count)) && l.draw(s, e)
+	return (mine.unsure || integer(e.op.outs["count"]) == int64(mine.count)) && (l.local || l.draw(s, e))
 }
 
 // ---- The line of a fair lock ---------------------------------------------------------------------

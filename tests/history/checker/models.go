@@ -33,6 +33,7 @@ var models = []model{
 	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
 	{"quorum", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"quorum_once", lockEvents, beginLock, lock{}.step, wipeLock},
+	{"quorum_fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true, local: true}.step, wipeLock},
 	{"moving", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"moving_once", lockEvents, beginLock, lock{}.step, wipeLock},
 	{"moving_fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},

@@ -104,6 +104,7 @@ var lies = map[string][]lie{
 	"permits":          {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
 	"quorum":           {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"quorum_once":      {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
+	"quorum_fenced":    {letIn("acquire"), lostRelease, trusted, oldToken},
 	"moving":           {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"moving_once":      {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"moving_fenced":    {letIn("acquire"), lostRelease, trusted, oldToken},
