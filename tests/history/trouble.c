@@ -165,15 +165,16 @@ static void forget_at_replicas(struct run *run, const struct server *primary) {
     }
 }
 
-/* By hand, so that the old primary answers until it is told, or by its death. */
+/* By hand, so that the old primary answers until it is told, or by its death. Replicas forget only when it
+ * is dead: else what it goes on to send them would be a part of something that they do not have. */
 static void replace_primary(struct run *run, bool loses) {
     struct server *old = watched_primary(run->watched);
-    if (loses)
-        forget_at_replicas(run, old);
-    if (run_pick(run, 3) == 0)
+    if (!loses && run_pick(run, 2) == 0)
         watched_fail_over(run->watched);
     else
         server_kill(old);
+    if (loses)
+        forget_at_replicas(run, old);
     watched_wait_switch(run->watched, old);
     watched_heal(run->watched);
 }
