@@ -395,7 +395,7 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
         x->unanswered = !only_asks(x); /* it may have run */
         return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
     }
-    hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());
+    hfi_conn_clock(x->conn, hfi_script_reply_ms(reply), hfi_now_ms());
     if (hfi_is_too_late(reply)) {
         int64_t slice_max_ms = hfi_max_ms(x->redis->cmd_timeout_ms, SLICE_FIRST_MS);
         bool longest = x->slice_ms >= slice_max_ms;

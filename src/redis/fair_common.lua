@@ -13,13 +13,12 @@
 -- a record and a confirm above 0 is listening: the lock is made its own, for so many ms, and it is
 -- told the time of that in us. Nobody touches the records but us; a Java client sees a queue, its
 -- deadlines, and a lock that has a new holder.
--- luacheck: read globals seconds micros now too_late
+-- luacheck: read globals now now_us too_late
 -- luacheck: push ignore 211
 if too_late then return {-3, 0, now} end
 
 local lock, queue, deadlines, records, unheard = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, publish, channel_prefix = ARGV[2], ARGV[3], ARGV[4]
-local now_us = seconds * 1000000 + micros
 local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
 local TELL_MAX = 1000 -- so many are told, until one of them hears,
 local LAST_MAX = 64 -- and then so many of the last
@@ -164,7 +163,7 @@ local function hand_over(caller, silently)
       keep_first(first, record)
       if silently then return 'left' end
     end
-    local listeners = tell(first, is_granted and string.format('%d%06d', seconds, micros) or '0')
+    local listeners = tell(first, is_granted and integer(now_us) or '0')
     if type(listeners) == 'table' then return 'refused' end
     if not is_granted then
       if listeners > 0 or record or more == 1 then return 'told' end
