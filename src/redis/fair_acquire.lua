@@ -7,15 +7,16 @@
 --      listening, 6 ticket: as answered before, 0 at first, 7 wait: 1 stands in line, 0 tries once,
 --      8 lease ms, 9 count the owner holds (0 = first), 10 how many ms a Java waiter adds to the
 --      deadlines behind it; left out from 6 on: 0, 1, 30000, 0, 300000
--- Reply now in us: it was free, and is held | {1, count, now} held, else | {0, pttl, place, ticket, now in us, again, now} not yet; place 0 is
---       beyond the 64th, and when tried once there is neither place nor ticket; again: the lock is
---       free, and in so many ms the first in line counts as dead; 1: there may be more to sweep
+-- Reply now in us: it was free, and is held | {1, count, now} held, else
+--       {0, pttl, place, ticket, now in us, again, now} not yet; place 0 is beyond the 64th, and
+--       when tried once there is neither place nor ticket; again: the lock is free, and in so many
+--       ms the first in line counts as dead; 1: there may be more to sweep
 --       {-1, 0, now} our hold is gone | {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never incremented: running twice equals running once. Who is in line already
 -- keeps its place. A ticket is the time at which somebody came, and what it finds its place by when
 -- it was taken out of the line: swept by mistake, or granted the lock without hearing of it.
--- luacheck: read globals call now now_us brief lock owner there read_record open_line
+-- luacheck: read globals call now now_us BRIEF_MIN_US lock owner there read_record open_line
 local LOOK_AT = 64 -- of a line of any length
 local AGAIN_MAX_MS = 60000 -- whoever waits comes sooner, anyway
 local KEEP_RECORDS = 3 -- horizons; one of them over, it is said again
@@ -31,7 +32,7 @@ end
 -- Ours, be it by a grant: as in plain_acquire.
 if there > 0 then
   if count > 0 and there ~= count and there ~= wanted then return {-2, there, now} end
-  if count == 0 then open_line(now, now_us).leave() end
+  if count == 0 then open_line().leave() end
   if there ~= wanted then call('hset', lock, owner, wanted) end
   local ttl_ms = call('pttl', lock)
   local is_leftover = there ~= count and there ~= wanted
@@ -56,7 +57,7 @@ local ttl_ms = call('pttl', lock)
 local again_ms = 0
 local deadline = call('zscore', deadlines, owner)
 if deadline or ticket > 0 or ttl_ms == -2 then
-  local line = open_line(now, now_us)
+  local line = open_line()
 
   -- Back into the line, in front of the first who is Java's or came later. Far behind it is
   -- believed to be in order.
@@ -123,7 +124,7 @@ if deadline or ticket > 0 or ttl_ms == -2 then
         call('del', lock) -- A lock without a lease would outlive everybody.
         return expiry
       end
-      return brief and now_us or {1, 1, now}
+      return now_us >= BRIEF_MIN_US and now_us or {1, 1, now}
     end
     ttl_ms = call('pttl', lock)
     if line.more == 1 then

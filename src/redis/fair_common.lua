@@ -13,11 +13,12 @@
 -- a record and a confirm above 0 is listening: the lock is made its own, for so many ms, and it is
 -- told the time of that in us. Nobody touches the records but us; a Java client sees a queue, its
 -- deadlines, and a lock that has a new holder.
--- luacheck: read globals now now_us too_late
+-- luacheck: read globals call now_us too_late
+-- luacheck: globals now
 -- luacheck: push ignore 211
 if too_late then return {-3, 0, now} end
 
-local call = redis.call
+now = now - now % 1 -- in whole ms
 local lock, owner = KEYS[1], ARGV[2]
 local fields = call('hmget', lock, owner, 'mode')
 if fields[2] then
@@ -40,13 +41,14 @@ local function read_record(waiter)
   return string.match(text, '^(%d+) (%d+) (%d+)$')
 end
 
--- What can be done with the line. Lua makes a function each time it comes to where it is written, and
--- that costs the server as much as a command. So scripts do what is mostly asked of them without
--- these, and whatever is rare begins here.
+-- What can be done with the line. Lua makes a function each time it comes to where it is written,
+-- and that costs the server nearly as much as a command. So scripts do what is mostly asked of them
+-- without these, and whatever is rare begins here.
 --
 -- The keys of the line are looked at before anything is written: one of a wrong type leaves all as
 -- it was.
-local function open_line(now, now_us)
+-- luacheck: push ignore 431
+local function open_line()
   local SWEEP_MAX = 100 -- so many that are dead, or hear nothing, go in one call
   local TELL_MAX = 1000 -- so many are told, until one of them hears,
   local LAST_MAX = 64 -- and then so many of the last
@@ -103,8 +105,8 @@ local function open_line(now, now_us)
     end
   end
 
-  -- A Java client that looks at the line must come to the same result: for one of ours who stays the
-  -- first, a deadline that is behind is repaired.
+  -- A Java client that looks at the line must come to the same result: for one of ours who stays
+  -- the first, a deadline that is behind is repaired.
   function line.keep_first(first, record)
     if record and tonumber(call('zscore', deadlines, first) or 0) <= now then
       call('zadd', deadlines, record.alive_until, first)
@@ -115,17 +117,17 @@ local function open_line(now, now_us)
     return redis.pcall(publish, channel_of(waiter), what)
   end
 
-  -- What is only remembered for a while must not keep anybody from handing over: here errors count as
-  -- nothing known.
+  -- What is only remembered for a while must not keep anybody from handing over: here errors count
+  -- as nothing known.
   local function unheard_since(waiter)
     local since = redis.pcall('hget', unheard, waiter)
     return type(since) == 'string' and tonumber(since) or nil
   end
 
-  -- The first in line did not hear: those behind it are told as well, Java clients until one of them
-  -- hears, and the first of ours who does: it comes again when the time of the first is over. Java
-  -- clients that do not hear, either, are remembered, so as not to be waited for one after the other.
-  -- Beyond TELL_MAX it is tried with those who came last.
+  -- The first in line did not hear: those behind it are told as well, Java clients until one of
+  -- them hears, and the first of ours who does: it comes again when the time of the first is over.
+  -- Java clients that do not hear, either, are remembered, so as not to be waited for one after the
+  -- other. Beyond TELL_MAX it is tried with those who came last.
   local function tell_on(caller)
     local others = call('lrange', queue, 1, TELL_MAX)
     local is_java_heard, is_noted, comes = false, false, false
@@ -153,9 +155,9 @@ local function open_line(now, now_us)
     end
   end
 
-  -- It is the turn of a Java client, and nobody heard. It may be about to listen, be connecting again
-  -- or listen to a replica, so it has a while to come. Its deadline says so to everybody, and the
-  -- lock stays free until it comes or is swept. True: it has had that while already.
+  -- It is the turn of a Java client, and nobody heard. It may be about to listen, be connecting
+  -- again or listen to a replica, so it has a while to come. Its deadline says so to everybody, and
+  -- the lock stays free until it comes or is swept. True: it has had that while already.
   local function is_given_up(first)
     local since = unheard_since(first) or now
     if since + GRACE_MS <= now then
@@ -169,9 +171,9 @@ local function open_line(now, now_us)
     return false
   end
 
-  -- The lock is free: gives it to the first in line who is listening, or tells the first who is not.
-  -- 'nobody' is in line; the 'caller' is the first; 'told', or 'left' alone when it is to be done
-  -- silently; 'granted' to somebody; 'refused': the server lets us publish nothing.
+  -- The lock is free: gives it to the first in line who is listening, or tells the first who is
+  -- not. 'nobody' is in line; the 'caller' is the first; 'told', or 'left' alone when it is to be
+  -- done silently; 'granted' to somebody; 'refused': the server lets us publish nothing.
   function line.hand_over(caller, silently)
     while true do
       local first, record = line.first()
@@ -202,7 +204,8 @@ local function open_line(now, now_us)
     end
   end
 
-  if head then call('hlen', records) end -- for its type
+  call('hlen', records) -- for its type alone
   return line
 end
+-- luacheck: pop
 -- luacheck: pop

@@ -9,7 +9,7 @@
 --       told is 0, or -1: the message for its holder was refused; more: see fair_hand_over
 -- luacheck: read globals call now now_us lock fields open_line
 if not fields[1] then return {0, 0, now} end
-local line = open_line(now, now_us)
+local line = open_line()
 call('del', lock)
 local told = 0
 if ARGV[4] and type(redis.pcall('publish', ARGV[4], ARGV[5] .. lock)) == 'table' then

@@ -9,7 +9,7 @@
 --       fair_hand_over
 -- luacheck: read globals call now now_us lock owner there open_line
 local count = tonumber(ARGV[4])
-local line = open_line(now, now_us)
+local line = open_line()
 if count == 0 then line.leave() end
 if there > count and count > 0 then
   call('hset', lock, owner, count)

@@ -7,6 +7,6 @@
 -- Reply {1, more, now}: more is 1 if there may be more of them; 0: somebody has it, or was told
 --       {2, 0, now} the publish was refused | {-3, 0, now} too late
 -- luacheck: read globals call now now_us lock open_line
-local line = open_line(now, now_us)
+local line = open_line()
 if call('exists', lock) == 0 and line.hand_over('') == 'refused' then return {2, 0, now} end
 return {1, line.more, now}

@@ -8,18 +8,16 @@
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never incremented: running twice equals running once.
--- luacheck: read globals now now_us too_late brief
+-- luacheck: read globals call now now_us too_late BRIEF_MIN_US
 if too_late then return {-3, 0, now} end
 
-local call = redis.call
-local lock, owner, lease_ms = KEYS[1], ARGV[2], '30000'
+local lock, owner, lease_ms, count = KEYS[1], ARGV[2], '30000', 0
 if ARGV[3] then
-  lease_ms = ARGV[3]
+  lease_ms, count = ARGV[3], (ARGV[4] or 0) + 0
   if lease_ms - 1 < 0 then
     return redis.error_reply('ERR the lease must be at least 1 ms')
   end
 end
-local count = ARGV[4] and tonumber(ARGV[4]) or 0
 
 local ttl_ms = call('pttl', lock)
 if ttl_ms == -2 then
@@ -30,7 +28,8 @@ if ttl_ms == -2 then
     call('del', lock) -- A lock without a lease would outlive everybody.
     return expiry
   end
-  return brief and now_us or {1, 1, now}
+  if now_us >= BRIEF_MIN_US then return now_us end
+  return {1, 1, now}
 end
 
 local wanted = count + 1

@@ -2,23 +2,26 @@
 -- plain_release: give back one level of the lock; the last one frees it and wakes a waiter.
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 owner, 3 lease ms for what remains,
---                         4 count held (>= 1; left out, as all from 3 on: 1),
---                         5 'publish' or 'spublish' (left out: publish),
---                         6 channel (left out: that of a name without braces)
+--                         4 count held (>= 1), 5 'publish' or 'spublish', 6 channel;
+--                         all from 3 on left out: 1, publish, the channel of a name without braces
 -- Reply now in us: released | {2, 0, now} released, but the publish was refused
 --       {0, count - 1, now} still held | {-1, 0 free or 1 another's, now} not ours
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never decremented. An acquire of unknown outcome from count c is undone by
 -- releasing c + 1.
--- luacheck: read globals now now_us too_late brief
+-- luacheck: read globals call now now_us too_late BRIEF_MIN_US
 if too_late then return {-3, 0, now} end
 
-local call = redis.call
-local lock, owner = KEYS[1], ARGV[2]
-local remaining = (ARGV[4] or 1) - 1
-if remaining < 0 then
-  return redis.error_reply('ERR the count must be at least 1')
+local lock, owner, remaining = KEYS[1], ARGV[2], 0
+local publish, channel = 'publish', ARGV[6]
+if channel then
+  remaining, publish = ARGV[4] - 1, ARGV[5]
+  if remaining < 0 then
+    return redis.error_reply('ERR the count must be at least 1')
+  end
+else
+  channel = 'redisson_lock__channel:{' .. lock .. '}'
 end
 
 local fields = call('hmget', lock, owner, 'mode')
@@ -47,7 +50,7 @@ if remaining > 0 then
 end
 
 call('del', lock)
-local channel = ARGV[6] or 'redisson_lock__channel:{' .. lock .. '}'
-local listeners = redis.pcall(ARGV[5] or 'publish', channel, '0')
+local listeners = redis.pcall(publish, channel, '0')
 if listeners ~= 0 and type(listeners) == 'table' then return {2, 0, now} end
-return brief and now_us or {1, 0, now}
+if now_us >= BRIEF_MIN_US then return now_us end
+return {1, 0, now}
