@@ -10,7 +10,7 @@
  * before its stop_ms has passed. A copy that arrives too late does nothing and says so; then the
  * slice is doubled, since the server is slower than we thought.
  *
- * The server's clock is taken from the answers of the scripts, which end with it.
+ * The server's clock is taken from the answers of the scripts, which end with it, or are nothing else.
  */
 #include "redis/exchange.h"
 

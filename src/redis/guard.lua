@@ -12,7 +12,7 @@
 -- luacheck: push ignore 211
 local BRIEF_MIN_US = 1e15
 local call = redis.call
-local time = redis.call('time')
+local time = call('time')
 local now_us = time[1] * 1000000 + time[2]
 local now = now_us / 1000
 local too_late = now - ARGV[1] >= 1 and ARGV[1] ~= '0'

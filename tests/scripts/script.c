@@ -76,7 +76,10 @@ char *script_load(struct server *server, const char *text) {
 }
 
 char *script_load_timed_text(struct server *server, const char *text, const char *time) {
-    char *changed = script_changed(text, "redis.call('time')", time);
+    const char *question = strstr(text, "redis.call('time')") != NULL
+                               ? "redis.call('time')" /* in 0.1 */
+                               : "call('time')";
+    char *changed = script_changed(text, question, time);
     char *sha = script_load(server, changed);
     free(changed);
     return sha;
