@@ -282,9 +282,8 @@ static void open_machine(struct machine *machine, struct server *server) {
     for (int i = 0; i < SCRIPTS; i++)
         machine->sha[i] = play_load(server, names[i]);
     machine->pass_sha = script_load(server, pass_lua);
-    machine->by_one_sha =
-        load_changed(server, "fenced_acquire", TIME_OR_NEXT("tonumber(last)"),
-                     "last == '0' and now_us or tonumber(last) + 1");
+    machine->by_one_sha = load_changed(server, "fenced_acquire", TIME_OR_NEXT("tonumber(last)"),
+                                       "last == '0' and now_us or tonumber(last) + 1");
     machine->extend_by_one_sha =
         load_changed(server, "fenced_extend", TIME_OR_NEXT("stored"), "stored + 1");
 }
