@@ -2,6 +2,7 @@ package main
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -21,11 +22,12 @@ type event struct {
 	late   bool   // the promise of its hold was over when it returned
 	free   bool   // of the line of a fair lock: it may have been passed over, and come back
 	line   string // who was seen to stand in line
-	mask   uint8  // of a group: which value
+	mask   uint8  // of a set: which values
 	either bool   // see moving.go: it may have been at the old primary, or at the new one
 	more   bool   // it may have found something of its own, and nested
 	like   int    // see alike: which of them,
 	rank   int    // and how many of them come before
+	chance *chance
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -43,10 +45,14 @@ type builder struct {
 	multi     bool // locks that are taken together
 	moving    bool // see moving.go
 	alikes    map[string]*alike
+	chances   map[string]*chance // nil: of all that may happen the order matters, or who did it
 	events    []porcupine.Operation
 }
 
 func (b *builder) add(from, to int64, e *event) {
+	if e.mask == 0 && e.op.args["values"] != "" {
+		e.mask = maskOf(e.op)
+	}
 	b.events = append(b.events, porcupine.Operation{Input: e, Call: from, Return: to})
 }
 
@@ -115,7 +121,7 @@ func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[str
 		if from < o.call {
 			from = o.call
 		}
-		b.ever(from, &event{what: "end", op: o, hold: hold})
+		b.may(from, "end-"+hold, &event{what: "end", op: o, hold: hold}, ends)
 	}
 }
 
@@ -142,8 +148,14 @@ func splitSide(verb string) (string, string) {
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
 // end.
 func (b *builder) ghost(o *op, hold, side string) {
-	b.ever(o.call, &event{what: "take if free", op: o, hold: hold, side: side})
-	b.ever(o.call, &event{what: "end", op: o, hold: hold})
+	if b.chances == nil {
+		b.ever(o.call, &event{what: "take if free", op: o, hold: hold, side: side})
+		b.ever(o.call, &event{what: "end", op: o, hold: hold})
+		return
+	}
+	hold = "given-up-" + o.owner + side + o.args["values"]
+	b.may(o.call, hold, &event{what: "take if free", op: o, hold: hold, side: side}, adds)
+	b.may(o.call, "end-"+hold, &event{what: "end", op: o, hold: hold}, ends)
 }
 
 // watchdog is the lease of holds without one of their own. silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
@@ -315,6 +327,9 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), joint: isJoint(ops[0].kind),
 		quorum: isQuorum(ops[0].kind), multi: ops[0].kind == "multi", moving: isMoving(ops[0].kind)}
 	b.loose = b.loose || b.moving
+	if ops[0].kind != "fair" {
+		b.chances = map[string]*chance{}
+	}
 	for _, o := range ops {
 		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
 			b.breaks = append(b.breaks, o)
@@ -346,7 +361,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 			} else if o.code == "HF_OK" {
 				b.whole(&event{what: "break", op: o, side: side})
 			} else {
-				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
+				b.may(o.call, "break-"+side, &event{what: "break perhaps", op: o, side: side}, breaks)
 			}
 		case "trust":
 			if o.code == "HF_OK" && o.value() > 0 && !b.isInDoubt(o, begun[o.args["hold"]]) {
@@ -370,6 +385,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 	if !b.quorum {
 		b.wipes()
 	}
+	b.over()
 	return b.events
 }
 
@@ -382,7 +398,7 @@ func (b *builder) breakValues(o *op) {
 	}
 	for value, mask := 0, maskOf(o); value < setValues; value++ {
 		if mask>>value&1 != 0 {
-			b.ever(o.call, &event{what: "break value", op: o, mask: 1 << value})
+			b.may(o.call, "break-"+strconv.Itoa(value), &event{what: "break value", op: o, mask: 1 << value}, breaks)
 		}
 	}
 }
@@ -391,7 +407,7 @@ func (b *builder) breakValues(o *op) {
 func (b *builder) giveUps(ops []*op, begun map[string]*op) {
 	for _, o := range ops {
 		if begun[o.id] != nil && len(b.breaks) > 0 && o.kind == "group" {
-			b.ever(o.call, &event{what: "give up", op: o, hold: o.id})
+			b.may(o.call, "give-up-"+o.id, &event{what: "give up", op: o, hold: o.id}, ends)
 		}
 	}
 }
