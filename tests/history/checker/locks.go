@@ -162,14 +162,19 @@ func (s *lockState) grant() {
 	s.writer = hold{owner: ownerOf(place), id: operationOf(place), granted: true}
 }
 
-func (s *lockState) stand(e *event) {
+// stand: of those who may have, nobody does twice.
+func (s *lockState) stand(e *event) bool {
+	if e.chance != nil && strings.Contains(" "+s.line, " "+e.op.owner+"#") {
+		return false
+	}
 	if s.writer.owner == e.op.owner && (s.writer.ghost || s.writer.granted) {
 		s.drop(&s.writer)
 		s.writer = hold{owner: e.op.owner, id: e.hold, granted: true}
-		return
+		return true
 	}
 	s.line += e.op.owner + "#" + e.hold + " "
 	s.grant()
+	return true
 }
 
 // leave says whether there was somebody to leave.
@@ -328,8 +333,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 	case "busy":
 		return mine == nil && !s.isFree(e.side, e.op.owner)
 	case "stand":
-		s.stand(e)
-		return true
+		return s.stand(e)
 	case "leave":
 		return s.leave(e)
 	case "end":

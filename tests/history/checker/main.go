@@ -29,6 +29,7 @@ const (
 	memoryMax     = 1 << 30
 	mostOps       = 4000 // on one name
 	expectWithin  = time.Second
+	explainWithin = 10 * time.Second
 	explainMax    = 20 // operations before the one that cannot be explained
 )
 
@@ -92,7 +93,7 @@ func unreached(info porcupine.LinearizationInfo, events []porcupine.Operation, o
 func explain(h *history, ops []*op, dir string) {
 	m := modelOf(ops[0].kind)
 	events := m.events(h, ops)
-	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), events, *limit)
+	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), events, explainWithin)
 	if last := unreached(info, events, ops); last != nil {
 		var before []*op
 		for _, o := range ops {

@@ -3,6 +3,7 @@ package main
 import (
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -21,6 +22,7 @@ const (
 	ends   use = iota // one hold of all that there are, so it need not be counted
 	breaks            // whatever hold is there
 	adds              // a hold that nobody believes in
+	stands            // somebody in line, who will leave
 )
 
 // A chance is a sort of things that may happen, of which it makes no difference which one does.
@@ -33,17 +35,15 @@ type chance struct {
 
 // may is something that happens some time after `from`, or never. Those of one sort are the same.
 func (b *builder) may(from int64, sort string, e *event, use use) {
-	if b.chances == nil {
-		b.ever(from, e)
-		return
-	}
 	c := b.chances[sort]
-	if c == nil {
+	if c == nil && b.chances != nil {
 		c = &chance{event: e, use: use, index: len(b.chances)}
 		b.chances[sort] = c
 	}
-	c.from = append(c.from, from)
-	e.chance = c
+	if c != nil {
+		c.from = append(c.from, from)
+		e.chance = c
+	}
 	b.ever(from, e)
 }
 
@@ -55,6 +55,7 @@ type world struct {
 
 type search struct {
 	model   *model
+	until   map[string]int64      // when those who stand in line have left
 	events  []porcupine.Operation // that were answered, by their ends
 	chances []*chance
 	came    []string // see cameBy
@@ -65,7 +66,8 @@ type search struct {
 }
 
 func newSearch(m *model, events []porcupine.Operation, within time.Duration) *search {
-	s := &search{model: m, places: map[place]int{}, seen: map[string][]string{}, end: time.Now().Add(within)}
+	s := &search{model: m, until: map[string]int64{}, places: map[place]int{}, seen: map[string][]string{},
+		end: time.Now().Add(within)}
 	known := map[*chance]bool{}
 	for _, o := range events {
 		c := o.Input.(*event).chance
@@ -73,6 +75,9 @@ func newSearch(m *model, events []porcupine.Operation, within time.Duration) *se
 			s.events = append(s.events, o)
 		} else if !known[c] {
 			known[c] = true
+			if c.use == stands {
+				s.until[c.event.hold] = c.event.until
+			}
 			s.chances = append(s.chances, c)
 		}
 	}
@@ -132,10 +137,9 @@ func (s *search) goesOn(done []byte, w world) bool {
 			continue
 		}
 		done[i] = 1
-		for _, next := range s.explain(w, came, s.events[i].Input.(*event)) {
-			if s.isNew(done, next) && s.goesOn(done, next) {
-				return true
-			}
+		goesOn := func(next world) bool { return s.isNew(done, next) && s.goesOn(done, next) }
+		if s.explain(w, came, s.events[i], goesOn) {
+			return true
 		}
 		done[i] = 0
 	}
@@ -153,7 +157,7 @@ func (s *search) take(w world, came string, c *chance) (world, bool) {
 		return w, false
 	}
 	next, ok := s.happens(w, c.event)
-	if ok && c.use != ends && !s.again {
+	if ok && c.use != ends && (!s.again || c.use == stands) {
 		taken := []byte(w.taken)
 		taken[c.index]++
 		next.taken = string(taken)
@@ -166,34 +170,94 @@ func wantsHold(e *event) bool {
 	return e.what == "release" || e.what == "extend" || e.what == "trust" || e.what == "nest"
 }
 
-// explain finds the worlds in which an event has come: in this one, or after some of what is there has ended,
-// and then at most one that nobody believes in has come. An event that can come is not kept from it, but
-// where it may have been at one of two servers: there it does something else if there is room for it.
-func (s *search) explain(w world, came string, e *event) []world {
-	var found []world
-	seen := map[world]bool{w: true}
-	for queue := []world{w}; len(queue) > 0; queue = queue[1:] {
-		next, ok := s.happens(queue[0], e)
-		if ok {
-			found = append(found, next)
+// comes is the world after an event, before which those have left who had to.
+func (s *search) comes(w world, o porcupine.Operation) (world, bool) {
+	if s.isCrowded(w, o) {
+		return w, false
+	}
+	return s.happens(w, o.Input.(*event))
+}
+
+// isCrowded: somebody is there who had to leave before.
+func (s *search) isCrowded(w world, o porcupine.Operation) bool {
+	state, ok := w.state.(lockState)
+	return ok && state.outstays(s.until, o.Call)
+}
+
+func (s *lockState) outstays(until map[string]int64, now int64) bool {
+	if end, ok := until[s.writer.id]; ok && end < now {
+		return true
+	}
+	for _, place := range strings.Fields(s.line) {
+		if end, ok := until[operationOf(place)]; ok && end < now {
+			return true
 		}
-		if ok && !e.either || wantsHold(e) {
+	}
+	return false
+}
+
+// A part is what a chance may have had in an event.
+type part int
+
+const (
+	noPart part = iota
+	last        // nothing else has to come between
+	between
+)
+
+// partOf: of what may have begun one is enough, but of a line. There the order matters, so whoever comes next
+// may find others there, and whoever looks at it does.
+func partOf(c *chance, o porcupine.Operation) part {
+	e := o.Input.(*event)
+	switch {
+	case c.use == stands && c.event.until < o.Call:
+		return noPart
+	case c.use == ends || c.use == breaks:
+		return between
+	case c.use == adds || e.what != "stand" && e.what != "look":
+		return last
+	case e.what == "look" && !strings.Contains(e.line+" "+e.op.outs["holder"], c.event.op.owner):
+		return noPart
+	default:
+		return between
+	}
+}
+
+// canBeOther: an event that can come would do something else if more had happened. It may have been at one of
+// two servers, where it does nothing if there is no room for it; or it is the next in line.
+func canBeOther(e *event) bool { return e.either || e.what == "stand" }
+
+// explain finds the worlds in which an event has come, those with the fewest chances first, until one is good:
+// in this one, or after some of what is there has ended, and then something that nobody believes in has begun.
+func (s *search) explain(w world, came string, o porcupine.Operation, good func(world) bool) bool {
+	e := o.Input.(*event)
+	seen := map[world]bool{w: true}
+	for queue := []world{w}; len(queue) > 0 && time.Now().Before(s.end); queue = queue[1:] {
+		next, ok := s.comes(queue[0], o)
+		if ok && good(next) {
+			return true
+		}
+		if ok && !canBeOther(e) || wantsHold(e) && !s.isCrowded(queue[0], o) {
 			continue
 		}
 		for _, c := range s.chances {
+			part := partOf(c, o)
+			if ok && e.what == "stand" && c.use != stands {
+				continue // That can happen later as well.
+			}
 			after, ok := s.take(queue[0], came, c)
-			if !ok || seen[after] {
+			if part == noPart || !ok || seen[after] {
 				continue
 			}
 			seen[after] = true
-			if c.use != adds {
+			if part == between {
 				queue = append(queue, after)
-			} else if last, ok := s.happens(after, e); ok {
-				found = append(found, last)
+			} else if next, ok := s.comes(after, o); ok && good(next) {
+				return true
 			}
 		}
 	}
-	return found
+	return false
 }
 
 // fewer: no chance was taken that the other did not take.
