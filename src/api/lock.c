@@ -133,6 +133,21 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
     return err;
 }
 
+static int adopt_args(hf_lock *lock, const char *handle, int64_t lease_ms,
+                      struct hfi_op_args *args) {
+    hf_owner number;
+    int err = check_lease(lease_ms);
+    if (err == HF_OK && !hfi_owner_parse(handle, &number))
+        err = hfi_invalid("that is no handle: it would be a uuid, a colon and a number");
+    if (err != HF_OK || lock == NULL)
+        return err != HF_OK ? err : hfi_invalid("no handle");
+    bool foreign = hfi_owner_is_foreign(&lock->handle.client->core, handle);
+    err = lock_args(lock, &hfi_verb_adopt, foreign ? hfi_owner_next() : number, args);
+    args->handle = handle;
+    args->lease_ms = lease_ms;
+    return err;
+}
+
 static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_question question,
                     struct hfi_op_args *args) {
     int err = lock_args(lock, &hfi_verb_ask, owner, args);
@@ -192,6 +207,16 @@ int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms) {
 
 int hf_lock_extend(hf_lock *lock, int64_t lease_ms) {
     return hf_lock_extend_as(lock, 0, lease_ms);
+}
+
+int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret) {
+    struct hfi_op_args args;
+    hf_error error;
+    int err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = adopt_args(lock, handle, lease_ms, &args);
+    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
 }
 
 int hf_lock_break(hf_lock *lock, bool *ret_broken) {
@@ -335,6 +360,13 @@ int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_cal
     if (err == HF_OK)
         err = extend_args(lock, owner, lease_ms, &args);
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
+}
+
+int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_callback callback,
+                        void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(lock), adopt_args(lock, handle, lease_ms, &args), &args, callback,
+                     user, ret_op);
 }
 
 int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {

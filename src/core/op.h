@@ -62,6 +62,8 @@ struct hf_op {
     struct hfi_link cancel_link; /* guarded by the switch */
 
     hf_owner owner;
+    bool foreign;     /* its text is another client's: it was adopted, or is being so */
+    bool ours_before; /* adopt: what is adopted was a hold of ours already */
     int64_t lease_ms; /* as asked for */
     int acks;         /* the same; 0: as the core has it */
     int64_t wait_ms;
@@ -108,8 +110,8 @@ struct hfi_verb {
     /* Nothing more will happen. May be NULL. */
     void (*finished)(struct hf_op *op);
 };
-extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_force,
-    hfi_verb_ask, hfi_verb_inspect;
+extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_adopt,
+    hfi_verb_force, hfi_verb_ask, hfi_verb_inspect;
 /* release.c: of a part of a lock of several, by its stake */
 extern const struct hfi_verb hfi_verb_give_back, hfi_verb_run_out;
 /* actions.c: of things that nobody holds */
@@ -126,6 +128,7 @@ struct hfi_op_args {
     const char *name;
     size_t name_len;
     hf_owner owner;
+    const char *handle; /* adopt: the owner's text; `owner` is what to call it. Else NULL */
     int64_t wait_ms, lease_ms;
     int acks; /* acquire */
     enum hfi_lane lane;

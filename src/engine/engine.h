@@ -217,6 +217,9 @@ struct hfi_call_ops {
     void (*acquire)(struct hfi_call *call);
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
+    /* The same of a hold that only the server knows; call->count becomes how many times its owner
+     * has it. HF_ENOTOWNER: it is not there. */
+    void (*adopt)(struct hfi_call *call);
     void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
     void (*ask)(struct hfi_call *call);     /* call->question */
     void (*inspect)(struct hfi_call *call); /* into call->info */

@@ -447,6 +447,7 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .acquire = hfi_acquire,
     .release = hfi_release,
     .extend = hfi_extend,
+    .adopt = hfi_adopt,
     .force = hfi_force,
     .ask = hfi_ask,
     .inspect = hfi_inspect,

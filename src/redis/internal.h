@@ -14,6 +14,7 @@
  *               a manner of waiting each: what is told, how long to sleep, what ends it
  *   hand_over.c what a hand-over leaves in front of a line
  *   release.c   release and extend
+ *   adopt.c     making another client's hold this one's
  *   force.c     breaking a hold
  *   question.c  questions that are one command
  *   settle.c    making sure of the end of what has an unknown outcome
@@ -242,6 +243,7 @@ void hfi_acquire_news(struct hfi_call_state *state, unsigned events);
 void hfi_acquire_unconfirmed(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
+void hfi_adopt(struct hfi_call *call);
 void hfi_force(struct hfi_call *call);
 void hfi_ask(struct hfi_call *call);
 void hfi_settle(struct hfi_call *call);
