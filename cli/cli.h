@@ -242,8 +242,9 @@ struct command {
     int (*run)(struct connection *connection, int argc, char **argv);
 };
 
-extern const struct command command_run, command_elect, command_hold, command_unlock, command_show,
-    command_sem, command_latch, command_version, command_help;
+extern const struct command command_run, command_elect, command_hold, command_acquire,
+    command_extend, command_release, command_unlock, command_show, command_doctor, command_bench,
+    command_sem, command_latch, command_completion, command_version, command_help;
 
 const struct command *command_find(const char *name);
 void print_help(const struct command *command); /* on stdout; NULL: of the tool */

@@ -621,6 +621,33 @@ typedef struct hf_lock_info {
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
+/* What the server of a name says of itself: for checks, as `holdfast doctor` makes them, and for
+ * people. Facts have names:
+ *   info.<field>         whatever INFO tells, e.g. "info.redis_version"
+ *   config.<parameter>   of those that matter to locks, e.g. "config.maxmemory-policy"
+ *   may.<command>        "yes", if this user may: of what the library calls;
+ *   may.script.<command> the same of what its scripts call
+ *   clock.ahead_ms       how far the server's clock is ahead of this machine's, give or take
+ *   clock.uncertain_ms   so much
+ *   tls.until_s          Unix time at which the first certificate of its chain ends; not without TLS
+ * Which there are depends on the server, and may grow. */
+typedef struct hf_fact {
+    char *name;
+    char *value; /* NULL: the server does not say */
+    char *why;   /* and why not, in its words; else NULL */
+} hf_fact;
+typedef struct hf_facts {
+    char *node; /* which server */
+    size_t facts_len;
+    hf_fact **facts;
+} hf_facts;
+/* To find out what this user may write, the handle's name is used, if nothing has it, and left as it
+ * was: take one that nobody uses. Of plain, fair and read/write locks; of a quorum, and in ZooKeeper
+ * HF_ENOTSUP. Free with hf_facts_free().
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. What is refused is a fact. */
+HF_API int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts);
+HF_API void hf_facts_free(hf_facts *facts);
+
 /* ---- Fencing --------------------------------------------------------------------------------- */
 
 /* What the protected side remembers: the highest token it has seen. Start with HF_FENCE_INIT, or
@@ -704,6 +731,8 @@ HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user,
  * the caller frees what it then points to. */
 HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback,
                                  void *user, hf_op **ret_op);
+HF_API int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback, void *user,
+                               hf_op **ret_op); /* the same */
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had

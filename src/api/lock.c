@@ -4,6 +4,7 @@
  */
 #include "api/handle.h"
 #include "api/sized.h"
+#include "engine/facts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,14 @@ static int inspect_args(hf_lock *lock, hf_lock_info **ret_info, struct hfi_op_ar
     return err;
 }
 
+static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *args) {
+    if (ret_facts == NULL)
+        return hfi_invalid("no place for the answer");
+    int err = lock_args(lock, &hfi_verb_facts, 0, args);
+    args->ret_facts = ret_facts;
+    return err;
+}
+
 /* ---- Synchronous ---- */
 
 static int acquire(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
@@ -263,6 +272,15 @@ int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms) {
 int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info) {
     struct hfi_op_args args;
     return hfi_run(handle_of(lock), inspect_args(lock, ret_info, &args), &args);
+}
+
+int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(lock), facts_args(lock, ret_facts, &args), &args);
+}
+
+void hf_facts_free(hf_facts *facts) {
+    hfi_facts_free(facts);
 }
 
 static void free_list(hf_holder **list, size_t len) {
@@ -412,5 +430,12 @@ int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback ca
                           hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), inspect_args(lock, ret_info, &args), &args, callback, user,
+                     ret_op);
+}
+
+int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback, void *user,
+                        hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(lock), facts_args(lock, ret_facts, &args), &args, callback, user,
                      ret_op);
 }

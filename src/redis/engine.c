@@ -451,6 +451,7 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .force = hfi_force,
     .ask = hfi_ask,
     .inspect = hfi_inspect,
+    .facts = hfi_facts,
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
