@@ -195,45 +195,67 @@ static void check_clients(struct findings *findings, const char *check, const hf
                 "%" PRId64 " of %" PRId64 " connections are in use", connected, most);
 }
 
-/* Without these something is missing, but no lock. */
-static bool is_optional(const char *command) {
-    static const char *const all[] = {"info", "client|list", "pubsub|numsub", "scan", "role",
-                                      "wait", "type",        "hgetall",       "get",  "time"};
+/* What needs a right that plain locks can do without; NULL: they need it. */
+static const char *purpose_of(const char *command) {
+    static const struct {
+        const char *command, *purpose;
+    } all[] = {
+        {"info", "the version, and most of this"},
+        {"time", "the clock"},
+        {"script.hget", "fair locks"},
+        {"script.hlen", "fair and read/write locks"},
+        {"script.hdel", "fair and read/write locks"},
+        {"type", "show"},
+        {"hgetall", "show, read/write locks"},
+        {"get", "show, semaphores"},
+        {"client|list", "the names of holders"},
+        {"pubsub|numsub", "who waits"},
+        {"scan", "ls"},
+        {"role", "--sentinel"},
+        {"wait", "--acks"},
+    };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(command, all[i]) == 0)
-            return true;
-    return false;
+        if (strcmp(command, all[i].command) == 0)
+            return all[i].purpose;
+    return NULL;
 }
 
-/* What to do about a right that is missing. */
-static const char *right_advice(const char *command, const char *why, bool mild) {
+static void add_refusal(struct findings *findings, const char *check, const char *command,
+                        const char *why) {
     if (strcmp(command, "script.publish") == 0)
-        return "allow the channels (&...) of docs/scripts.md: without them nobody is woken, and who "
-               "waits has to ask again and again";
-    if (strstr(why, "one of the keys") != NULL)
-        return "this user may use other names only: give their beginning with --prefix";
-    return mild ? "allow it if you want what needs it; docs/scripts.md has the list"
-                : "allow it: docs/scripts.md has the whole list for ACL SETUSER";
+        finding_add(
+            findings, VERDICT_WARNING, check,
+            "allow the channels (&...) of docs/redisson.md: without them nobody is woken, and "
+            "who waits has to ask again and again",
+            "%s is refused: %s", command, why);
+    else
+        finding_add(findings, VERDICT_BAD, check,
+                    strstr(why, "one of the keys") != NULL
+                        ? "this user may use other names only: give their beginning with --prefix"
+                        : "allow it: docs/redisson.md has the whole list for ACL SETUSER",
+                    "%s is refused: %s", command, why);
 }
 
+/* Rights that are missing and that plain locks need have a line each; the others are listed in one. */
 static void check_rights(struct findings *findings, const char *check, const hf_facts *facts) {
-    int tried = 0, refused = 0;
+    char missing[256] = "";
+    size_t len = 0;
+    int tried = 0, allowed = 0;
     for (size_t i = 0; i < facts->facts_len; i++) {
         const hf_fact *fact = facts->facts[i];
         if (strncmp(fact->name, "may.", 4) != 0)
             continue;
-        const char *command = fact->name + 4;
+        const char *command = fact->name + 4, *purpose = purpose_of(command);
         tried++;
-        if (fact->value != NULL)
-            continue;
-        refused++;
-        bool mild = is_optional(command);
-        finding_add(findings, mild ? VERDICT_WARNING : VERDICT_BAD, check,
-                    right_advice(command, fact->why, mild), "%s is refused: %s", command,
-                    fact->why);
+        allowed += fact->value != NULL;
+        if (fact->value == NULL && purpose == NULL)
+            add_refusal(findings, check, command, fact->why);
+        else if (fact->value == NULL && len < sizeof missing)
+            len += (size_t)snprintf(missing + len, sizeof missing - len, "%s%s (%s)",
+                                    len > 0 ? ", " : "; not: ", command, purpose);
     }
-    if (refused == 0)
-        finding_add(findings, VERDICT_OK, check, NULL, "all %d that were tried", tried);
+    finding_add(findings, VERDICT_OK, check, NULL, "%d of %d that were tried%s", allowed, tried,
+                missing);
 }
 
 static void check_tls(struct findings *findings, const char *check, const hf_facts *facts) {

@@ -29,13 +29,15 @@ static const char trial[] =
     "  reply[#reply + 1] = type(answer) == 'table' and answer.err or ''\n"
     "  return answer\n"
     "end\n"
+    "try('time')\n"
     "if try('exists', key) == 1 then return reply end\n"
-    "try('hset', key, 'f', 1) try('hget', key, 'f') try('hexists', key, 'f')\n"
-    "try('hincrby', key, 'f', 1) try('hlen', key) try('pexpire', key, 1000) try('pttl', key)\n"
-    "try('hdel', key, 'f') try('del', key) try(ARGV[1], ARGV[2], '')\n"
+    "try('hset', key, 'f', 1) try('hexists', key, 'f') try('hmget', key, 'f')\n"
+    "try('pexpire', key, 1000) try('pttl', key)\n"
+    "try('hget', key, 'f') try('hlen', key) try('hdel', key, 'f')\n"
+    "try('del', key) try(ARGV[1], ARGV[2], '')\n"
     "return reply\n";
-static const char *const scripted[] = {"exists",  "hset", "hget", "hexists", "hincrby", "hlen",
-                                       "pexpire", "pttl", "hdel", "del",     "publish"};
+static const char *const scripted[] = {"time", "exists", "hset", "hexists", "hmget", "pexpire",
+                                       "pttl", "hget",   "hlen", "hdel",    "del",   "publish"};
 
 /* ---- The list ---- */
 
