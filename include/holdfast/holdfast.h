@@ -731,8 +731,8 @@ HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user,
  * the caller frees what it then points to. */
 HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback,
                                  void *user, hf_op **ret_op);
-HF_API int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback, void *user,
-                               hf_op **ret_op); /* the same */
+HF_API int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback,
+                               void *user, hf_op **ret_op); /* the same */
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had
