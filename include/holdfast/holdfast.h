@@ -526,6 +526,29 @@ HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
+/* Makes a hold that another client has acquired this client's own. It is known by its handle, which
+ * is "uuid:number": hf_client_id(), a colon and the owner; `holdfast acquire` prints one, and
+ * hf_lock_inspect() shows those of all holders. So what one process acquired another can keep and
+ * give back, even if the first has ended. From then on it is renewed here, or has a fixed lease of
+ * `lease_ms`, which never shortens it; a loss is told here, too. At the server its owner stays who it
+ * was, with the same count; here it has a number, `owner` of the result, for hf_lock_release_as()
+ * and whatever else takes one, until it is released or its loss was told. A fenced hold draws a new
+ * token. To adopt what this client has adopted already, or has acquired itself, only lengthens it.
+ *
+ * A handle is for one at a time: whoever knows it may release, and a client that acquired it and
+ * still lives goes on renewing it, and is told of a loss when this one releases it. The handle of
+ * a Java thread is "id:threadId".
+ *
+ * Offered for plain, fair and read/write locks with any flags. HF_ENOTSUP: groups, locks of several,
+ * a quorum; and ZooKeeper, where a hold ends with the session that has it. `ret` may be NULL.
+ * Blocks:  up to `cmd_timeout_ms`.
+ * Errors:  HF_EINVAL it is no handle; HF_ENOTOWNER nobody holds the lock by it, or not any more;
+ *          HF_EWRONGTYPE another kind of lock has the name, where the server can tell; HF_ELOST this
+ *          client had adopted it, and it has ended since; HF_ETIMEDOUT the lease was over before the
+ *          answer came; HF_ENOREPLICA, HF_EUNKNOWN as for an extension: nothing is this client's
+ *          then; those of every exchange. */
+HF_API int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret);
+
 /* Forces the lock free, whoever holds it, and whoever waits may enter at once. A holder that uses
  * this library and has held for a second is told by message, and reports the loss as any other; one
  * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a
@@ -598,6 +621,33 @@ typedef struct hf_lock_info {
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
+/* What the server of a name says of itself: for checks, as `holdfast doctor` makes them, and for
+ * people. Facts have names:
+ *   info.<field>         whatever INFO tells, e.g. "info.redis_version"
+ *   config.<parameter>   of those that matter to locks, e.g. "config.maxmemory-policy"
+ *   may.<command>        "yes", if this user may: of what the library calls;
+ *   may.script.<command> the same of what its scripts call
+ *   clock.ahead_ms       how far the server's clock is ahead of this machine's, give or take
+ *   clock.uncertain_ms   so much
+ *   tls.until_s          Unix time at which the first certificate of its chain ends; not without TLS
+ * Which there are depends on the server, and may grow. */
+typedef struct hf_fact {
+    char *name;
+    char *value; /* NULL: the server does not say */
+    char *why;   /* and why not, in its words; else NULL */
+} hf_fact;
+typedef struct hf_facts {
+    char *node; /* which server */
+    size_t facts_len;
+    hf_fact **facts;
+} hf_facts;
+/* To find out what this user may write, the handle's name is used, if nothing has it, and left as it
+ * was: take one that nobody uses. Of plain, fair and read/write locks; of a quorum, and in ZooKeeper
+ * HF_ENOTSUP. Free with hf_facts_free().
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. What is refused is a fact. */
+HF_API int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts);
+HF_API void hf_facts_free(hf_facts *facts);
+
 /* ---- Fencing --------------------------------------------------------------------------------- */
 
 /* What the protected side remembers: the highest token it has seen. Start with HF_FENCE_INIT, or
@@ -668,6 +718,8 @@ HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback call
                                  hf_op **ret_op);
 HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
                                 hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms,
+                               hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
@@ -679,6 +731,8 @@ HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user,
  * the caller frees what it then points to. */
 HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback,
                                  void *user, hf_op **ret_op);
+HF_API int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback,
+                               void *user, hf_op **ret_op); /* the same */
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had

@@ -14,6 +14,7 @@ int hfi_core_init(struct hfi_core *core) {
         pthread_mutex_init(&core->shards[i].mtx, NULL);
         hfi_list_init(&core->shards[i].ops);
     }
+    hfi_aliases_init(core);
     hfi_listen_init(core);
     int err = hfi_watchdog_init(core);
     if (err == HF_OK)
@@ -61,11 +62,21 @@ void hfi_core_clear(struct hfi_core *core) {
         hfi_free(mem, atomic_exchange(&shard->spare_op, NULL));
         pthread_mutex_destroy(&shard->mtx);
     }
+    hfi_aliases_clear(core);
 }
 
-size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text) {
+bool hfi_owner_is_foreign(const struct hfi_core *core, const char *text) {
+    return memcmp(text, core->id, sizeof core->id - 1) != 0;
+}
+
+size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text) {
     char digits[20];
     size_t id_len = sizeof core->id - 1, at = sizeof digits;
+    if (atomic_load_explicit(&core->aliases.len, memory_order_relaxed) > 0) {
+        size_t alias_len = hfi_alias_text(core, number, text);
+        if (alias_len > 0)
+            return alias_len;
+    }
     do {
         digits[--at] = (char)('0' + number % 10);
         number /= 10;

@@ -10,8 +10,9 @@
  *   settle.c      operations that are over for their callers, but not at the server
  *   op_lost.c     what a verb does when its hold is lost
  *   line_up.c     operations that wait in line, behind another on their hold or at a gate
- *   acquire.c, release.c, extend.c, break.c, questions.c
+ *   acquire.c, release.c, extend.c, adopt.c, break.c, questions.c
  *                 the verbs of locks
+ *   alias.c       owners of other clients that were adopted
  *   actions.c     the verbs of things that nobody holds
  *   permits.c     the verbs of permits, which are holds by their ids
  *   cancel.c      switches that end waits from another thread
@@ -48,6 +49,7 @@
 #define HFI_OWNER_MAX 64 /* "uuid:number" and a NUL */
 
 struct hfi_core;
+struct hfi_alias;
 struct hfi_hold;
 struct hfi_verb;
 
@@ -120,6 +122,12 @@ struct hfi_core {
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;
+
+    struct {
+        pthread_mutex_t mtx;
+        struct hfi_alias *by_number;
+        atomic_size_t len;
+    } aliases;
 
     struct hfi_news news;      /* for the engine */
     struct hfi_task *watchdog; /* gathers renewals; told when threads end */
@@ -227,8 +235,24 @@ void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end w
 void hfi_times_add(struct hfi_times *times, int64_t us);
 void hfi_count(atomic_ullong *counter);
 /* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
- * every operation needs it. */
-size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text);
+ * every operation needs it. Of an alias the text is another client's. */
+size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text);
+/* Reads such a text, which may come from anybody: the uuid in lower case, and a number without
+ * leading zeros. */
+bool hfi_owner_parse(const char *text, hf_owner *ret_number);
+/* Whether it is an owner of another client. */
+bool hfi_owner_is_foreign(const struct hfi_core *core, const char *text);
+
+/* ---- Aliases (alias.c) ---- */
+
+void hfi_aliases_init(struct hfi_core *core);
+void hfi_aliases_clear(struct hfi_core *core); /* when there are no holds any more */
+/* As hfi_owner_text(); 0: the number is no alias. */
+size_t hfi_alias_text(struct hfi_core *core, hf_owner number, char *text);
+/* From now on the number stands for this text. NULL: out of memory. */
+struct hfi_alias *hfi_alias_ref(struct hfi_core *core, hf_owner number, const char *text,
+                                size_t len);
+void hfi_alias_unref(struct hfi_core *core, struct hfi_alias *alias); /* NULL is fine */
 
 #include "core/hold.h"
 

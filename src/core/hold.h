@@ -80,7 +80,8 @@ struct hfi_hold {
     struct hfi_link stakes; /* those who count on it; guarded by the shard, written by parts.c */
     struct hfi_link shares; /* of a joint kind: what it has of its parts; the same */
 
-    hf_owner number; /* 0: its owner is no number, but the id of a permit */
+    hf_owner number;         /* 0: its owner is no number, but the id of a permit */
+    struct hfi_alias *alias; /* referenced: its owner was adopted; else NULL */
     size_t name_len, owner_len, place_len;
     char *name; /* all three in one allocation behind the struct */
     char *owner;

@@ -54,6 +54,7 @@ void hfi_hold_unref(struct hfi_hold *hold) {
     if (hold == NULL || atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) != 1)
         return;
     hfi_self_unref(hold->self);
+    hfi_alias_unref(hold->core, hold->alias);
     hfi_free(hold->core->mem, hold);
 }
 
@@ -128,12 +129,28 @@ struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *sha
     return hold;
 }
 
+/* The owner is another client's. The record keeps the number that it first had. False: out of memory. */
+static bool give_alias_locked(struct hfi_hold *hold, struct hf_op *op) {
+    if (hold->alias == NULL) {
+        hold->alias = hfi_alias_ref(op->core, op->owner, hold->owner, hold->owner_len);
+        hold->number = op->owner;
+    }
+    op->owner = hold->number;
+    return hold->alias != NULL;
+}
+
 struct hfi_hold *hfi_hold_get_locked(struct hf_op *op) {
     const struct hfi_call *call = &op->call;
     struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, call->name,
                                                call->name_len, call->owner, call->owner_len, true);
-    if (hold != NULL)
+    if (hold == NULL)
+        return NULL;
+    if (!op->foreign) {
         hold->number = op->owner;
+    } else if (!give_alias_locked(hold, op)) {
+        hfi_hold_tidy_locked(hold);
+        return NULL;
+    }
     return hold;
 }
 

@@ -111,6 +111,19 @@ static void init_completion(struct hf_op *op) {
 
 static void call_is_done(struct hfi_call *call);
 
+static size_t write_owner(struct hf_op *op, const struct hfi_op_args *args) {
+    size_t len = args->handle != NULL ? strlen(args->handle) : 0;
+    if (args->handle == NULL)
+        len = hfi_owner_text(op->core, args->owner, op->owner_text);
+    else
+        memcpy(op->owner_text, args->handle, len + 1);
+    op->foreign = atomic_load_explicit(&op->core->aliases.len, memory_order_relaxed) > 0 ||
+                  args->handle != NULL;
+    if (op->foreign)
+        op->foreign = hfi_owner_is_foreign(op->core, op->owner_text);
+    return len;
+}
+
 /* All that the caller wants of the engine. */
 static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
     struct hfi_call *call = &op->call;
@@ -123,7 +136,7 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
     name[args->name_len + args->ids_len * HFI_ID_LEN] = '\0';
     call->name_len = args->name_len;
     call->owner = op->owner_text;
-    call->owner_len = hfi_owner_text(op->core, args->owner, op->owner_text);
+    call->owner_len = write_owner(op, args);
     call->question = args->question;
     call->token_wish = args->token_wish;
     call->act = args->act;
@@ -174,6 +187,7 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->notice.run = run_callback;
     op->permits.ret_ids = args->ret_ids;
     op->ret_info = args->ret_info;
+    op->ret_facts = args->ret_facts;
     op->shard = shard;
     op->start_us = hfi_now_us();
     op->cancellable = args->verb->waits;

@@ -27,3 +27,15 @@ static void inspect_after(struct hf_op *op) {
 
 const struct hfi_verb hfi_verb_inspect = {
     .name = "inspect", .go = inspect_go, .after = inspect_after};
+
+static void facts_go(struct hf_op *op) {
+    hfi_op_call(op, op->call.kind->ops->facts);
+}
+
+static void facts_after(struct hf_op *op) {
+    if (op->call.err == HF_OK)
+        *op->ret_facts = op->call.facts;
+    hfi_op_complete(op, op->call.err, &op->call.error);
+}
+
+const struct hfi_verb hfi_verb_facts = {.name = "facts", .go = facts_go, .after = facts_after};

@@ -203,6 +203,7 @@ struct hfi_call {
     bool unsettled;
     bool gone;          /* release, extend: the hold was not there (err is HF_ELOST) */
     hf_lock_info *info; /* inspect: malloc'ed, set on HF_OK */
+    hf_facts *facts;    /* facts: the same */
 
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
@@ -217,9 +218,15 @@ struct hfi_call_ops {
     void (*acquire)(struct hfi_call *call);
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
+    /* The same of a hold that only the server knows; call->count becomes how many times its owner
+     * has it. HF_ENOTOWNER: it is not there. */
+    void (*adopt)(struct hfi_call *call);
     void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
     void (*ask)(struct hfi_call *call);     /* call->question */
     void (*inspect)(struct hfi_call *call); /* into call->info */
+    /* What the server of the name says of itself, into call->facts. To find out what may be written,
+     * the name is used if nothing has it. */
+    void (*facts)(struct hfi_call *call);
     /* Something done to a thing: call->act. HF_EUNKNOWN: it may or may not have been done, or may
      * still be. */
     void (*act)(struct hfi_call *call);

@@ -258,3 +258,10 @@ void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
         hfi_conn_break_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
 }
+
+int64_t hfi_conn_tls_until_s(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    int64_t until_s = conn->tls != NULL ? hfi_tls_until_s(conn->tls) : 0;
+    pthread_mutex_unlock(&conn->mtx);
+    return until_s;
+}

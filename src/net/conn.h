@@ -259,4 +259,7 @@ void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd);
 /* Writes what submits on the seat's own thread have gathered, or what was enqueued. */
 void hfi_conn_flush(struct hfi_conn *conn);
 
+/* As hfi_tls_until_s(), of the connection there is now; 0 also without TLS. Any thread. */
+int64_t hfi_conn_tls_until_s(struct hfi_conn *conn);
+
 #endif

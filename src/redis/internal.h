@@ -14,6 +14,8 @@
  *               a manner of waiting each: what is told, how long to sleep, what ends it
  *   hand_over.c what a hand-over leaves in front of a line
  *   release.c   release and extend
+ *   adopt.c     making another client's hold this one's
+ *   facts.c     what a server says of itself
  *   force.c     breaking a hold
  *   question.c  questions that are one command
  *   settle.c    making sure of the end of what has an unknown outcome
@@ -144,6 +146,10 @@ struct hfi_call_state {
             unsigned rounds;
         } force;
         hf_lock_info *info; /* inspect: what is known so far */
+        struct {
+            hf_facts *list;
+            size_t step;
+        } facts;
         const struct hfi_redis_act *act;
     } u;
 };
@@ -242,6 +248,7 @@ void hfi_acquire_news(struct hfi_call_state *state, unsigned events);
 void hfi_acquire_unconfirmed(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
+void hfi_adopt(struct hfi_call *call);
 void hfi_force(struct hfi_call *call);
 void hfi_ask(struct hfi_call *call);
 void hfi_settle(struct hfi_call *call);
@@ -254,6 +261,7 @@ void hfi_act(struct hfi_call *call);
 void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
                   void (*answered)(struct hfi_call *call));
 void hfi_inspect(struct hfi_call *call);
+void hfi_facts(struct hfi_call *call);
 void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
 void hfi_renewals_stop(struct hfi_redis *redis);
 
