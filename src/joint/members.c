@@ -68,6 +68,7 @@ static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
     core->pid = quorum->config.pid;
     core->cmd_timeout_ms = quorum->config.cmd_timeout_ms;
     core->watchdog_ms = quorum->config.watchdog_ms;
+    core->report_after_ms = quorum->config.report_after_ms;
     memcpy(core->id, quorum->id, sizeof core->id);
     core->hooks = (struct hfi_core_hooks){.dispatch = run_notice,
                                           .trouble = hear_trouble,
