@@ -243,7 +243,7 @@ struct command {
 };
 
 extern const struct command command_run, command_elect, command_hold, command_unlock, command_show,
-    command_sem, command_latch, command_version, command_help;
+    command_ls, command_sem, command_latch, command_version, command_help;
 
 const struct command *command_find(const char *name);
 void print_help(const struct command *command); /* on stdout; NULL: of the tool */

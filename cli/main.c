@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_run,    &command_elect,   &command_hold,
-                                                 &command_unlock, &command_show,    &command_sem,
-                                                 &command_latch,  &command_version, &command_help};
+static const struct command *const commands[] = {
+    &command_run, &command_elect, &command_hold,  &command_unlock,  &command_show,
+    &command_ls,  &command_sem,   &command_latch, &command_version, &command_help};
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
