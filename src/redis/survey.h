@@ -5,7 +5,7 @@
 #include "engine/findings.h"
 #include "redis/internal.h"
 
-#define HFI_LOOK_MAX 50 /* names in one script: some tenths of a millisecond of the server's time */
+#define HFI_LOOK_MAX 25 /* names in one script: some tenths of a millisecond of the server's time */
 
 /* A step of a survey: it goes on with the next when it is done, or ends the call. */
 typedef void hfi_survey_step(struct hfi_call *call);
