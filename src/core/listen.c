@@ -14,10 +14,11 @@
 #include "core/core.h"
 
 #define LOOK_MS 5000         /* how often to look whether anything is held for that long */
-#define BREAKS_AFTER_MS 1000 /* without questions it is still worth hearing of breaks */
+#define BREAKS_AFTER_MS 1000 /* whatever is told, it is worth hearing of breaks from then on */
 
 int64_t hfi_listen_after_ms(const struct hfi_core *core) {
-    return core->report_after_ms >= 0 ? core->report_after_ms : BREAKS_AFTER_MS;
+    return core->report_after_ms >= 0 ? hfi_min_ms(core->report_after_ms, BREAKS_AFTER_MS)
+                                      : BREAKS_AFTER_MS;
 }
 
 static void look_at_age(struct hfi_hold *hold) {

@@ -49,7 +49,6 @@ struct hfi_answers {
     struct question current;
     hf_error error;
     bool telling, stopped, warned;
-    int64_t told_ms;
 
     pthread_mutex_t mtx; /* guards below */
     struct question notes[NOTED_MAX];
@@ -284,7 +283,7 @@ static bool take_question(struct hfi_answers *answers) {
     int64_t at_ms = HFI_NEVER;
     pthread_mutex_lock(&answers->mtx);
     if (answers->notes_len > 0)
-        at_ms = hfi_max_ms(answers->notes[0].due_ms, answers->told_ms + GAP_MS);
+        at_ms = hfi_max_ms(answers->notes[0].due_ms, answers->redis->answered_ms + GAP_MS);
     bool due = at_ms <= hfi_now_ms();
     if (due) {
         answers->current = answers->notes[0];
@@ -297,6 +296,11 @@ static bool take_question(struct hfi_answers *answers) {
     return due;
 }
 
+/* A question comes by each server of a cluster, and once is enough. */
+static bool is_answered(const struct hfi_answers *answers) {
+    return memcmp(answers->redis->answered, answers->current.number, HFI_ASK_NUMBER_LEN) == 0;
+}
+
 static void run(struct hfi_task *task, unsigned events) {
     struct hfi_answers *answers = HFI_CONTAINER(task, struct hfi_answers, task);
     if (answers->stopped)
@@ -304,7 +308,10 @@ static void run(struct hfi_task *task, unsigned events) {
     if (answers->telling && hfi_exchange_step(&answers->exchange, events) == HFI_FINISHED)
         told(answers);
     while (!answers->telling && take_question(answers)) {
-        answers->told_ms = hfi_now_ms();
+        if (is_answered(answers))
+            continue;
+        answers->redis->answered_ms = hfi_now_ms();
+        memcpy(answers->redis->answered, answers->current.number, HFI_ASK_NUMBER_LEN);
         if (write_answer(answers))
             send_answer(answers);
         else
@@ -331,7 +338,6 @@ int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_a
     answers->redis = redis;
     answers->node = node;
     answers->alarm.fire = alarm_fired;
-    answers->told_ms = -GAP_MS;
     pthread_mutex_init(&answers->mtx, NULL);
     hfi_task_init(&answers->task, hfi_keeper_exec(redis->keeper), run, destroy);
     *ret = answers;

@@ -331,6 +331,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->ack_disk = config->ack_disk;
     redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
+    redis->answered_ms = -1000; /* long ago */
 
     int err = HF_ENOMEM;
     redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");

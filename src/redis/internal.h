@@ -79,6 +79,8 @@ struct hfi_redis {
     struct hfi_link renewals;    /* running */
     const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
     bool listens;                /* something is held that may be broken (rumour.c) */
+    int64_t answered_ms;         /* when a question was last answered, and which (answer.c) */
+    char answered[HFI_ASK_NUMBER_LEN];
 };
 
 struct hfi_redis_kind;

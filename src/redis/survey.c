@@ -3,6 +3,7 @@
  *
  *   CLIENT LIST -> ask the fleet -> SCAN, look, SCAN, look, ... -> wait for the answers -> done
  *
+ * In a cluster the fleet is asked once, since its servers pass messages on, and the rest is done at each of them in turn.
  * Called by src/core through the engine's table, on the thread of the call's executor. What cannot be
  * had is missing, with a word why, and the rest is told: only if the server does not answer at all, or
  * refuses to list its keys, there is an error. The answers are of different moments; nothing is decided by them.
@@ -24,6 +25,9 @@ static void drop_survey(struct hfi_call *call) {
         return;
     hfi_survey_stop_asking(call);
     hfi_findings_free(survey->findings);
+    for (size_t i = 0; i < survey->nodes_len; i++)
+        hfi_node_unref(survey->nodes[i]);
+    free(survey->nodes);
     free(survey->names);
     free(survey);
     state->u.survey = NULL;
@@ -44,8 +48,69 @@ static void await_answers(struct hfi_call *call) {
     hfi_survey_await(call, succeed);
 }
 
+/* ---- Each node ---- */
+
+static void list_connections(struct hfi_call *call);
+
+static void look_at_locks(struct hfi_call *call);
+
+/* All are asked for their locks; of the first, connections are known already. */
+static void go_on(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (++survey->node < survey->nodes_len)
+        list_connections(call);
+    else
+        await_answers(call);
+}
+
 static void look_at_locks(struct hfi_call *call) {
-    hfi_survey_look(call, await_answers);
+    hfi_survey_look(call, go_on);
+}
+
+/* One more that is in use. */
+static void note_node(struct hfi_node *node, void *arg) {
+    struct hfi_redis_survey *survey = arg;
+    if (hfi_node_is_retired(node))
+        return;
+    if (survey->nodes_len == survey->nodes_cap) {
+        size_t cap = survey->nodes_cap == 0 ? 16 : survey->nodes_cap * 2;
+        struct hfi_node **nodes = realloc(survey->nodes, cap * sizeof(struct hfi_node *));
+        if (nodes == NULL) {
+            survey->nodes_failed = true;
+            return;
+        }
+        survey->nodes = nodes;
+        survey->nodes_cap = cap;
+    }
+    survey->nodes[survey->nodes_len++] = hfi_node_ref(node);
+}
+
+void hfi_survey_send(struct hfi_call *call,
+                     void (*write)(struct hfi_exchange *, int64_t, struct hfi_command *),
+                     void (*answered)(struct hfi_call *call)) {
+    struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (survey->node < survey->nodes_len) {
+        hfi_node_unref(x->ask_at);
+        x->ask_at = hfi_node_ref(survey->nodes[survey->node]);
+        x->retry = HFI_RETRY_NONE; /* what goes elsewhere would answer another question */
+    }
+    hfi_call_send(call, NULL, write, answered);
+}
+
+void hfi_survey_failed(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    int err = hfi_state_of(call)->exchange.err;
+    if (survey->nodes_len == 0 || err == HF_ECLOSED || err == HF_ECANCELED) {
+        hfi_call_finish(call, err);
+        return;
+    }
+    survey->findings->cut = true;
+    snprintf(survey->findings->words, sizeof survey->findings->words,
+             "a server of the cluster did not answer: %s: %.80s",
+             hfi_node_name(survey->nodes[survey->node]), call->error.text);
+    hfi_error_clear(&call->error);
+    go_on(call);
 }
 
 /* ---- CLIENT LIST ---- */
@@ -94,25 +159,51 @@ static bool read_connections(struct hfi_findings *findings, const redisReply *li
     return true;
 }
 
+/* The first server has answered, so the others are known. */
+static void begin(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    struct hfi_route *route = hfi_redis_of(call->engine)->route;
+    survey->begun = true;
+    if (hfi_route_has_slots(route)) {
+        struct hfi_node *first = hfi_state_of(call)->exchange.node;
+        note_node(first, survey);
+        route->ops->each(route, note_node, survey);
+        for (size_t i = 1; i < survey->nodes_len; i++)
+            if (survey->nodes[i] == first) { /* once is enough */
+                hfi_node_unref(first);
+                survey->nodes[i] = survey->nodes[--survey->nodes_len];
+                break;
+            }
+    }
+    if (survey->nodes_failed)
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+    else
+        hfi_survey_ask(call, look_at_locks);
+}
+
 /* Who may not list connections still learns of the locks. */
 static void listed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     struct hfi_findings *findings = state->u.survey->findings;
     if (x->err != HF_OK && x->err != HF_EPERM) {
-        hfi_call_finish(call, x->err);
+        hfi_survey_failed(call);
         return;
     }
     const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
-    findings->connections_told = reply != NULL && reply->type == REDIS_REPLY_STRING;
-    if (findings->connections_told && !read_connections(findings, reply)) {
+    bool told = reply != NULL && reply->type == REDIS_REPLY_STRING;
+    findings->connections_told = told && (findings->connections_told || !state->u.survey->begun);
+    if (told && !read_connections(findings, reply)) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
         return;
     }
     if (!findings->connections_told)
         snprintf(findings->words, sizeof findings->words,
                  "the server does not tell who is connected: CLIENT LIST is refused");
-    hfi_survey_ask(call, look_at_locks);
+    if (state->u.survey->begun)
+        look_at_locks(call);
+    else
+        begin(call);
 }
 
 static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
@@ -122,12 +213,12 @@ static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
     hfi_command_text(command, "LIST");
 }
 
+static void list_connections(struct hfi_call *call) {
+    hfi_survey_send(call, write_list, listed);
+}
+
 void hfi_survey(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    if (hfi_route_has_slots(state->exchange.redis->route)) {
-        hfi_call_fail(call, HF_ENOTSUP, "a survey of a cluster is not offered yet");
-        return;
-    }
     state->exchange.name = NULL; /* what the call has is a pattern */
     state->exchange.name_len = 0;
     state->u.survey = calloc(1, sizeof *state->u.survey);
@@ -141,5 +232,5 @@ void hfi_survey(struct hfi_call *call) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
         return;
     }
-    hfi_call_send(call, NULL, write_list, listed);
+    list_connections(call);
 }

@@ -14,6 +14,13 @@ struct hfi_redis_survey {
     struct hfi_findings *findings;
     hfi_survey_step *next;
     int64_t begun_ms;
+    bool begun; /* the first server has answered */
+
+    /* Of a cluster each node is asked, by itself; survey.c. */
+    struct hfi_node *
+        *nodes; /* with references; NULL: there is only one, and the route knows which */
+    size_t nodes_len, nodes_cap, node;
+    bool nodes_failed; /* no memory for all */
 
     /* survey_ask.c */
     struct hfi_waiter waiter;
@@ -37,6 +44,14 @@ struct hfi_redis_survey {
 static inline struct hfi_redis_survey *hfi_survey_of(struct hfi_call *call) {
     return hfi_state_of(call)->u.survey;
 }
+
+/* Sends a command, in a cluster to the node whose turn it is, and only there. */
+void hfi_survey_send(struct hfi_call *call,
+                     void (*write)(struct hfi_exchange *, int64_t, struct hfi_command *),
+                     void (*answered)(struct hfi_call *call));
+/* It has failed. One of several nodes is told to be missing, and the survey goes on with the next; else
+ * the call is over. */
+void hfi_survey_failed(struct hfi_call *call);
 
 /* Asks those who are connected to the server that has just answered. */
 void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next);

@@ -104,7 +104,8 @@ static void asked(struct hfi_call *call) {
         return;
     }
     if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0) {
-        survey->findings->hearers = reply->integer;
+        /* a server of a cluster knows of its own only, and that is taken for too few */
+        survey->findings->hearers = survey->nodes_len > 0 ? INT64_MAX : reply->integer;
         survey->asked_ms = hfi_now_ms();
     } else {
         say_missing(call, "this user may not publish on " HFI_RUMOUR_CHANNEL);

@@ -182,7 +182,7 @@ static void looked(struct hfi_call *call) {
     struct hfi_redis_survey *survey = state->u.survey;
     size_t prefix_len = state->exchange.redis->names.prefix_len;
     if (state->exchange.err != HF_OK) {
-        hfi_call_finish(call, state->exchange.err);
+        hfi_survey_failed(call);
         return;
     }
     const redisReply *reply = hfi_answer_of(call);
@@ -227,7 +227,7 @@ static void look(struct hfi_call *call) {
     survey->batch_end = survey->names_at;
     for (int i = 0; i < HFI_LOOK_MAX && survey->batch_end < survey->names_len; i++)
         next_name(survey, &survey->batch_end, &len);
-    hfi_call_send(call, NULL, write_look, looked);
+    hfi_survey_send(call, write_look, looked);
 }
 
 /* ---- SCAN ---- */
@@ -268,7 +268,7 @@ static void scanned(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis_survey *survey = state->u.survey;
     if (state->exchange.err != HF_OK) {
-        hfi_call_finish(call, state->exchange.err);
+        hfi_survey_failed(call);
         return;
     }
     const redisReply *reply = hfi_answer_of(call);
@@ -322,12 +322,14 @@ static void scan(struct hfi_call *call) {
     else if (is_late(call))
         cut(call, "the time was over before all keys were read");
     else
-        hfi_call_send(call, NULL, write_scan, scanned);
+        hfi_survey_send(call, write_scan, scanned);
 }
 
 void hfi_survey_look(struct hfi_call *call, hfi_survey_step *next) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     survey->next = next;
+    survey->scanned = false;
+    survey->names_len = survey->names_at = 0;
     memcpy(survey->cursor, "0", 2);
     scan(call);
 }
