@@ -70,6 +70,7 @@ struct hf_op {
     bool yes_or_no;          /* the answer is whether it is more than 0 */
     hf_lock_info **ret_info; /* inspect: the caller's, as ret_ids */
     hf_fleet **ret_fleet;    /* survey: the same */
+    struct hfi_findings **ret_findings;
     struct {
         hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
         bool held, lost; /* release: some were holds of ours; of these some were lost before */
@@ -142,6 +143,8 @@ struct hfi_op_args {
     const struct hfi_backoff *spin; /* acquire: copied; NULL: as the kind does */
     hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
     hf_fleet **ret_fleet;           /* survey: the same; its `name` is the pattern */
+    /* in place of that: what was found, before it is joined with what others find */
+    struct hfi_findings **ret_findings;
     struct hfi_exec *exec;
     struct hfi_self *self;
     struct hfi_parts *parts; /* joint kinds: referenced; else NULL */

@@ -40,6 +40,11 @@ static void survey_after(struct hf_op *op) {
         hfi_op_complete(op, op->call.err, &op->call.error);
         return;
     }
+    if (op->ret_findings != NULL) {
+        *op->ret_findings = findings;
+        hfi_op_complete(op, HF_OK, NULL);
+        return;
+    }
     hf_fleet *fleet = hfi_fleet_join(findings, op->call.name, op->call.name_len);
     hfi_findings_free(findings);
     if (fleet != NULL)
