@@ -1070,7 +1070,7 @@ typedef struct hf_survey_options {
 /* Takes a survey. NULL `options` means the defaults. Names are those under the client's `name_prefix`, without it. Semaphores,
  * permits and latches are in it only as far as clients tell of them.
  * Blocks:  as long as it takes: some 0.1 s, or 0.5 s if somebody is silent; up to `limit_ms`.
- * Errors:  HF_ENOTSUP in a cluster, on a quorum and in ZooKeeper, for now; those of every exchange. */
+ * Errors:  HF_ENOTSUP in ZooKeeper, for now; those of every exchange. */
 HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
 /* The same as an operation; *ret_fleet is written before the callback runs or hf_op_wait() returns HF_OK. */
 HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,

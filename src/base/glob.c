@@ -8,8 +8,8 @@
 
 /* Whether `c` is in the set behind a '['; *at is left behind its ']', or at the end. */
 static bool is_in_set(const char *pattern, size_t len, size_t *at, unsigned char c) {
-    bool not = *at < len && pattern[*at] == '^', found = false;
-    for (*at += not ; *at < len && pattern[*at] != ']'; (*at)++) {
+    bool inverted = *at < len && pattern[*at] == '^', found = false;
+    for (*at += inverted; *at < len && pattern[*at] != ']'; (*at)++) {
         if (pattern[*at] == '\\' && *at + 1 < len)
             (*at)++;
         unsigned char low = (unsigned char)pattern[*at], high = low;
@@ -20,7 +20,7 @@ static bool is_in_set(const char *pattern, size_t len, size_t *at, unsigned char
         found = found || (low <= c && c <= high) || (high <= c && c <= low);
     }
     *at += *at < len;
-    return found != not ;
+    return found != inverted;
 }
 
 /* Whether the next of the pattern, which is no `*`, matches `c`; *at is left behind it. */

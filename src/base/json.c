@@ -87,15 +87,20 @@ void hfi_json_close(struct hfi_json *json, char bracket) {
     json->comma = true;
 }
 
+static void put_escape(struct hfi_json *json, unsigned char c) {
+    char escape[8] = "";
+    int len = snprintf(escape, sizeof escape, "\\u%04x", c);
+    put(json, escape, (size_t)len);
+}
+
 static void put_string(struct hfi_json *json, const char *text, size_t len) {
     put(json, "\"", 1);
     for (size_t i = 0; i < len; i++) {
-        char escape[8];
         unsigned char c = (unsigned char)text[i];
         if (c == '"' || c == '\\')
             put(json, (char[]){'\\', (char)c}, 2);
         else if (c < ' ' || c == 0x7f)
-            put(json, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", c));
+            put_escape(json, c);
         else
             put(json, text + i, 1);
     }
@@ -114,9 +119,10 @@ void hfi_json_key(struct hfi_json *json, const char *key) {
 }
 
 void hfi_json_number(struct hfi_json *json, int64_t number) {
-    char digits[24];
+    char digits[24] = "";
     put_comma(json);
-    put(json, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)number);
+    put(json, digits, (size_t)len);
 }
 
 static void put_hex(struct hfi_json *json, const char *bytes, size_t len) {
@@ -163,6 +169,10 @@ void hfi_json_read(struct hfi_json_reader *reader, const char *text, size_t len)
     *reader = (struct hfi_json_reader){.at = text, .end = text + len};
 }
 
+static bool is_one_of(char c, const char *some) {
+    return c != '\0' && strchr(some, c) != NULL;
+}
+
 static bool spoil(struct hfi_json_reader *reader) {
     reader->bad = true;
     reader->at = reader->end;
@@ -171,7 +181,7 @@ static bool spoil(struct hfi_json_reader *reader) {
 
 /* The next character that is no blank; 0: the end. */
 static char peek(struct hfi_json_reader *reader) {
-    while (reader->at < reader->end && memchr(" \t\r\n", *reader->at, 4) != NULL)
+    while (reader->at < reader->end && is_one_of(*reader->at, " \t\r\n"))
         reader->at++;
     return reader->at < reader->end ? *reader->at : '\0';
 }
@@ -316,7 +326,7 @@ bool hfi_json_read_number(struct hfi_json_reader *reader, int64_t *ret) {
     int64_t number;
     bool minus = peek(reader) == '-';
     const char *behind = read_digits(reader->at + minus, reader->end, &number);
-    if (behind == NULL || (behind < reader->end && memchr(".eE", *behind, 3) != NULL)) {
+    if (behind == NULL || (behind < reader->end && is_one_of(*behind, ".eE"))) {
         hfi_json_skip(reader);
         return false;
     }
@@ -328,7 +338,7 @@ bool hfi_json_read_number(struct hfi_json_reader *reader, int64_t *ret) {
 /* A number, true, false or null. */
 static void skip_word(struct hfi_json_reader *reader) {
     const char *from = reader->at;
-    while (reader->at < reader->end && memchr(",]}\" \t\r\n:[{", *reader->at, 11) == NULL)
+    while (reader->at < reader->end && !is_one_of(*reader->at, ",]}\" \t\r\n:[{"))
         reader->at++;
     if (reader->at == from)
         spoil(reader);

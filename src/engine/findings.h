@@ -65,17 +65,22 @@ static inline struct hfi_findings *hfi_findings_new(void) {
 }
 
 static inline void hfi_findings_free(struct hfi_findings *findings) {
-    struct hfi_link *link;
+    struct hfi_link *link, *next;
     if (findings == NULL)
         return;
-    while ((link = hfi_list_pop_front(&findings->locks)) != NULL) {
+    for (link = findings->locks.next; link != &findings->locks; link = next) {
+        next = link->next;
         free(HFI_CONTAINER(link, struct hfi_found_lock, link)->owners);
         free(HFI_CONTAINER(link, struct hfi_found_lock, link));
     }
-    while ((link = hfi_list_pop_front(&findings->answers)) != NULL)
+    for (link = findings->answers.next; link != &findings->answers; link = next) {
+        next = link->next;
         free(HFI_CONTAINER(link, struct hfi_found_answer, link));
-    while ((link = hfi_list_pop_front(&findings->connections)) != NULL)
+    }
+    for (link = findings->connections.next; link != &findings->connections; link = next) {
+        next = link->next;
         free(HFI_CONTAINER(link, struct hfi_found_connection, link));
+    }
     free(findings);
 }
 

@@ -152,7 +152,7 @@ static void conclude_find(struct hfi_survey *survey) {
             survey->of[i].findings = NULL;
         }
     }
-    if (missing > 0) {
+    if (all != NULL && missing > 0) {
         all->cut = true;
         snprintf(all->words, sizeof all->words, "%zu of %zu servers did not answer", missing,
                  survey->quorum->len);

@@ -68,7 +68,7 @@ static bool read_number(const char **at, const char *end, long *ret) {
 
 static bool is_number(const char *at) {
     for (int i = 0; i < HFI_ASK_NUMBER_LEN; i++)
-        if (memchr("0123456789abcdef", at[i], 16) == NULL)
+        if (!((at[i] >= '0' && at[i] <= '9') || (at[i] >= 'a' && at[i] <= 'f')))
             return false;
     return at[HFI_ASK_NUMBER_LEN] == ' ';
 }

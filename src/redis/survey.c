@@ -224,7 +224,6 @@ void hfi_survey(struct hfi_call *call) {
     state->u.survey = calloc(1, sizeof *state->u.survey);
     state->cleanup = drop_survey;
     if (state->u.survey != NULL) {
-        hfi_list_init(&state->u.survey->answers_got);
         state->u.survey->begun_ms = hfi_now_ms();
         state->u.survey->findings = hfi_findings_new();
     }

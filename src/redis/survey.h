@@ -28,9 +28,8 @@ struct hfi_redis_survey {
     bool heard, deaf;
     char number[HFI_ASK_NUMBER_LEN + 1];
     int64_t asked_ms;
-    size_t answers_bytes;        /* of them; guarded by the registry of channels */
-    atomic_llong answers;        /* how many came */
-    struct hfi_link answers_got; /* guarded like the bytes */
+    size_t answers_bytes; /* of them; guarded by the registry of channels */
+    atomic_llong answers; /* how many came */
 
     /* survey_look.c */
     char cursor[24];
@@ -57,7 +56,7 @@ void hfi_survey_failed(struct hfi_call *call);
 void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next);
 /* Waits until all who have heard it have answered, or had the time to. */
 void hfi_survey_await(struct hfi_call *call, hfi_survey_step *next);
-/* Answers that came go to the findings, and none comes any more. Idempotent. */
+/* No answer comes any more, and those that came are the call's own. Idempotent. */
 void hfi_survey_stop_asking(struct hfi_call *call);
 
 /* Reads all locks. */

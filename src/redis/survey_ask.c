@@ -33,7 +33,7 @@ static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
     *answer = (struct hfi_found_answer){.len = len};
     memcpy(answer->text, message, len);
     survey->answers_bytes += len;
-    hfi_list_push_back(&survey->answers_got, &answer->link);
+    hfi_list_push_back(&survey->findings->answers, &answer->link);
     atomic_fetch_add(&survey->answers, 1);
 }
 
@@ -44,12 +44,6 @@ void hfi_survey_stop_asking(struct hfi_call *call) {
         hfi_node_unref(survey->home);
         survey->home = NULL;
     }
-    struct hfi_findings *findings = survey->findings;
-    struct hfi_link *link;
-    if (findings != NULL)
-        hfi_list_splice(&findings->answers, &survey->answers_got);
-    while ((link = hfi_list_pop_front(&survey->answers_got)) != NULL)
-        free(HFI_CONTAINER(link, struct hfi_found_answer, link));
 }
 
 static void note_news(struct hfi_redis_survey *survey, unsigned events) {

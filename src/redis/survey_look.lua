@@ -1,7 +1,8 @@
 -- survey_look: what is at some names, for a survey of all locks. Changes nothing.
 --
 -- No keys, since a user who may not read one of them is to see the others.
--- ARGV 1 how many holders and how many in line are told at most, 2 how to ask for listeners, 3.. names
+-- ARGV 1 how many holders and how many in line are told at most, 2 how to ask for listeners,
+--      3.. names
 -- Reply: for each name {ttl, holders, in line, listeners of a release, fields and values, those in
 --        line}, where listeners are -1 if that is not told; 0 for what is no hash, or is not told
 local most = tonumber(ARGV[1])

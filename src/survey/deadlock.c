@@ -208,7 +208,7 @@ static void tell_circle(struct graph *graph, size_t start, struct told *told) {
     void *all = told->all;
     hf_deadlock *deadlock = add(&all, &told->pub.len, &told->cap, sizeof *deadlock, &graph->failed);
     told->all = all;
-    hf_deadlock_step *steps = deadlock != NULL ? calloc(len, sizeof *steps) : NULL;
+    hf_deadlock_step *steps = deadlock != NULL ? calloc(len + 1, sizeof *steps) : NULL;
     if (deadlock == NULL)
         return;
     *deadlock = (hf_deadlock){.steps = steps, .steps_len = steps != NULL ? len : 0};

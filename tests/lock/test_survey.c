@@ -272,12 +272,12 @@ static void other_keys_are_none_of_ours(void **state) {
     world_end(&w);
 }
 
-/* ---- Processes ---- */
+/* ---- Processes: forked before the parent has threads, and begun when its world has ---- */
 
 struct pair {
     const char *url;
     const char *first, *second; /* locks, in the order in which it wants them */
-    struct barrier *barrier;
+    struct barrier *begun, *met;
 };
 
 /* Holds one and wants the other. */
@@ -286,10 +286,10 @@ static int entangle(void *arg) {
     hf_options options = telling();
     hf_client *client;
     hf_lock *first, *second;
-    if (hf_open(pair->url, &options, &client) != HF_OK ||
+    if (!barrier_wait(pair->begun, HANG_MS) || hf_open(pair->url, &options, &client) != HF_OK ||
         hf_lock_new(client, pair->first, &first) != HF_OK ||
         hf_lock_new(client, pair->second, &second) != HF_OK || hf_lock_acquire(first) != HF_OK ||
-        !barrier_wait(pair->barrier, HANG_MS))
+        !barrier_wait(pair->met, HANG_MS))
         return 1;
     hf_lock_acquire(second);
     return 2; /* it is killed meanwhile */
@@ -317,11 +317,12 @@ static bool is_deadlocked(void *arg) {
 static void a_deadlock_of_two_processes_is_found_and_named(void **state) {
     (void)state;
     struct world w;
-    world_begin(&w, NULL);
-    struct barrier *barrier = barrier_new(2);
-    struct pair one = {server_url(w.server), "left", "right", barrier};
-    struct pair two = {server_url(w.server), "right", "left", barrier};
+    struct barrier *begun = barrier_new(3), *met = barrier_new(2);
+    struct pair one = {server_url(world_server()), "left", "right", begun, met};
+    struct pair two = {server_url(world_server()), "right", "left", begun, met};
     pid_t first = run_child(entangle, &one), second = run_child(entangle, &two);
+    world_begin(&w, NULL);
+    assert_true(barrier_wait(begun, HANG_MS));
     struct seen seen = {.client = w.rival};
     assert_true(wait_until(is_deadlocked, &seen, HANG_MS));
     assert_int_equal(seen.deadlocks->len, 1);
@@ -340,16 +341,18 @@ static void a_deadlock_of_two_processes_is_found_and_named(void **state) {
     hf_fleet_free(seen.later);
     kill_child(first);
     kill_child(second);
-    barrier_free(barrier);
+    barrier_free(begun);
+    barrier_free(met);
     world_end(&w);
 }
 
 static int hold_for_ever(void *arg) {
+    const struct pair *pair = arg;
     hf_options options = telling();
     hf_client *client;
     hf_lock *lock;
-    if (hf_open(arg, &options, &client) != HF_OK || hf_lock_new(client, "kept", &lock) != HF_OK ||
-        hf_lock_acquire(lock) != HF_OK)
+    if (!barrier_wait(pair->begun, HANG_MS) || hf_open(pair->url, &options, &client) != HF_OK ||
+        hf_lock_new(client, pair->first, &lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
         return 1;
     return child_waits_for_ever(NULL);
 }
@@ -372,8 +375,11 @@ static bool holder_is(void *arg) {
 static void a_stopped_holder_is_silent_and_a_dead_one_gone(void **state) {
     (void)state;
     struct world w;
+    struct barrier *begun = barrier_new(2);
+    struct pair pair = {.url = server_url(world_server()), .first = "kept", .begun = begun};
+    pid_t holder = run_child(hold_for_ever, &pair);
     world_begin(&w, NULL);
-    pid_t holder = run_child(hold_for_ever, (void *)(uintptr_t)server_url(w.server));
+    assert_true(barrier_wait(begun, HANG_MS));
     struct wanted wanted = {.client = w.rival, .presence = HF_ALIVE};
     assert_true(wait_until(holder_is, &wanted, HANG_MS));
     stop_process(holder);
@@ -382,6 +388,7 @@ static void a_stopped_holder_is_silent_and_a_dead_one_gone(void **state) {
     kill_child(holder);
     wanted.presence = HF_GONE;
     assert_true(wait_until(holder_is, &wanted, HANG_MS));
+    barrier_free(begun);
     world_end(&w);
 }
 
