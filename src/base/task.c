@@ -251,11 +251,10 @@ bool hfi_exec_is_receiving(struct hfi_exec *exec) {
     return receiving;
 }
 
-bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls, bool *ret_receiving) {
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls, bool receiving) {
     if (pthread_mutex_trylock(&exec->mtx) != 0)
         return false;
-    bool relieved = exec->kick_fd >= 0 && exec->polls == polls;
-    *ret_receiving = exec->receiving;
+    bool relieved = exec->kick_fd >= 0 && exec->polls == polls && exec->receiving == receiving;
     if (relieved) {
         exec->relieved = true;
         rouse_locked(exec); /* if it is only slow, it has nothing to wait for any more */

@@ -96,9 +96,9 @@ bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_k
 /* The same of a wait that was begun by hfi_exec_receive_begin(). */
 bool hfi_exec_is_receiving(struct hfi_exec *exec);
 /* Its thread does not come back from that poll: somebody else polls in its place from now on. It
- * keeps the `kick_fd` and closes it when it comes. *ret_receiving: it was no poll, so its thread may have
- * taken something. False: it has come. */
-bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls, bool *ret_receiving);
+ * keeps the `kick_fd` and closes it when it comes. `receiving`: it is no poll, so its thread may have taken
+ * something. False: it has come, or that is not so. */
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls, bool receiving);
 
 /* ---- For an executor that others may run in its thread's place (net/chair.c) ----
  * Who that is, is their affair, and a mutex of theirs is held during all of these but doze. */

@@ -13,7 +13,7 @@
  * Each failure doubles the number of commands before it tries again, each success halves it.
  *
  * Called by seat.c, with no mutex held. What a recv() has taken from the socket is known only to its
- * thread, so one that is stuck here costs the connection (relief.c).
+ * thread, so one that is stuck here costs the connection, a second later (relief.c).
  */
 #include "net/impl.h"
 

@@ -87,6 +87,7 @@ struct hfi_conn {
     bool relief_is_set;
     const struct hfi_exec *idler; /* had something to do when it last looked, and did nothing */
     unsigned idler_polls;
+    int64_t idler_since_ms;
 
     /* Requests. */
     struct hfi_link fifo;

@@ -14,8 +14,8 @@
  * polls, which is made readable, and finds out before it touches anything else.
  *
  * One that waits in recv() (await.c) may have taken what it waited for, so nobody can go on where it is:
- * the connection is given up, and the descriptor that it waits on is left to it as well. A healthy one
- * is there for a moment only, so it has nothing else to show.
+ * the connection is given up, and the descriptor that it waits on is left to it as well. That does harm
+ * one that is only slow, so it gets more time; a healthy one is there for a moment.
  *
  * What remains: a driver that is stopped while it reads, completes requests or names a successor
  * keeps the seat. Commands on its connection then time out, and it is not used until that thread
@@ -30,6 +30,7 @@
 
 #define LOOK_MS 200
 #define LOOK_AGAIN_MS 100
+#define RECEIVING_MS 1000 /* nobody is so long in recv(), however busy the machine */
 
 /* Is a synchronous caller in the seat, or expected there? */
 static bool is_callers(const struct hfi_conn *conn) {
@@ -78,13 +79,12 @@ static void leave_for_lost(struct hfi_conn *conn) {
 }
 
 /* False: it has come back, or there is nothing to make its successor kickable with. */
-static bool relieve(struct hfi_conn *conn, unsigned polls) {
-    bool receiving = false;
+static bool relieve(struct hfi_conn *conn, unsigned polls, bool receiving) {
     if (!is_expected(conn)) {
         int kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (kick_fd < 0)
             return false;
-        if (!hfi_exec_relieve(conn->driver, polls, &receiving)) {
+        if (!hfi_exec_relieve(conn->driver, polls, receiving)) {
             close(kick_fd);
             return false;
         }
@@ -100,9 +100,14 @@ static bool relieve(struct hfi_conn *conn, unsigned polls) {
 /* True: the one in the seat has been relieved. */
 static bool look(struct hfi_conn *conn) {
     unsigned polls;
+    int64_t now_ms = hfi_now_ms();
+    bool receiving = !is_expected(conn) && hfi_exec_is_receiving(conn->driver);
     bool idling = is_idling(conn, &polls);
-    bool stuck = idling && conn->idler == conn->driver && conn->idler_polls == polls;
-    bool relieved = stuck && relieve(conn, polls);
+    bool still = idling && conn->idler == conn->driver && conn->idler_polls == polls;
+    if (!still)
+        conn->idler_since_ms = now_ms;
+    bool stuck = still && (!receiving || now_ms - conn->idler_since_ms >= RECEIVING_MS);
+    bool relieved = stuck && relieve(conn, polls, receiving);
     conn->idler = idling && !relieved ? conn->driver : NULL;
     conn->idler_polls = polls;
     return relieved;

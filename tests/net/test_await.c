@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#define SOON_MS (HANG_MS / 5) /* relief takes some 300 ms */
+#define SOON_MS (HANG_MS / 3) /* the connection is given up after a second */
 
 /* ---- What it asks of the kernel ---- */
 

@@ -137,8 +137,7 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->connect_timeout_ms, expected->connect_timeout_ms) &&
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
            same_time(found->max_hold_ms, expected->max_hold_ms) &&
-           same_time(found->ping_ms, expected->ping_ms) &&
-           found->look == expected->look &&
+           same_time(found->ping_ms, expected->ping_ms) && found->look == expected->look &&
            same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
            same_text(found->name_prefix, expected->name_prefix) &&
            same_text(found->tls_ca_file, expected->tls_ca_file) &&
