@@ -5,7 +5,9 @@
  * command in flight, does without the poll: it waits in recv(), and that returns with the answer. What
  * ends that wait is the answer, the end of the connection, or a tick of the kernel's clock, after which
  * it polls. So it is only for a caller whom nobody can cancel, and whose own timers are far. What is
- * left is a close, or that somebody else gives the connection up: noticed with the next tick.
+ * left is a close, or that somebody else gives the connection up: noticed with the next tick. And it is
+ * not for a connection where callers have met of late, since there others depend on whoever is in the
+ * seat, and one that polls can be relieved without a loss.
  *
  * Where the answer is often there before a sleeping thread would have been woken, it looks for it for
  * a moment before it sleeps. That takes a processor that nobody else wants, so it stops when it does
@@ -13,7 +15,7 @@
  * Each failure doubles the number of commands before it tries again, each success halves it.
  *
  * Called by seat.c, with no mutex held. What a recv() has taken from the socket is known only to its
- * thread, so one that is stuck here costs the connection, a second later (relief.c).
+ * thread, so one that is stuck here when somebody comes costs the connection, a second later (relief.c).
  */
 #include "net/impl.h"
 
@@ -128,6 +130,10 @@ bool hfi_conn_is_alone_locked(struct hfi_conn *conn) {
     if (conn->receive_fd < 0 || conn->in_flight != 1 || conn->attendants != 1 ||
         atomic_load(&conn->blocked))
         return false;
+    if (conn->met > 0) {
+        conn->met--;
+        return false;
+    }
     if (conn->ticks < TICKS_MAX)
         return true;
     conn->ticks--;

@@ -85,9 +85,10 @@ struct hfi_conn {
     bool left_lately;        /* somebody has left the seat since it last looked */
     struct hfi_alarm relief; /* the keeper looks if a caller in the seat is stuck */
     bool relief_is_set;
+    unsigned met; /* callers have met here: so many commands are not waited for in recv() */
     const struct hfi_exec *idler; /* had something to do when it last looked, and did nothing */
     unsigned idler_polls;
-    int64_t idler_since_ms;
+    unsigned idler_looks; /* it has seen that idler so often */
 
     /* Requests. */
     struct hfi_link fifo;
@@ -188,6 +189,7 @@ enum hfi_awaited hfi_conn_await(struct hfi_conn *conn, struct hfi_exec *exec);
 /* The same for one that has the only command in flight, as this says when it takes the seat. */
 enum hfi_awaited hfi_conn_await_alone(struct hfi_conn *conn, struct hfi_exec *exec);
 bool hfi_conn_is_alone_locked(struct hfi_conn *conn);
+#define HFI_MET 1000
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */

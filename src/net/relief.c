@@ -30,7 +30,8 @@
 
 #define LOOK_MS 200
 #define LOOK_AGAIN_MS 100
-#define RECEIVING_MS 1000 /* nobody is so long in recv(), however busy the machine */
+#define LOOKS_AT_RECEIVING                                                                         \
+    10 /* so often, 100 ms apart: nobody is so long in recv() on a busy machine */
 
 /* Is a synchronous caller in the seat, or expected there? */
 static bool is_callers(const struct hfi_conn *conn) {
@@ -100,13 +101,11 @@ static bool relieve(struct hfi_conn *conn, unsigned polls, bool receiving) {
 /* True: the one in the seat has been relieved. */
 static bool look(struct hfi_conn *conn) {
     unsigned polls;
-    int64_t now_ms = hfi_now_ms();
     bool receiving = !is_expected(conn) && hfi_exec_is_receiving(conn->driver);
     bool idling = is_idling(conn, &polls);
     bool still = idling && conn->idler == conn->driver && conn->idler_polls == polls;
-    if (!still)
-        conn->idler_since_ms = now_ms;
-    bool stuck = still && (!receiving || now_ms - conn->idler_since_ms >= RECEIVING_MS);
+    conn->idler_looks = still ? conn->idler_looks + 1 : 0;
+    bool stuck = still && (!receiving || conn->idler_looks >= LOOKS_AT_RECEIVING);
     bool relieved = stuck && relieve(conn, polls, receiving);
     conn->idler = idling && !relieved ? conn->driver : NULL;
     conn->idler_polls = polls;

@@ -151,6 +151,7 @@ static bool takes_seat(struct hfi_conn *conn, struct hfi_attendant *attendant,
         attendant->exec = exec;
         hfi_list_push_back(&conn->followers, &attendant->link);
         atomic_store_explicit(&attendant->following, true, memory_order_relaxed);
+        conn->met = HFI_MET;
         if (listens && conn->driver == hfi_keeper_exec(conn->target->keeper) && !needs_keeper(conn))
             hfi_exec_nudge(conn->driver); /* it yields */
         hfi_seat_watch_locked(conn);
