@@ -39,3 +39,8 @@ add_executable(hf_bench_zk ${zk_sources})
 target_include_directories(hf_bench_zk PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(hf_bench_zk PRIVATE holdfast_static hiredis ssl crypto Threads::Threads)
 hf_compile_target(hf_bench_zk)
+
+# Pairs to count the cost of, started by bench/counts/run; public header only, and the library that is installed.
+add_executable(hf_bench_counts bench/counts/pair.c)
+target_link_libraries(hf_bench_counts PRIVATE holdfast)
+hf_compile_target(hf_bench_counts)

@@ -51,7 +51,8 @@ void hfi_client_unref(hf_client *client) {
     pthread_mutex_destroy(&client->handles_mtx);
     pthread_cond_destroy(&client->handles_cond);
     free_fork_mark(client->not_forked);
-    struct hfi_mem mem = client->mem;
+    hfi_spares_clear(&client->mem);
+    struct hfi_mem mem = {.hook = client->mem.hook};
     hfi_free(&mem, client);
 }
 
@@ -177,6 +178,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .connect_timeout_ms = options->connect_timeout_ms,
         .failover_timeout_ms = options->failover_timeout_ms,
         .ping_ms = options->ping_ms,
+        .sleeps_at_once = (options->flags & HF_SLEEP_AT_ONCE) != 0,
         .ack_timeout_ms = options->ack_timeout_ms,
         .ack_disk = options->ack_disk != 0,
         .watchdog_ms = options->watchdog_ms,
@@ -399,6 +401,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
         return hfi_remember(HF_ENOMEM, NULL);
     atomic_init(&client->refs, 1);
     client->mem = mem;
+    client->mem.spares = &client->spares;
     client->log = (struct hfi_log){.write = options.log, .user = options.log_user};
     client->core.mem = &client->mem;
     client->core.log = &client->log;

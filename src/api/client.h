@@ -51,6 +51,7 @@ struct hf_client {
     /* a page that the kernel wipes in a forked child; NULL: ask for the pid */
     const atomic_int *not_forked;
     struct hfi_mem mem;
+    struct hfi_spares spares; /* of `mem` */
     struct hfi_log log;
     struct hfi_keeper *keeper;
     struct hfi_core core;

@@ -53,6 +53,10 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->acks = url->acks;
     if (url->ack_disk != HFI_SWITCH_DEFAULT)
         options->ack_disk = url->ack_disk == HFI_SWITCH_ON;
+    if (url->look == HFI_SWITCH_OFF)
+        options->flags |= HF_SLEEP_AT_ONCE;
+    else if (url->look == HFI_SWITCH_ON)
+        options->flags &= ~HF_SLEEP_AT_ONCE;
 }
 
 static int override_text(const struct hfi_mem *mem, char **text, const char *with) {

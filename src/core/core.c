@@ -3,6 +3,8 @@
  * fills in the plain fields (memory, log, engine, keeper, hooks, times) before hfi_core_init().
  */
 #include "core/core.h"
+
+#include "base/number.h"
 #include "core/op.h"
 
 #include <string.h>
@@ -52,10 +54,9 @@ void hfi_core_clear(struct hfi_core *core) {
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
         struct hfi_hold *hold;
-        while ((hold = shard->holds) != NULL) {
+        while ((hold = hfi_hold_first_locked(shard)) != NULL) {
             hfi_watchdog_disarm_locked(hold);
-            HASH_DEL(shard->holds, hold);
-            hold->hh.tbl = NULL;
+            hfi_table_remove(mem, &shard->holds, &hold->keyed);
             hfi_stakes_drop_locked(hold);
             hfi_shares_let_run_out(hold);
             hfi_hold_unref(hold);
@@ -72,21 +73,15 @@ bool hfi_owner_is_foreign(const struct hfi_core *core, const char *text) {
 }
 
 size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text) {
-    char digits[20];
-    size_t id_len = sizeof core->id - 1, at = sizeof digits;
+    size_t id_len = sizeof core->id - 1;
     if (atomic_load_explicit(&core->aliases.len, memory_order_relaxed) > 0) {
         size_t alias_len = hfi_alias_text(core, number, text);
         if (alias_len > 0)
             return alias_len;
     }
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
     memcpy(text, core->id, id_len);
     text[id_len] = ':';
-    memcpy(text + id_len + 1, digits + at, sizeof digits - at);
-    size_t len = id_len + 1 + sizeof digits - at;
+    size_t len = id_len + 1 + hfi_number_write(text + id_len + 1, (int64_t)number);
     text[len] = '\0';
     return len;
 }

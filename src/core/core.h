@@ -36,13 +36,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/self.h"
+#include "base/table.h"
 #include "base/task.h"
 #include "engine/engine.h"
-
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
-#define uthash_free(ptr, size) hfi_free(mem, ptr)
-#include <uthash.h>
 
 #include <sys/types.h>
 
@@ -98,10 +94,10 @@ struct hfi_core_hooks {
 
 struct hfi_shard {
     pthread_mutex_t mtx;
-    struct hfi_hold *holds; /* by place */
+    struct hfi_table holds; /* by place */
     char *long_place;       /* room for the place of any hold here */
     size_t long_place_room;
-    struct hfi_gate *gates; /* by name */
+    struct hfi_table gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
     /* memory of an operation that has ended, for the next one; not guarded */
     void *_Atomic spare_op;

@@ -65,7 +65,8 @@ struct hfi_trouble_notice {
 };
 
 struct hfi_hold {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed; /* in the shard, by its place */
+    size_t size;            /* of its memory */
     atomic_int refs; /* the table, an armed alarm, queued notices, a renewal, operations, a place
                         among those to be let go */
     struct hfi_core *core;
@@ -134,6 +135,17 @@ struct hfi_hold {
 };
 
 /* ---- Reading it, with the shard locked ---- */
+
+/* All holds of a shard, in no order; NULL: that was the last. */
+static inline struct hfi_hold *hfi_hold_around(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_hold, keyed) : NULL;
+}
+static inline struct hfi_hold *hfi_hold_first_locked(const struct hfi_shard *shard) {
+    return hfi_hold_around(hfi_table_first(&shard->holds));
+}
+static inline struct hfi_hold *hfi_hold_next_locked(const struct hfi_hold *hold) {
+    return hfi_hold_around(hfi_table_next(&hold->shard->holds, &hold->keyed));
+}
 
 /* Trust it no longer than this. */
 static inline int64_t hfi_hold_deadline_ms(const struct hfi_hold *hold) {

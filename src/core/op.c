@@ -35,13 +35,7 @@ static size_t head_size(const struct hfi_kind *kind) {
     return aligned(sizeof(struct hf_op)) + aligned(kind->ops->call_size);
 }
 
-/* Of an error the words are written as a whole, when there are any: until then they are just empty. */
-static void clear_error(hf_error *error) {
-    error->code = error->sys_errno = 0;
-    error->node[0] = error->text[0] = '\0';
-}
-
-/* All but those words, which are a third of it, and the room for the name and the ids. */
+/* All but the words of its errors, which are a third of it, and the room for the name and the ids. */
 static void clear(struct hf_op *op, size_t head) {
     char *bytes = (char *)op;
     size_t call_error = offsetof(struct hf_op, call.error);
@@ -51,8 +45,8 @@ static void clear(struct hf_op *op, size_t head) {
     memset(bytes, 0, call_error);
     memset(bytes + behind_call, 0, result_error - behind_call);
     memset(bytes + behind_result, 0, head - behind_result);
-    clear_error(&op->call.error);
-    clear_error(&op->result.error);
+    hfi_error_clear(&op->call.error);
+    hfi_error_clear(&op->result.error);
 }
 
 /* `room`: bytes for the name and the ids. */

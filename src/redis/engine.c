@@ -278,6 +278,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .client_name = config->client_name,
         .cmd_timeout_ms = config->cmd_timeout_ms,
         .ping_ms = config->ping_ms,
+        .sleeps_at_once = config->sleeps_at_once,
         .map = config->map,
         .map_user = config->map_user,
         .commands = config->commands,

@@ -76,6 +76,7 @@ struct hfi_node_config {
     const struct hfi_tls_context *tls; /* to be like; NULL: one is made from the url */
     const char *client_name;           /* copied */
     int64_t cmd_timeout_ms, ping_ms;
+    bool sleeps_at_once;
     hf_map_fn map; /* see addresses.h */
     void *map_user;
     atomic_ullong *commands, *reconnects;
