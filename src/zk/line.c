@@ -85,21 +85,35 @@ static void checked(struct hfi_zk_call *c) {
 static const struct hfi_zk_step check_step = {
     .frames = 1, .commits = 1, .write = hfi_zk_write_check, .answered = checked, .lost = list};
 
+/* How much has to be left: until the next heartbeat is sent, and answered. */
+static int64_t stale_ms(const struct hfi_zk_credit *credit) {
+    return credit->timeout_ms / 16 * 5;
+}
+
 /* It is ours, as far as a follower knows. What that is worth is what the session is worth: if that is
- * little, the leader is asked first, or the lock would be lost as soon as it was got. */
+ * little, the leader is asked first, or the lock would be lost as soon as it was got. After we have
+ * stood still for long (the process was stopped, the machine slept), not even that answer proves enough,
+ * since there was nothing before it: a handshake does, at once. */
 static void granted(struct hfi_zk_call *c) {
     struct hfi_call *call = c->call;
     struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
+    int64_t left_ms = credit.good_until_ms - hfi_now_ms();
+    int64_t wanted_ms = c->kind->granted != NULL ? stale_ms(&credit) : credit.timeout_ms / 2;
     if (credit.number != c->number) {
         begin_anew(c);
         return;
     }
-    if (c->kind->granted != NULL) {
-        c->kind->granted(c);
+    if (!c->line.proved && left_ms < wanted_ms) {
+        hfi_zk_ask_for(c, &check_step);
         return;
     }
-    if (!c->line.proved && credit.good_until_ms - hfi_now_ms() < credit.timeout_ms / 2) {
-        hfi_zk_ask_for(c, &check_step);
+    if (left_ms < stale_ms(&credit)) {
+        hfi_zk_session_distrust(c->zk->session);
+        list(c);
+        return;
+    }
+    if (c->kind->granted != NULL) {
+        c->kind->granted(c);
         return;
     }
     call->value = 1;

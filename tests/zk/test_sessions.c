@@ -61,14 +61,14 @@ static int hold_until_lost(void *arg) {
     return 0;
 }
 
-static bool holds(void *arg) {
+static bool has_begun(void *arg) {
     struct holder *holder = arg;
     return atomic_load(&holder->holds) != 0;
 }
 
 static pid_t start_holder(struct holder *holder) {
     pid_t pid = run_child(hold_until_lost, holder);
-    assert_true(wait_until(holds, holder, HANG_MS));
+    assert_true(wait_until(has_begun, holder, HANG_MS));
     return pid;
 }
 
@@ -193,6 +193,66 @@ static void a_server_that_comes_back_empty(void **state) {
     hf_close(rival);
 }
 
+/* The n-th node under the path, and the session that it belongs to. */
+struct in_line {
+    char node[512];
+    int64_t session;
+};
+
+static struct in_line find_in_line(const char *path, size_t n) {
+    struct zk_children *line = zk_children(scene.eyes, path);
+    struct in_line found;
+    assert_non_null(line);
+    assert_true(line->count > n);
+    snprintf(found.node, sizeof found.node, "%s/%s", path, line->names[n]);
+    zk_children_free(line);
+    found.session = zk_owner(scene.eyes, found.node);
+    assert_true(found.session != 0 && found.session != -1);
+    return found;
+}
+
+static bool is_closed(void *arg) {
+    const struct in_line *of = arg;
+    zk_close_session(zk_port(scene.zk), of->session);
+    return zk_exists(scene.eyes, of->node) == ZK_NO_NODE;
+}
+
+/* Somebody else ends the sessions of a holder and of one who waits. The first is told, the second stands in line anew. */
+static void closed_from_outside(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS),
+              *third = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "outside"),
+            *wanted = scene_lock(rival, HF_PLAIN, "outside"),
+            *last = scene_lock(third, HF_PLAIN, "outside");
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_op *second = scene_acquire_start(wanted);
+    assert_nodes("outside", 2);
+    hf_op *op = scene_acquire_start(last);
+    assert_nodes("outside", 3);
+    struct in_line holds = find_in_line("/outside", 0), waits = find_in_line("/outside", 1);
+    assert_true(wait_until(is_closed, &waits, HANG_MS));
+    assert_true(wait_until(is_closed, &holds, HANG_MS));
+    hf_owner owner = scene_acquired(op); /* who waited behind them has it now */
+    assert_true(scene_wait_losses(&events, 1));
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    assert_nodes("outside", 2); /* the other has come again, in a session that is new */
+    assert_true(find_in_line("/outside", 1).session != waits.session);
+    assert_int_equal(hf_op_wait(second, 0, NULL), HF_EPENDING);
+    assert_hf(HF_OK, hf_lock_release_as(last, owner));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, scene_acquired(second)));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_lock_free(last);
+    hf_close(client);
+    hf_close(rival);
+    hf_close(third);
+}
+
 struct beats {
     hf_lock *lock;
     int64_t seen_ms; /* the most that remained after a heartbeat, on this clock */
@@ -283,6 +343,7 @@ int main(void) {
         ROW(a_server_that_says_nothing),
         ROW(a_server_that_comes_back),
         ROW(a_server_that_comes_back_empty),
+        ROW(closed_from_outside),
         ROW(a_server_that_grants_less),
         ROW(closed_without_holds),
         ROW(closed_with_a_hold),
