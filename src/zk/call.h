@@ -115,6 +115,7 @@ struct hfi_zk_call {
             struct hfi_zk_watch total_watch, name_watch;
             struct hfi_zk_children leases; /* of `kept` */
             bool all;                      /* they are to go, whosesoever they are */
+            bool has_total;                /* and the number of permits with them */
             bool maybe_done;               /* they may have been deleted by us */
         } permits;
     } u;

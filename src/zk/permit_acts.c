@@ -75,7 +75,7 @@ static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
         end[name.len] = '\0';
         hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
     }
-    if (c->u.permits.all) {
+    if (c->u.permits.all && c->u.permits.has_total) {
         hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
         hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
     }
@@ -230,7 +230,8 @@ static void all_told(struct hfi_zk_call *c) {
         return;
     hfi_zk_keep_answer(c, 1);
     c->u.permits.all = true;
-    if (number.there)
+    c->u.permits.has_total = number.there; /* Java may do without */
+    if (number.there || c->u.permits.leases.len > 0)
         hfi_zk_ask_for(c, &deletes);
     else
         ended(c, c->u.permits.maybe_done);
