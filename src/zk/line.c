@@ -223,6 +223,19 @@ static const struct hfi_zk_step robbed_step = {
 
 /* ---- Looking ---- */
 
+/* A server counts up to the largest number and then gives that one to everybody, so it says nothing of
+ * who was first; what is negative is of a server that counts on, or was about to. */
+static bool says_nothing(int32_t number) {
+    return number == INT32_MAX || number < 0;
+}
+
+/* Who is refused leaves, so the line gets empty, and servers delete what is empty. */
+static void no_more_numbers(struct hfi_zk_call *c) {
+    hfi_zk_call_fail(
+        c, HF_EREFUSED,
+        "ZooKeeper has no more numbers for those who wait: the node has to be deleted");
+}
+
 static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
     struct hfi_zk_children line;
     if (hfi_zk_get_children(body, &line) != HF_OK) {
@@ -236,6 +249,8 @@ static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
         wrong_type(c);
     else if (!look.found)
         begin_anew(c);
+    else if (says_nothing(c->line.node.number))
+        no_more_numbers(c);
     else if (look.robbed)
         hfi_zk_ask_for(c, &robbed_step);
     else if (look.held)
