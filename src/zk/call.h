@@ -172,7 +172,6 @@ void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which);
 
 void hfi_zk_call_step(struct hfi_call *call, unsigned events);
 void hfi_zk_call_cancel(struct hfi_call *call, int err);
-void hfi_zk_call_attend(struct hfi_call *call);
 
 /* ---- Paths, places, proofs ---- */
 

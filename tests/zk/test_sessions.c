@@ -4,6 +4,7 @@
  */
 #include "zk/scene.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,6 +290,62 @@ static void a_server_that_grants_less(void **state) {
     zk_free(zk);
 }
 
+/* ---- A thread of the application that is stuck ------------------------------------------------ */
+
+static atomic_int stuck, may_leave;
+
+/* A handler that does not return before it is allowed to. */
+static void get_stuck(int number) {
+    (void)number;
+    atomic_store(&stuck, 1);
+    while (atomic_load(&may_leave) == 0)
+        sleep_ms(1);
+}
+
+static bool is_stuck(void *unused) {
+    (void)unused;
+    return atomic_load(&stuck) != 0;
+}
+
+static void *wait_in_line(void *lock) {
+    return hf_lock_acquire(lock) == HF_OK && hf_lock_release(lock) == HF_OK ? lock : NULL;
+}
+
+/* While it waits it does the keeper's work, and is relieved of it: what others hold is kept. */
+static void a_caller_that_is_stuck_stops_nothing(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_direct(2 * ENDURING_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "kept"),
+            *wanted = scene_lock(client, HF_PLAIN, "wanted"),
+            *theirs = scene_lock(rival, HF_PLAIN, "wanted");
+    struct sigaction action = {.sa_handler = get_stuck}, before;
+    pthread_t thread;
+    void *got = NULL;
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(theirs));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_in_line, wanted), 0);
+    assert_nodes("wanted", 2);
+    assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
+    assert_true(wait_until(is_stuck, NULL, HANG_MS));
+    sleep_ms(2 * ENDURING_MS + 1000); /* longer than the session lasts without heartbeats */
+    assert_true(hf_lock_remaining_ms(lock) > 0);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    atomic_store(&may_leave, 1);
+    assert_hf(HF_OK, hf_lock_release(theirs));
+    assert_int_equal(pthread_join(thread, &got), 0);
+    assert_ptr_equal(got, wanted);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_lock_free(theirs);
+    hf_close(client);
+    hf_close(rival);
+}
+
 /* ---- Close and fork -------------------------------------------------------------------------- */
 
 static void closed_without_holds(void **state) {
@@ -345,6 +402,7 @@ int main(void) {
         ROW(a_server_that_comes_back_empty),
         ROW(closed_from_outside),
         ROW(a_server_that_grants_less),
+        ROW(a_caller_that_is_stuck_stops_nothing),
         ROW(closed_without_holds),
         ROW(closed_with_a_hold),
         ROW(a_child_takes_nothing_along),
