@@ -12,11 +12,11 @@ struct row {
 };
 
 static void play(const struct row *row) {
+    assert_int_equal(zk_make(scene.eyes, row->path, "", 0), 0); /* it stays when it is empty */
+    zk_set_next_number(scene.zk, row->path, INT32_MAX - 1);
     hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, row->kind, row->name),
             *wanted = scene_lock(rival, row->kind, row->name);
-    assert_int_equal(zk_make(scene.eyes, row->path, "", 0), 0); /* it stays when it is empty */
-    zk_set_next_number(scene.zk, row->path, INT32_MAX - 1);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     for (int i = 0; i < 3; i++) {
         assert_hf(HF_EREFUSED, hf_lock_acquire_for(wanted, HANG_MS));
