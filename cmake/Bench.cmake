@@ -33,6 +33,11 @@ add_executable(hf_bench_failover bench/failover/worker.c)
 target_link_libraries(hf_bench_failover PRIVATE holdfast_static Threads::Threads)
 hf_compile_target(hf_bench_failover)
 
+# One run of the cluster's, started by bench/cluster/run; public header only.
+add_executable(hf_bench_cluster bench/cluster/worker.c)
+target_link_libraries(hf_bench_cluster PRIVATE holdfast_static Threads::Threads)
+hf_compile_target(hf_bench_cluster)
+
 # ZooKeeper's, started by bench/zk/run.
 file(GLOB zk_sources CONFIGURE_DEPENDS bench/zk/*.c)
 add_executable(hf_bench_zk ${zk_sources})

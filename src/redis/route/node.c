@@ -398,6 +398,11 @@ unsigned hfi_node_load(struct hfi_node *node) {
     return load;
 }
 
+bool hfi_node_confirms(struct hfi_node *node) {
+    struct hfi_conn *acks = atomic_load(&node->acks);
+    return acks != NULL && hfi_conn_load(acks) > 0;
+}
+
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
     *ret_control = false;
     if (!node->target.identified || atomic_load(&node->stopped))

@@ -120,6 +120,8 @@ void hfi_node_close_fds(struct hfi_node *node);
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 /* How many requests are under way; messages are none. On the keeper's thread. */
 unsigned hfi_node_load(struct hfi_node *node);
+/* Whether something is under way that replicas are to confirm, which is not in that number: it takes as long as they do. */
+bool hfi_node_confirms(struct hfi_node *node);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
 /* That for what replicas are to confirm; requests on it may be sealed. NULL as above. */
 struct hfi_conn *hfi_node_acks(struct hfi_node *node);
