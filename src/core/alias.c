@@ -14,9 +14,9 @@
 #include <string.h>
 
 struct hfi_alias {
-    UT_hash_handle hh;
-    hf_owner number;
-    size_t refs; /* guarded, like the table, by the mutex */
+    struct hfi_keyed keyed; /* first: an entry is its alias */
+    hf_owner number;        /* its key */
+    size_t refs;            /* guarded, like the table, by the mutex */
     size_t len;
     char text[HFI_OWNER_MAX];
 };
@@ -57,14 +57,11 @@ void hfi_aliases_clear(struct hfi_core *core) {
     pthread_mutex_destroy(&core->aliases.mtx);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_alias *find_locked(const struct hfi_core *core, hf_owner number) {
-    struct hfi_alias *alias = NULL;
-    HASH_FIND(hh, core->aliases.by_number, &number, sizeof number, alias);
-    return alias;
+    return (struct hfi_alias *)hfi_table_find(&core->aliases.by_number, (const char *)&number,
+                                              sizeof number);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_alias *add_locked(struct hfi_core *core, hf_owner number, const char *text,
                                     size_t len) {
     const struct hfi_mem *mem = core->mem;
@@ -74,11 +71,8 @@ static struct hfi_alias *add_locked(struct hfi_core *core, hf_owner number, cons
     alias->number = number;
     alias->len = len;
     memcpy(alias->text, text, len);
-    HASH_ADD(hh, core->aliases.by_number, number, sizeof alias->number, alias);
-    if (alias->hh.tbl == NULL) {
-        hfi_free(mem, alias);
-        return NULL;
-    }
+    hfi_table_add(mem, &core->aliases.by_number, &alias->keyed, (const char *)&alias->number,
+                  sizeof alias->number);
     atomic_fetch_add(&core->aliases.len, 1);
     return alias;
 }
@@ -114,7 +108,7 @@ void hfi_alias_unref(struct hfi_core *core, struct hfi_alias *alias) {
     pthread_mutex_lock(&core->aliases.mtx);
     bool last = --alias->refs == 0;
     if (last) {
-        HASH_DEL(core->aliases.by_number, alias);
+        hfi_table_remove(mem, &core->aliases.by_number, &alias->keyed);
         atomic_fetch_sub(&core->aliases.len, 1);
     }
     pthread_mutex_unlock(&core->aliases.mtx);

@@ -125,7 +125,7 @@ struct hfi_core {
 
     struct {
         pthread_mutex_t mtx;
-        struct hfi_alias *by_number;
+        struct hfi_table by_number;
         atomic_size_t len;
     } aliases;
 

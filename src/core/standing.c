@@ -57,12 +57,11 @@ static void tell_wait(const struct hf_op *op, int64_t now_ms, visit_fn *visit, v
 }
 
 static void tell_shard(struct hfi_shard *shard, visit_fn *visit, void *arg) {
-    struct hfi_hold *hold, *next;
     int64_t now_ms = hfi_now_ms();
     pthread_mutex_lock(&shard->mtx);
-    HASH_ITER(hh, shard->holds, hold, next) {
+    for (struct hfi_hold *hold = hfi_hold_first_locked(shard); hold != NULL;
+         hold = hfi_hold_next_locked(hold))
         tell_hold(hold, now_ms, visit, arg);
-    }
     for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next)
         tell_wait(HFI_CONTAINER(link, struct hf_op, shard_link), now_ms, visit, arg);
     pthread_mutex_unlock(&shard->mtx);
