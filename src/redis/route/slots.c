@@ -42,9 +42,10 @@ static const uint16_t crc_of_byte[256] = {
     0x2e93, 0x3eb2, 0x0ed1, 0x1ef0,
 };
 
+/* What is above the lowest 16 bits of a sum is never looked at. */
 static unsigned crc_add(unsigned crc, const char *bytes, size_t len) {
-    for (size_t i = 0; i < len; i++)
-        crc = ((crc << 8) & 0xff00) ^ crc_of_byte[(crc >> 8) ^ (unsigned char)bytes[i]];
+    for (const char *end = bytes + len; bytes != end; bytes++)
+        crc = (crc << 8) ^ crc_of_byte[((crc >> 8) ^ (unsigned char)*bytes) & 0xff];
     return crc;
 }
 
@@ -90,9 +91,11 @@ static unsigned slot_of_tagged(const struct key *key) {
 }
 
 unsigned hfi_slot_of(const char *prefix, size_t prefix_len, const char *name, size_t len) {
-    const struct key key = {.prefix = prefix, .name = name, .prefix_len = prefix_len, .len = len};
-    if (memchr(name, '{', len) != NULL || memchr(prefix, '{', prefix_len) != NULL)
-        return slot_of_tagged(&key);
+    bool tagged = memchr(name, '{', len) != NULL;
+    if (prefix_len > 0 && !tagged)
+        tagged = memchr(prefix, '{', prefix_len) != NULL;
+    if (tagged)
+        return slot_of_tagged(&(struct key){prefix, name, prefix_len, len});
     return crc_add(crc_add(0, prefix, prefix_len), name, len) % HFI_SLOTS;
 }
 
