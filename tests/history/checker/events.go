@@ -146,7 +146,7 @@ func splitSide(verb string) (string, string) {
 }
 
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
-// end.
+// end. At a fair lock it may have come before whoever has been granted it since.
 func (b *builder) ghost(o *op, side string, free bool) {
 	hold := "given-up-" + o.owner + side + o.args["values"]
 	b.may(o.call, hold, &event{what: "take if free", op: o, hold: hold, side: side, free: free}, adds)
@@ -287,7 +287,7 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o),
 			either: b.isAtEither(o)})
 		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
-			b.ghost(o, side, false)
+			b.ghost(o, side, fair)
 		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
@@ -301,7 +301,7 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
-		b.ghost(o, side, false)
+		b.ghost(o, side, fair)
 	default:
 		b.impossible(o)
 	}

@@ -286,3 +286,16 @@ func TestWhoGaveUpHasLeft(t *testing.T) {
 	judged(t, porcupine.Ok, sure, holds, given, look(9, 10, "a", "b"))
 	judged(t, porcupine.Illegal, sure, holds, given, refused, look(9, 10, "a", "b"))
 }
+
+// One that was killed may have taken the lock without waiting, before others stood in line.
+func TestWhoWasKilledIsWaitedFor(t *testing.T) {
+	killed := acquire(1, 2, "fair", "k", "acquire", "")
+	killed.ret = forever
+	waits := acquire(3, 8, "fair", "b", "acquire", "HF_OK")
+	waits.args["wait"] = "50"
+	look := func(queue string) *op {
+		return at(5, 6, "fair", "driver", "look", "HF_OK", words{}, words{"holder": "k", "queue": queue})
+	}
+	judged(t, porcupine.Ok, nil, killed, waits, look("b"))
+	judged(t, porcupine.Illegal, nil, killed, waits, look("c"))
+}
