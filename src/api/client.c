@@ -206,6 +206,7 @@ static int make_quorum(hf_client *client, const struct hfi_urls *urls, const hf_
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
         .watchdog_ms = options->watchdog_ms,
+        .report_after_ms = options->report_after_ms,
         .restart_guard_ms =
             options->restart_guard_ms < 0 ? options->watchdog_ms : options->restart_guard_ms,
         .retain = retain,
@@ -341,6 +342,13 @@ static int set_acks(hf_client *client, const hf_options *options, hf_error *erro
     return engine->ops->check_acks(engine, options->acks, error);
 }
 
+/* The hold that this process runs under, if it was started by `holdfast run` or the like. */
+static void note_outer_owner(hf_client *client) {
+    const char *owner = getenv("HOLDFAST_OWNER");
+    if (owner != NULL && strlen(owner) < sizeof client->core.under)
+        memcpy(client->core.under, owner, strlen(owner) + 1);
+}
+
 static int open_client(hf_client *client, const char *text, hf_options *options, hf_error *error) {
     struct hfi_urls urls;
     int err = hfi_dispatcher_init(client, (options->flags & HF_MANUAL_DISPATCH) != 0, error);
@@ -363,6 +371,8 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
         client->core.cmd_timeout_ms = options->cmd_timeout_ms;
         client->core.watchdog_ms = options->watchdog_ms;
         client->core.max_hold_ms = options->max_hold_ms;
+        client->core.report_after_ms = options->report_after_ms;
+        note_outer_owner(client);
         err = hfi_core_init(&client->core);
     }
     if (err == HF_OK)

@@ -3,6 +3,7 @@
  *
  *   client.c    opening, closing, entering and leaving a call
  *   stats.c     statistics
+ *   survey.c    the whole fleet
  *   urls.c      the servers it was opened with
  *   call.c      running an operation: synchronously, or started for a callback
  *   handle.c    a handle: making, freeing and using one, whatever it is on

@@ -8,6 +8,7 @@
 #include <string.h>
 
 int hfi_core_init(struct hfi_core *core) {
+    core->since_ms = hfi_now_ms();
     hfi_list_init(&core->due);
     hfi_let_go_init(core);
     for (int i = 0; i < HFI_SHARDS; i++) {
@@ -47,6 +48,7 @@ void hfi_core_clear(struct hfi_core *core) {
     hfi_watchdog_stop(core);
     hfi_let_go_stop(core);
     hfi_alarm_clear(core->keeper, &core->listen_alarm);
+    hfi_alarm_clear(core->keeper, &core->wait_alarm);
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
         struct hfi_hold *hold;

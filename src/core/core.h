@@ -19,7 +19,8 @@
  *   watchdog.c    a hold's alarm: deadlines, warnings, when to renew; threads that ended
  *   renewals.c    renewals in batches, a node's each, and their answers
  *   news.c        what the engine says of holds without having been asked
- *   listen.c      whether the engine is to listen for such news
+ *   listen.c      whether the engine is to listen for such news, and for questions
+ *   standing.c    answering them: what is held and waited for
  *   let_go.c      ending at the server what was given up without a release
  *   parts.c       locks of several: what their holds have at each of them
  *
@@ -115,7 +116,10 @@ struct hfi_core {
     char id[37];
     pid_t pid; /* a child of fork() must not touch anything */
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
-    int acks; /* as hf_options has it */
+    int64_t report_after_ms; /* as hf_options has it, like the next */
+    int acks;
+    int64_t since_ms;          /* it was made then */
+    char under[HFI_OWNER_MAX]; /* the owner for whom this process runs; "": nobody is known */
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
     atomic_size_t returns;  /* operations that give back, posted and not begun yet */
@@ -139,11 +143,13 @@ struct hfi_core {
         struct hfi_alarm alarm;
     } let_go;
 
-    /* Some hold is old enough for its loss to be worth hearing of at once. Written on the keeper's
-     * thread. */
+    /* Some hold is old enough for its loss to be worth hearing of at once, or it or some wait for being
+     * asked about. Written on the keeper's thread. */
     atomic_bool listening;
     struct hfi_alarm listen_alarm;
-    bool has_old_hold; /* found while looking, on the keeper's thread */
+    bool has_old_hold;         /* found while looking, on the keeper's thread */
+    atomic_bool watches_waits; /* wait_alarm is set, or about to be */
+    struct hfi_alarm wait_alarm;
 };
 
 /* ---- Gates ---- */
@@ -208,12 +214,24 @@ void hfi_lose_holds(struct hfi_core *core, const struct hfi_losing *losing);
 
 /* ---- Listening (listen.c) ---- */
 
-/* A hold of this age is worth listening for, since whoever breaks it wants to be noticed. */
-#define HFI_REPORT_AFTER_MS 1000
+/* A hold of this age is worth listening for, since whoever breaks it wants to be noticed; and what a
+ * client has to tell if it is asked. */
+int64_t hfi_listen_after_ms(const struct hfi_core *core);
 
 void hfi_listen_init(struct hfi_core *core);
 /* Some hold has reached that age. On the keeper's thread. */
 void hfi_listen(struct hfi_core *core);
+/* Somebody has begun to wait. Any thread. */
+void hfi_listen_for_waits(struct hfi_core *core);
+
+/* ---- Answering (standing.c), on the keeper's thread ---- */
+
+/* As struct hfi_news has it. */
+bool hfi_standing_tell(void *arg, struct hfi_bearing *ret,
+                       void (*visit)(void *visit_arg, const struct hfi_standing *standing),
+                       void *visit_arg);
+/* Since when somebody waits here, of those who have waited the longest; HFI_NEVER: nobody does. */
+int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core);
 
 /* ---- Letting go (let_go.c), on the keeper's thread ---- */
 

@@ -154,11 +154,17 @@ static void proved(void *arg, const struct hfi_scope *scope, const struct hfi_pr
         hooks->changed(hooks->arg, scope);
 }
 
+static void waits(void *arg) {
+    hfi_listen_for_waits(arg);
+}
+
 void hfi_news_init(struct hfi_core *core) {
     core->news = (struct hfi_news){.reconnected = reconnected,
                                    .doubted = doubted,
                                    .proved = proved,
                                    .lost = lost,
+                                   .asked = hfi_standing_tell,
+                                   .waits = waits,
                                    .arg = core};
     core->engine->ops->tell_news_to(core->engine, &core->news);
 }

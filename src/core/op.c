@@ -188,6 +188,8 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->permits.ret_ids = args->ret_ids;
     op->ret_info = args->ret_info;
     op->ret_facts = args->ret_facts;
+    op->ret_fleet = args->ret_fleet;
+    op->ret_findings = args->ret_findings;
     op->shard = shard;
     op->start_us = hfi_now_us();
     op->cancellable = args->verb->waits;

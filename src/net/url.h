@@ -22,7 +22,7 @@
  * service_name); then the path is [/DB].
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms,
+ * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms, report_after_ms,
  * failover_timeout_ms, ack_timeout_ms; acks (off, report, all or a number) and ack_disk (on or off). For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
  * sentinel_tls_server_name; for a cluster pubsub (auto, sharded or classic); for both any number of
  * map=ANNOUNCED:PORT=REAL:PORT. With TLS also tls_ca_file, tls_ca_dir,
@@ -78,6 +78,7 @@ struct hfi_url {
     int64_t ping_ms;             /* */
     int64_t fair_wait_ms;        /* */
     int64_t restart_guard_ms;    /* */
+    int64_t report_after_ms;     /* */
     int64_t failover_timeout_ms; /* */
     int64_t ack_timeout_ms;      /* */
     int acks;                    /* as hf_options has it; 0: not given */

@@ -143,6 +143,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"ping_ms", &p->url.ping_ms},
         {"fair_wait_ms", &p->url.fair_wait_ms},
         {"restart_guard_ms", &p->url.restart_guard_ms},
+        {"report_after_ms", &p->url.report_after_ms},
         {"failover_timeout_ms", &p->url.failover_timeout_ms},
         {"ack_timeout_ms", &p->url.ack_timeout_ms},
     };

@@ -33,6 +33,7 @@ struct hfi_met {
 struct hfi_learnt {
     struct hfi_pubsub *pubsub;   /* its channels; the same from `made` to `freed`, like the next */
     struct hfi_rumours *rumours; /* what is said there of broken holds */
+    struct hfi_answers *answers; /* and what is asked */
 
     /* Any thread. */
     _Atomic int64_t newest_us;   /* the newest time of its clock seen by those in line */
