@@ -43,7 +43,12 @@ static void facts_after(struct hf_op *op) {
 const struct hfi_verb hfi_verb_facts = {.name = "facts", .go = facts_go, .after = facts_after};
 
 static void survey_go(struct hf_op *op) {
-    hfi_op_call(op, op->call.kind->ops->survey);
+    if (op->call.kind->ops->survey != NULL) {
+        hfi_op_call(op, op->call.kind->ops->survey);
+        return;
+    }
+    hfi_fail(&op->call.error, HF_ENOTSUP, "a survey is not offered with servers of this kind yet");
+    hfi_op_complete(op, HF_ENOTSUP, &op->call.error);
 }
 
 static void survey_after(struct hf_op *op) {

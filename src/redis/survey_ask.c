@@ -17,8 +17,7 @@
 
 #define ANSWER_BYTES (256 * 1024) /* of one client */
 #define ALL_BYTES (64 * 1024 * 1024)
-#define PATIENCE_MS 500  /* those who are well answer in a tenth of this */
-#define SUBSCRIBE_MS 500 /* to wait for the confirmation */
+#define PATIENCE_MS 500 /* those who are well answer in a tenth of this */
 
 /* ---- Answers ---- */
 
@@ -180,6 +179,7 @@ void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
     }
     survey->home = node;
     state->step = step_subscribing;
-    hfi_exchange_sleep(&state->exchange,
-                       hfi_min_ms(hfi_now_ms() + SUBSCRIBE_MS, call->deadline_ms - 1));
+    hfi_exchange_sleep(
+        &state->exchange,
+        hfi_min_ms(hfi_now_ms() + state->exchange.redis->cmd_timeout_ms, call->deadline_ms - 1));
 }
