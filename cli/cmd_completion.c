@@ -4,21 +4,77 @@
  * them; with one, its options. What is behind a tab tells about a word.
  *
  * The options are read out of the help text, so that there is one list: what is not in the help is
- * not offered. No connection is needed.
+ * not offered. No connection is needed, but for --names: these are of the locks that are held or
+ * waited for just now.
  */
 #include "cli.h"
 
 #include <ctype.h>
 #include <string.h>
 
-static const struct option_spec specs[] = {COMMON_OPTIONS, {OPTION_END, 0, 0, NULL, false}};
+#define NAMES_MS 1000 /* whoever waits for a completion does not wait for long */
+
+enum { ID_NAMES = 1 };
+
+static const struct option_spec specs[] = {
+    {OPTION_FLAG, ID_NAMES, 0, "names", true},
+    COMMON_OPTIONS,
+    {OPTION_END, 0, 0, NULL, false},
+};
+
+struct completion {
+    struct connection *connection;
+    bool names;
+};
 
 static int take(void *user, int id, char *value, const char *shown) {
+    struct completion *completion = user;
     (void)value;
     (void)shown;
-    common_option(user, id);
+    if (id == ID_NAMES)
+        completion->names = true;
+    else
+        common_option(completion->connection, id);
     return 0;
 }
+
+/* ---- Names of locks -------------------------------------------------------------------------- */
+
+/* Others would have to be quoted, and some cannot be typed at all. */
+static bool is_plain(const char *name, size_t len) {
+    return len > 0 && name[0] != '-' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                        "-_.:/@%+,=") == len;
+}
+
+static void print_names(const hf_fleet *fleet) {
+    for (size_t i = 0; i < fleet->locks_len; i++)
+        if (is_plain(fleet->locks[i]->name, fleet->locks[i]->name_len))
+            printf("%s\n", fleet->locks[i]->name);
+}
+
+/* Nothing is said if it does not work out, no password asked for, and no server started. */
+static int complete_names(struct connection *connection) {
+    hf_client *client;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_survey_options survey = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    connection->quiet = connection->no_local = true;
+    connection->verbosity = 0;
+    if (connection->askpass || connection_resolve(connection) != 0)
+        return STATUS_NO;
+    options.connect_timeout_ms = options.cmd_timeout_ms = survey.limit_ms = NAMES_MS;
+    if (connection_open(connection, &options, &client) != 0)
+        return STATUS_NO;
+    int code = hf_survey(client, &survey, &fleet);
+    if (code == HF_OK)
+        print_names(fleet);
+    hf_fleet_free(fleet);
+    hf_close(client);
+    return code == HF_OK ? STATUS_OK : STATUS_NO;
+}
+
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 /* The length of the option that begins here: --word, or a dash and a letter. 0: none does. */
 static size_t option_len(const char *text) {
@@ -58,9 +114,12 @@ static void print_words(void) {
 }
 
 static int run(struct connection *connection, int argc, char **argv) {
-    int first = command_options(&command_completion, specs, argc, argv, take, connection);
+    struct completion completion = {.connection = connection};
+    int first = command_options(&command_completion, specs, argc, argv, take, &completion);
     if (first <= 0)
         return -first;
+    if (completion.names)
+        return complete_names(connection);
     if (argc - first > 1)
         return usage_error("completion", "one SUBCOMMAND at most");
     const struct command *command = argc > first ? command_find(argv[first]) : NULL;
@@ -77,8 +136,9 @@ const struct command command_completion = {
     .name = "completion",
     .summary = "tell shells which words may come next",
     .usage =
-        "[SUBCOMMAND]\n"
+        "[--names | SUBCOMMAND]\n"
         "Prints the words that may come next, for the completion of bash, zsh and fish, which is\n"
-        "installed with the tool.\n",
+        "installed with the tool.\n\n"
+        "      --names  the names of locks that are held or waited for\n",
     .run = run,
 };

@@ -183,6 +183,8 @@ static int look_at(struct doctor *doctor, struct connection *one, const char *se
     if (status != 0)
         return status;
     status = examine(doctor, client);
+    if (status == 0 && server == NULL)
+        doctor_fleet(&doctor->findings, client);
     hf_close(client);
     add_warnings(doctor);
     if (status != 0 && server == NULL)
@@ -193,6 +195,28 @@ static int look_at(struct doctor *doctor, struct connection *one, const char *se
                     "as they are more than half",
                     "it cannot be looked at");
     tell(doctor, server);
+    return 0;
+}
+
+/* What concerns them together. */
+static int look_at_fleet(struct doctor *doctor) {
+    hf_client *client;
+    hf_options options = HF_OPTIONS_INIT;
+    int64_t spread_ms = doctor->ahead_most_ms - doctor->ahead_least_ms;
+    bool apart = spread_ms > SPREAD_MS;
+    if (doctor->clocks > 1)
+        finding_add(&doctor->findings, apart ? VERDICT_WARNING : VERDICT_OK, "clocks",
+                    apart ? "have all servers keep time (NTP)" : NULL,
+                    "the servers' are %lld ms apart", (long long)spread_ms);
+    options.log = on_log;
+    options.log_user = doctor;
+    int status = connection_open(doctor->connection, &options, &client);
+    if (status != 0)
+        return status;
+    doctor_fleet(&doctor->findings, client);
+    hf_close(client);
+    doctor->warnings_len = 0; /* each server has told by itself */
+    tell(doctor, "all servers");
     return 0;
 }
 
@@ -207,15 +231,7 @@ static int look_at_all(struct doctor *doctor) {
         explicit_bzero(one.target, strlen(one.target)); /* it may have a password in it */
         free(one.target);
     }
-    int64_t spread_ms = doctor->ahead_most_ms - doctor->ahead_least_ms;
-    if (status == 0 && doctor->clocks > 1) {
-        bool apart = spread_ms > SPREAD_MS;
-        finding_add(&doctor->findings, apart ? VERDICT_WARNING : VERDICT_OK, "clocks",
-                    apart ? "have all servers keep time (NTP)" : NULL,
-                    "the servers' are %lld ms apart", (long long)spread_ms);
-        tell(doctor, "all servers");
-    }
-    return status;
+    return status == 0 ? look_at_fleet(doctor) : status;
 }
 
 static int conclude(struct doctor *doctor) {
@@ -261,7 +277,7 @@ const struct command command_doctor = {
         "[OPTIONS]\n"
         "Looks for what hurts locks: version, eviction, persistence, replicas, clock, limits for\n"
         "connections, what this user may do, certificates, how long a lock takes, and whether who\n"
-        "waits is woken. Tells for each whether it is ok, and else what to do.\n\n"
+        "waits is woken, deadlocks. Tells for each whether it is ok, and else what to do.\n\n"
         "      --prefix TEXT   try on names that begin with this, if this user may use no others\n"
         "      --skip CHECK    leave out a check, by the word it has in the output\n"
         "  -q, --quiet   -v, --verbose   --json\n"

@@ -25,6 +25,8 @@ struct findings {
 /* Adds one, unless it is not wanted. */
 void finding_add(struct findings *findings, enum verdict verdict, const char *check,
                  const char *advice, const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Whether a check is not wanted. */
+bool findings_skip(const struct findings *findings, const char *check);
 const char *verdict_word(enum verdict verdict);
 enum verdict findings_worst(const struct findings *findings);
 
@@ -37,5 +39,8 @@ bool doctor_number(const hf_facts *facts, const char *name, int64_t *ret);
 /* doctor_probe.c: what has to be tried, on a name of its own: how long locks take, and whether who
  * waits is woken. */
 void doctor_probe(struct findings *findings, hf_client *client, const char *name);
+
+/* doctor_fleet.c: who waits for ever. */
+void doctor_fleet(struct findings *findings, hf_client *client);
 
 #endif

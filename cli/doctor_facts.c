@@ -293,7 +293,7 @@ void doctor_judge(struct findings *findings, const hf_facts *facts) {
 
 /* ---- Findings -------------------------------------------------------------------------------- */
 
-static bool is_skipped(const struct findings *findings, const char *check) {
+bool findings_skip(const struct findings *findings, const char *check) {
     for (size_t i = 0; i < findings->skip_len; i++)
         if (strcmp(findings->skip[i], check) == 0)
             return true;
@@ -302,7 +302,7 @@ static bool is_skipped(const struct findings *findings, const char *check) {
 
 void finding_add(struct findings *findings, enum verdict verdict, const char *check,
                  const char *advice, const char *format, ...) {
-    if (findings->len == FINDINGS_MAX || is_skipped(findings, check))
+    if (findings->len == FINDINGS_MAX || findings_skip(findings, check))
         return;
     struct finding *finding = &findings->all[findings->len++];
     va_list args;

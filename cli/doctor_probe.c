@@ -119,7 +119,8 @@ void doctor_probe(struct findings *findings, hf_client *client, const char *name
         failed(findings, "latency", code);
         return;
     }
-    if (check_latency(findings, lock))
+    bool lockable = findings_skip(findings, "latency") || check_latency(findings, lock);
+    if (lockable && !findings_skip(findings, "waking"))
         check_waking(findings, lock);
     hf_lock_free(lock);
 }

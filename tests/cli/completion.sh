@@ -51,20 +51,46 @@ test_bash() {
     same "$out" --lease
     complete_in_bash help be
     same "$out" bench
-    complete_in_bash run nam
+    complete_in_bash -s "$dir/none" run nam
     same "$out" ""
+}
+
+test_names_of_locks() {
+    server_start
+    local handle
+    handle=$(hf acquire --lease 1h orders:7)
+    hf acquire --lease 1h "not typed" >/dev/null
+    complete_in_bash -s "$socket" release or
+    same "$out" orders:7
+    complete_in_bash -s "$socket" release --ve
+    same "$out" --verbose
+    complete_in_bash -s "$socket" release n
+    same "$out" ""
+    if command -v fish >/dev/null; then
+        out=$(HOME=$dir fish --no-config -c '. $argv[1]/holdfast.fish; complete -C "holdfast -s $argv[2] release or"' \
+            "$completions" "$socket" | cut -f 1)
+        has orders:7
+    fi
+    if command -v zsh >/dev/null; then
+        out=$(zsh -f -c '_describe() { : } ; _default() { : } ; compadd() { shift; print -l -- "$@" }
+            words=(holdfast -s "$1" release or) CURRENT=5 PREFIX=or
+            . "$0/_holdfast"' "$completions" "$socket")
+        has orders:7
+    fi
+    expect 0 hf release orders:7 "$handle"
+    expect 1 "$HOLDFAST" completion --names # No server is started for that.
 }
 
 test_zsh() {
     command -v zsh >/dev/null || { echo "zsh is not installed"; return; }
     zsh -n "$completions/_holdfast" || fail "no zsh"
     # Its completion works at a terminal only; what it would offer is what it gives to _describe.
-    out=$(zsh -f -c '_describe() { print -l -- "${(@P)2}" } ; _default() { : }
+    out=$(zsh -f -c '_describe() { print -l -- "${(@P)2}" } ; _default() { : } ; compadd() { : }
         words=(holdfast elect --ba) CURRENT=3 PREFIX=--ba
         . "$0/_holdfast"' "$completions")
     has --backoff
     has_not "run:run a command while holding a lock"
-    out=$(zsh -f -c '_describe() { print -l -- "${(@P)2}" } ; _default() { : }
+    out=$(zsh -f -c '_describe() { print -l -- "${(@P)2}" } ; _default() { : } ; compadd() { : }
         words=(holdfast "") CURRENT=2 PREFIX=
         . "$0/_holdfast"' "$completions")
     has "run:run a command while holding a lock"

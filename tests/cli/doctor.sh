@@ -4,7 +4,7 @@
 
 # examine [OPTION...]: what the doctor says, in $report; latency and waking depend on the machine's mood.
 examine() {
-    hf "$@" doctor --json --skip latency --skip waking --prefix app: >"$dir/out" 2>"$dir/err"
+    hf "$@" doctor --json --skip latency --skip waking --skip deadlocks --prefix app: >"$dir/out" 2>"$dir/err"
     status=$?
     report=$(cat "$dir/out")
 }
@@ -19,6 +19,15 @@ finds() {
 set_config() { [ "$(redis config set "$@")" = OK ] || fail "cannot set $*"; }
 user() { [ "$(redis acl setuser "$@")" = OK ] || fail "no such user"; }
 
+# other_start SOCKET: one more server.
+other_start() {
+    setpriv --pdeathsig KILL redis-server --port 0 --unixsocket "$1" --save '' --dir "$dir" --logfile "$1.log" \
+        </dev/null >/dev/null 2>&1 &
+    started+=("$!")
+    wait_until other_answers "$1"
+}
+other_answers() { [ "$(redis-cli -s "$1" ping 2>/dev/null)" = PONG ]; }
+
 test_all_is_well() {
     server_start --appendonly yes
     examine
@@ -29,6 +38,27 @@ test_all_is_well() {
         finds "$check" ok
     done
     same "$(redis keys '*')" ""
+}
+
+test_a_deadlock() {
+    server_start
+    local inner='while ! [ -e "$0" ]; do sleep 0.01; done; exec hf run "$1" true'
+    start hf run one sh -c "$inner" "$dir/go" two 2>/dev/null
+    start hf run two sh -c "$inner" "$dir/go" one 2>/dev/null
+    wait_until locked one
+    wait_until locked two
+    touch "$dir/go"
+    wait_until awaited one
+    wait_until awaited two
+    wait_until doctor_finds_it
+    case $(found_by deadlocks) in *"waits for 'one'"*"waits for 'two'"* | *"waits for 'two'"*"waits for 'one'"*) ;;
+    *) fail "$(found_by deadlocks)" ;;
+    esac
+}
+doctor_finds_it() {
+    hf doctor --json --skip latency --skip waking >"$dir/out" 2>"$dir/err"
+    report=$(cat "$dir/out")
+    [ "$(verdicts_of deadlocks)" = "bad " ]
 }
 
 # The two that are measured are made, and for people, too.
@@ -76,11 +106,7 @@ test_limits() {
 
 test_replicas() {
     server_start
-    setpriv --pdeathsig KILL redis-server --port 0 --unixsocket "$dir/replica.sock" --save '' --dir "$dir" \
-        --logfile "$dir/replica.log" </dev/null >/dev/null 2>&1 &
-    local replica=$!
-    started+=("$replica")
-    wait_until eval '[ "$(redis-cli -s "$dir/replica.sock" ping 2>/dev/null)" = PONG ]'
+    other_start "$dir/replica.sock"
     redis-cli -s "$dir/replica.sock" replicaof 127.0.0.1 1 >/dev/null # It need not find its primary.
     "$HOLDFAST" -s "$dir/replica.sock" doctor --json >"$dir/out" 2>"$dir/err"
     status=$?
@@ -147,8 +173,8 @@ test_a_certificate_that_ends() {
 
 test_a_quorum() {
     server_start --appendonly yes
-    local url="unix://$socket"
-    "$HOLDFAST" -u "$url" -u "$url?db=1" -u "unix://$dir/none" doctor --json --skip latency --skip waking \
+    other_start "$dir/second.sock"
+    "$HOLDFAST" -u "unix://$socket" -u "unix://$dir/second.sock" -u "unix://$dir/none" doctor --json --skip latency --skip waking --skip deadlocks \
         >"$dir/out" 2>"$dir/err"
     status=$?
     report=$(cat "$dir/out")
