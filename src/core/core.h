@@ -40,6 +40,11 @@
 #include "base/task.h"
 #include "engine/engine.h"
 
+#define HASH_NONFATAL_OOM 1
+#define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
+#define uthash_free(ptr, size) hfi_free(mem, ptr)
+#include <uthash.h>
+
 #include <sys/types.h>
 
 #define HFI_SHARDS 16

@@ -22,11 +22,6 @@
 #include "core/op.h"
 #include "joint/quorum.h"
 
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
-#define uthash_free(ptr, size) hfi_free(mem, ptr)
-#include <uthash.h>
-
 #define HFI_LOST_WORDS "fewer than a majority of its servers have held it without a break"
 
 struct hfi_ballot;

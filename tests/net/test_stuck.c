@@ -236,11 +236,11 @@ struct pinger {
 static _Thread_local struct pinger *pinging;
 
 /* In the place of the C library's. */
-int poll(struct pollfd *fds, nfds_t len, int timeout_ms) {
-    struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+int poll(struct pollfd *fds, nfds_t nfds, int timeout) {
+    struct timespec until = {timeout / 1000, timeout % 1000 * 1000000L};
     if (pinging != NULL)
         atomic_store(&pinging->polls, true);
-    return ppoll(fds, len, timeout_ms >= 0 ? &timeout : NULL, NULL);
+    return ppoll(fds, nfds, timeout >= 0 ? &until : NULL, NULL);
 }
 
 static void *ping_once(void *arg) {
