@@ -102,22 +102,25 @@ static void seal(struct snapshot *snapshot, const size_t *seals, size_t len) {
     }
 }
 
-/* What follows the path of a node: its length, its data, its numbers. */
+/* Behind a node's path, before which is its length. */
+static unsigned char *find_node(const struct snapshot *snapshot, const char *path) {
+    size_t len = strlen(path);
+    uint32_t wire = htonl((uint32_t)len);
+    unsigned char *at = snapshot->bytes + 4, *end = snapshot->bytes + snapshot->len;
+    while ((at = memmem(at, (size_t)(end - at), path, len)) != NULL) {
+        if (memcmp(at - 4, &wire, 4) == 0)
+            return at + len;
+        at++;
+    }
+    support_die("%s has no %s", snapshot->path, path);
+}
+
+/* What follows there: its data, and its numbers. */
 static unsigned char *find_number(const struct snapshot *snapshot, const char *path) {
-    size_t path_len = strlen(path);
-    uint32_t wire = htonl((uint32_t)path_len), data_len;
-    char *name = malloc(4 + path_len);
-    if (name == NULL)
-        support_die("out of memory");
-    memcpy(name, &wire, 4);
-    memcpy(name + 4, path, path_len);
-    unsigned char *at = memmem(snapshot->bytes, snapshot->len, name, 4 + path_len);
-    free(name);
-    if (at == NULL)
-        support_die("%s has no %s", snapshot->path, path);
-    at += 4 + path_len;
-    memcpy(&data_len, at, 4);
-    int32_t len = (int32_t)ntohl(data_len); /* -1: none */
+    unsigned char *at = find_node(snapshot, path);
+    uint32_t wire;
+    memcpy(&wire, at, 4);
+    int32_t len = (int32_t)ntohl(wire); /* -1: none */
     return at + 4 + (len > 0 ? len : 0) + BEFORE_CHILDREN;
 }
 
