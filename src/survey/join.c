@@ -200,8 +200,8 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
 }
 
 static void claim_locks(struct hfi_join *join, const struct hfi_findings *findings) {
-    for (struct hfi_link *link = findings->locks.next;
-         link != &findings->locks && !join->failed; link = link->next) {
+    for (struct hfi_link *link = findings->locks.next; link != &findings->locks && !join->failed;
+         link = link->next) {
         const struct hfi_found_lock *lock = HFI_CONTAINER(link, struct hfi_found_lock, link);
         int64_t place = 0;
         for (size_t i = 0; i < lock->owners_len; i++)

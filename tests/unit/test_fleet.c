@@ -47,10 +47,11 @@ static void found(struct hfi_findings *findings, const char *name, const char *c
 }
 
 static void answered(struct hfi_findings *findings, const char *text) {
-    struct hfi_found_answer *answer = malloc(sizeof *answer + strlen(text));
+    size_t len = strlen(text);
+    struct hfi_found_answer *answer = malloc(sizeof *answer + len + 1);
     assert_non_null(answer);
-    *answer = (struct hfi_found_answer){.len = strlen(text)};
-    memcpy(answer->text, text, strlen(text));
+    *answer = (struct hfi_found_answer){.len = len};
+    memcpy(answer->text, text, len + 1);
     hfi_list_push_back(&findings->answers, &answer->link);
     findings->hearers++;
 }
