@@ -58,7 +58,10 @@ func judge(h *history, ops []*op, within time.Duration) porcupine.CheckResult {
 	}
 	events := m.events(h, ops)
 	if hasChances(events) {
-		return searched(m, events, within)
+		result := searched(m, events, within)
+		if result != porcupine.Illegal || !hasLine(events) {
+			return result
+		}
 	}
 	return porcupine.CheckOperationsTimeout(m.porcupine(), events, within)
 }

@@ -279,6 +279,17 @@ func hasChances(events []porcupine.Operation) bool {
 	return false
 }
 
+// hasLine: somebody may have stood in line. There the search leaves out orders of which it is not proven that another
+// does as well; what it finds is an order, but that there is none only Porcupine can say.
+func hasLine(events []porcupine.Operation) bool {
+	for _, o := range events {
+		if c := o.Input.(*event).chance; c != nil && c.use == stands {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *search) result() porcupine.CheckResult {
 	none := string(make([]byte, len(s.chances)))
 	ok := s.goesOn(make([]byte, len(s.events)), world{place{state: s.model.begin()}, none})
