@@ -145,7 +145,8 @@ static void begin_held(struct fleet *f, struct victim *victim, const hf_options 
     assert_true(wait_until(is_locked_everywhere, f, HANG_MS));
 }
 
-/* Holds are not released: the work that they protect may still be going on. */
+/* Holds are not released: the work that they protect may still be going on. A member whose answer is still on its
+ * way when the client is closed does not belong to the hold yet, and is given back. */
 static void while_it_holds(void **state) {
     (void)state;
     struct fleet f;
@@ -154,7 +155,7 @@ static void while_it_holds(void **state) {
     begin_held(&f, &victim, &options);
     close_victim(&victim);
     hf_lock_free(victim.lock);
-    assert_int_equal(fleet_locked(&f), FLEET);
+    assert_true(fleet_locked(&f) > FLEET / 2);
     assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
     fleet_end(&f);
 }

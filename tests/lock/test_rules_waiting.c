@@ -355,11 +355,12 @@ static void rule9_cancelled_at_random_leaves_nothing(void **state) {
     size_t connections = proxy_connections(w.proxy);
     int fds = count_fds();
     hammer_for(&w, seed + 100, 1500);
-    /* A connection of the client may only have been needed now; it costs the proxy two more. */
+    /* A connection of the client may only have been needed now. It is a socket, which callers have a second
+     * descriptor of, and an eventfd for; and it costs the proxy two more. */
     assert_true(proxy_connections(w.proxy) <= 4);
     assert_int_equal(proxy_open(w.proxy), proxy_connections(w.proxy)); /* none was lost */
     int more = (int)(proxy_connections(w.proxy) - connections);
-    assert_int_equal(count_fds(), fds + 3 * more);
+    assert_in_range(count_fds(), fds + 3 * more, fds + 5 * more);
     struct server *server = w.server;
     world_end(&w); /* nothing is under way after that */
     assert_int_equal(world_keys(server), 0);
