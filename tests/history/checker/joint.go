@@ -5,7 +5,7 @@ package main
 // are asked one by one, and what one of them says is seen before the rest has followed, or failed to. So
 // nothing can be said of those who are refused, or to whom the lock seems taken: two that came at the
 // same time may refuse each other, and so may what is left of one that was killed. What is judged is who
-// holds, until when, and how often; and that a lock that seems free was.
+// holds, until when, and how often; and that a lock that seems free was, unless a server has forgotten it.
 
 var joints = map[string]bool{"quorum": true, "quorum_once": true, "quorum_fenced": true, "multi": true}
 
@@ -41,9 +41,20 @@ func (b *builder) counts(o *op) bool {
 	}
 	verb, side := splitSide(o.verb)
 	if verb == "is_locked" { // Of several locks each is asked at another time.
-		return o.value() == 0 && len(o.args["values"]) <= 1
+		return o.value() == 0 && len(o.args["values"]) <= 1 && !b.mayHaveForgotten(o)
 	}
 	return o.value() > 0 && !b.unsettled[o.owner+side]
+}
+
+// mayHaveForgotten: to servers of a quorum that have forgotten a holder the lock seems free, before the holder is told, and
+// before anybody else can come in.
+func (b *builder) mayHaveForgotten(o *op) bool {
+	for _, w := range b.h.wipes {
+		if b.quorum && w.from < o.ret {
+			return true
+		}
+	}
+	return false
 }
 
 // disturbed is from when on a hold may have ended early: a server that has forgotten it may have been
