@@ -281,6 +281,36 @@ static void without_rights_the_rest_is_told(void **state) {
     world_end(&w);
 }
 
+/* To find out what a user may do nothing is harmed that may be there, and nothing stays. */
+static void facts_leave_what_is_there(void **state) {
+    (void)state;
+    static const char *const refused[] = {"-exists", "-del -hdel -pexpire"};
+    struct world w;
+    world_begin(&w, NULL);
+    for (int i = 0; i < 2; i++) {
+        hf_lock *lock;
+        hf_facts *facts;
+        char command[128];
+        snprintf(command, sizeof command, "ACL SETUSER less on >secret ~* +@all allchannels %s",
+                 refused[i]);
+        cmd_ok(w.server, command);
+        hf_client *less = open_as(w.server, "less");
+        assert_int_equal(hf_lock_new(less, WORLD_NAME, &lock), HF_OK);
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_int_equal(hf_lock_facts(lock, &facts), HF_OK);
+        hf_facts_free(facts);
+        assert_int_equal(world_count(&w, w.owner), 1);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(hf_lock_facts(lock, &facts), HF_OK);
+        hf_facts_free(facts);
+        assert_true(world_free(&w));
+        hf_lock_free(lock);
+        assert_int_equal(hf_close(less), HF_OK);
+        cmd_ok(w.server, "ACL DELUSER less");
+    }
+    world_end(&w);
+}
+
 /* ---- A server that starts again ---- */
 
 static void a_restart_is_an_error_or_nothing(void **state) {
@@ -340,6 +370,7 @@ int main(void) {
         cmocka_unit_test(nonsense_is_not_answered),
         cmocka_unit_test(forged_answers_are_claims_of_their_own),
         cmocka_unit_test(without_rights_the_rest_is_told),
+        cmocka_unit_test(facts_leave_what_is_there),
         cmocka_unit_test(a_restart_is_an_error_or_nothing),
         cmocka_unit_test(a_client_may_close_at_any_time),
     };
