@@ -3,8 +3,8 @@
  *
  * A text is believed as a whole or not at all: it is read into a draft, which counts only when the text
  * has ended as it should. It must be of our version, and name a uuid; what it says of other clients'
- * owners is passed over, except for permits, whose owners are no clients. A second answer of the same
- * client adds nothing.
+ * owners is passed over, except for permits, whose owners are no clients, and for holds that it may have
+ * adopted, if somebody else knows of them. A second answer of the same client adds nothing.
  */
 #include "base/glob.h"
 #include "base/json.h"
@@ -139,7 +139,8 @@ static bool is_its_own(const hf_fleet_client *client, const struct standing *it)
 
 static void add_claim(struct hfi_join *join, hf_fleet_client *client, const struct standing *it,
                       bool waits) {
-    if (!is_its_own(client, it) || (!waits && it->count <= 0) ||
+    bool own = is_its_own(client, it);
+    if ((waits && !own) || (!waits && it->count <= 0) ||
         !hfi_glob(join->pattern, join->pattern_len, it->name, it->name_len))
         return;
     struct hfi_claim *claim = hfi_join_claim(join);
@@ -149,6 +150,7 @@ static void add_claim(struct hfi_join *join, hf_fleet_client *client, const stru
     claim->name = hfi_arena_text(arena, it->name, it->name_len);
     claim->name_len = it->name_len;
     claim->waits = waits;
+    claim->adopted = !own;
     claim->writes = strcmp(it->kind, "write") == 0;
     claim->party = (hf_fleet_party){.owner = hfi_arena_text(arena, it->owner, strlen(it->owner)),
                                     .client = client,

@@ -227,11 +227,23 @@ static int compare_subjects(const struct hfi_claim *a, const struct hfi_claim *b
     return order != 0 ? order : a->writes - b->writes;
 }
 
-/* Of those about the same the server's is the first. */
+/* Of those about the same the server's is the first, and of who has adopted it the last. */
 static int compare_claims(const void *a, const void *b) {
     const struct hfi_claim *first = a, *second = b;
     int order = compare_subjects(first, second);
-    return order != 0 ? order : (first->at_server == NULL) - (second->at_server == NULL);
+    if (order == 0)
+        order = (first->at_server == NULL) - (second->at_server == NULL);
+    return order != 0 ? order : first->adopted - second->adopted;
+}
+
+/* What nobody but an adopter says is not told. They are in order. */
+static void drop_lone_adoptions(struct hfi_claims *claims) {
+    size_t kept = 0;
+    for (size_t i = 0; i < claims->len; i++)
+        if (!claims->all[i].adopted ||
+            (kept > 0 && compare_subjects(&claims->all[kept - 1], &claims->all[i]) == 0))
+            claims->all[kept++] = claims->all[i];
+    claims->len = kept;
 }
 
 static bool is_automatic(const char *owner) {
@@ -338,11 +350,12 @@ static const hf_fleet_lock *join_lock(struct hfi_join *join, const struct hfi_cl
 }
 
 static void join_locks(struct hfi_join *join, hf_fleet *fleet, bool connections_told) {
-    const struct hfi_claims *claims = &join->claims;
+    struct hfi_claims *claims = &join->claims;
     const hf_fleet_lock **locks =
         hfi_arena_take(&join->arena, (claims->len + 1) * sizeof(hf_fleet_lock *));
     if (claims->len > 1)
         qsort(claims->all, claims->len, sizeof *claims->all, compare_claims);
+    drop_lone_adoptions(claims);
     for (size_t i = 0, next; locks != NULL && i < claims->len; i = next) {
         for (next = i + 1;
              next < claims->len && compare_names(&claims->all[i], &claims->all[next]) == 0;)

@@ -27,6 +27,7 @@ struct hfi_claim {
     size_t name_len;
     const struct hfi_found_lock *at_server; /* NULL: a client says so */
     bool waits, writes;
+    bool adopted; /* of another client's owner: counts only together with somebody else's word */
     hf_fleet_party party;
 };
 
