@@ -30,7 +30,7 @@ bool hfi_is_uuid(const char *text) {
 /* ---- The client itself ---- */
 
 struct draft {
-    int64_t version;
+    int64_t version, tells_nothing;
     char id[HFI_UUID_LEN + 2];
     char name[256], under[80], program_version[32];
     int64_t up_ms, left_out, acquired, contended, timed_out, losses, renew_failures;
@@ -52,10 +52,15 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
         const char *key;
         int64_t *number;
     } numbers[] = {
-        {"v", &draft->version},           {"up_ms", &draft->up_ms},
-        {"left_out", &draft->left_out},   {"acquired", &draft->acquired},
-        {"contended", &draft->contended}, {"timed_out", &draft->timed_out},
-        {"losses", &draft->losses},       {"renew_failures", &draft->renew_failures},
+        {"v", &draft->version},
+        {"up_ms", &draft->up_ms},
+        {"left_out", &draft->left_out},
+        {"acquired", &draft->acquired},
+        {"contended", &draft->contended},
+        {"timed_out", &draft->timed_out},
+        {"losses", &draft->losses},
+        {"renew_failures", &draft->renew_failures},
+        {"tells_nothing", &draft->tells_nothing},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(key, texts[i].key) == 0) {
@@ -200,6 +205,7 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
     client->version = hfi_arena_text(arena, draft->program_version, strlen(draft->program_version));
     client->under = hfi_arena_text(arena, draft->under, strlen(draft->under));
     client->presence = HF_ALIVE;
+    HFI_CONTAINER(client, struct hfi_joined_client, pub)->tells_nothing = draft->tells_nothing == 1;
     client->up_ms = draft->up_ms;
     client->left_out = draft->left_out > 0 ? draft->left_out : 0;
     client->acquired = (uint64_t)draft->acquired;

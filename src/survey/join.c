@@ -6,7 +6,7 @@
  * that are about the same become one party. Clients are found by a sorted array as well, since there may
  * be thousands.
  *
- * Who is there: a client that answered is alive. One that did not and has a connection is silent if somebody
+ * Who is there: a client that answered is alive, or only connected if it tells nothing. One that did not and has a connection is silent if somebody
  * who heard the question is missing, and it listens to something; else it is only connected. One without
  * a connection is gone if its owner's number is one that only our library hands out; else it may be a Java
  * client, whose connections do not say whose they are.
@@ -91,11 +91,12 @@ hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
     void *all = clients->all;
     bool grown = grow(&all, &clients->cap, clients->len, sizeof(hf_fleet_client *));
     clients->all = all;
-    hf_fleet_client *client = grown ? hfi_arena_take(&join->arena, sizeof *client) : NULL;
-    if (client == NULL) {
+    struct hfi_joined_client *joined = grown ? hfi_arena_take(&join->arena, sizeof *joined) : NULL;
+    if (joined == NULL) {
         join->failed = true;
         return NULL;
     }
+    hf_fleet_client *client = &joined->pub;
     *client = (hf_fleet_client){.id = hfi_arena_text(&join->arena, id, HFI_UUID_LEN),
                                 .host = "",
                                 .program = "",
@@ -161,6 +162,9 @@ static void find_clients(struct hfi_join *join, const struct hfi_findings *findi
          link = link->next)
         add_connection(join, HFI_CONTAINER(link, struct hfi_found_connection, link),
                        answers < findings->hearers);
+    for (size_t i = 0; i < join->clients.len; i++)
+        if (HFI_CONTAINER(join->clients.all[i], struct hfi_joined_client, pub)->tells_nothing)
+            join->clients.all[i]->presence = HF_CONNECTED;
 }
 
 /* ---- The server's claims ---- */

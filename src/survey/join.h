@@ -37,8 +37,13 @@ struct hfi_claims {
     size_t len, cap;
 };
 
+struct hfi_joined_client {
+    hf_fleet_client pub;
+    bool tells_nothing; /* it has answered, and that is all */
+};
+
 struct hfi_clients {
-    hf_fleet_client **all;
+    hf_fleet_client **all; /* each a struct hfi_joined_client */
     size_t len, cap;
 };
 

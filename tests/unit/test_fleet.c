@@ -144,6 +144,29 @@ static void nobody_speaks_for_others(void **state) {
     hfi_fleet_free(fleet);
 }
 
+/* Who says that it tells nothing is not taken for silent, even if another is. */
+static void who_tells_nothing_is_connected(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    static const char *const names[] = {"holdfast:" A ":host:12:prog",
+                                        "holdfast:" B ":host:13:prog"};
+    for (int i = 0; i < 2; i++) {
+        struct hfi_found_connection *connection = calloc(1, sizeof *connection);
+        assert_non_null(connection);
+        snprintf(connection->name, sizeof connection->name, "%s", names[i]);
+        connection->listens = true;
+        hfi_list_push_back(&findings->connections, &connection->link);
+    }
+    answered(findings, "{\"v\":1,\"id\":\"" A "\",\"tells_nothing\":1}");
+    findings->hearers = 2;
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->clients_len, 2);
+    assert_int_equal(fleet->clients[0]->presence, HF_CONNECTED);
+    assert_string_equal(fleet->clients[0]->host, "host");
+    assert_int_equal(fleet->clients[1]->presence, HF_SILENT);
+    hfi_fleet_free(fleet);
+}
+
 /* The server knows of the hold, and its owner is gone: whoever has adopted it is there. */
 static void an_adopter_is_believed_with_the_server(void **state) {
     (void)state;
@@ -272,6 +295,7 @@ int main(void) {
         cmocka_unit_test(a_dispute_is_marked),
         cmocka_unit_test(nonsense_is_passed_over),
         cmocka_unit_test(nobody_speaks_for_others),
+        cmocka_unit_test(who_tells_nothing_is_connected),
         cmocka_unit_test(an_adopter_is_believed_with_the_server),
         cmocka_unit_test(circles_are_deadlocks),
         cmocka_unit_test(inner_processes_count_for_outer_owners),
