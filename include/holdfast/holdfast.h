@@ -1072,7 +1072,7 @@ typedef struct hf_fleet_client {
 /* An owner that holds a lock or waits for it. */
 typedef struct hf_fleet_party {
     const char *owner;             /* "uuid:number" */
-    const hf_fleet_client *client; /* NULL: nothing is known of it */
+    const hf_fleet_client *client; /* its own, or who has adopted the hold; NULL: not known */
     hf_presence presence;
     unsigned seen_by; /* HF_SEEN_BY_... */
     const char *kind; /* how it holds or wants it: "plain", "fair", "read", "write", ... */

@@ -207,14 +207,32 @@ static void write_list(struct telling *telling, const char *key, bool waits) {
     hfi_json_close(json, ']');
 }
 
+/* Who tells nothing says that much, lest it be taken for one that hangs. */
+static bool write_refusal(struct hfi_answers *answers) {
+    const struct hfi_redis *redis = answers->redis;
+    struct hfi_json *json = &answers->json;
+    size_t head = strlen("holdfast:"), uuid = 36;
+    if (strlen(redis->client_name) < head + uuid)
+        return false;
+    hfi_json_begin(json, redis->mem, answers->current.limit);
+    hfi_json_open(json, '{');
+    hfi_json_pair(json, "v", 1);
+    hfi_json_bytes(json, "id", redis->client_name + head, uuid);
+    hfi_json_pair(json, "tells_nothing", 1);
+    hfi_json_close(json, '}');
+    return !json->full;
+}
+
 /* False: there is nothing to send. Waits come first: there are fewer of them, and they tell more. */
 static bool write_answer(struct hfi_answers *answers) {
     const struct hfi_news *news = answers->redis->news;
     struct hfi_json *json = &answers->json;
     struct telling telling = {.answers = answers};
     struct hfi_bearing self;
-    if (news == NULL || !news->asked(news->arg, &self, tell_nothing, NULL))
+    if (news == NULL)
         return false;
+    if (!news->asked(news->arg, &self, tell_nothing, NULL))
+        return write_refusal(answers);
     hfi_json_begin(json, answers->redis->mem, answers->current.limit);
     hfi_json_open(json, '{');
     write_self(json, answers->redis, &self);

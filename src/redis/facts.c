@@ -21,23 +21,25 @@
 #include <string.h>
 #include <time.h>
 
-/* Each command as our scripts would call it. The order is that of `scripted`. */
-static const char trial[] =
-    "local key, reply = KEYS[1], {}\n"
-    "local function try(...)\n"
-    "  local answer = redis.pcall(...)\n"
-    "  reply[#reply + 1] = type(answer) == 'table' and answer.err or ''\n"
-    "  return answer\n"
-    "end\n"
-    "try('time')\n"
-    "if try('exists', key) == 1 then return reply end\n"
-    "try('hset', key, 'f', 1) try('hexists', key, 'f') try('hmget', key, 'f')\n"
-    "try('pexpire', key, 1000) try('pttl', key)\n"
-    "try('hget', key, 'f') try('hlen', key) try('hdel', key, 'f')\n"
-    "try('del', key) try(ARGV[1], ARGV[2], '')\n"
-    "return reply\n";
-static const char *const scripted[] = {"time", "exists", "hset", "hexists", "hmget", "pexpire",
-                                       "pttl", "hget",   "hlen", "hdel",    "del",   "publish"};
+/* Each command as our scripts would call it. The order is that of `scripted`. Nothing is written where
+ * it is not known that nothing is there, nor what could not be deleted. */
+static const char trial[] = "local key, reply = KEYS[1], {}\n"
+                            "local function try(...)\n"
+                            "  local answer = redis.pcall(...)\n"
+                            "  reply[#reply + 1] = type(answer) == 'table' and answer.err or ''\n"
+                            "  return answer\n"
+                            "end\n"
+                            "try('time')\n"
+                            "if try('exists', key) ~= 0 then return reply end\n"
+                            "try('hexists', key, 'f') try('hmget', key, 'f')\n"
+                            "try('pexpire', key, 1000) try('pttl', key)\n"
+                            "try('hget', key, 'f') try('hlen', key) try('hdel', key, 'f')\n"
+                            "try(ARGV[1], ARGV[2], '')\n"
+                            "if type(try('del', key)) == 'table' then return reply end\n"
+                            "try('hset', key, 'f', 1) redis.call('del', key)\n"
+                            "return reply\n";
+static const char *const scripted[] = {"time", "exists", "hexists", "hmget",   "pexpire", "pttl",
+                                       "hget", "hlen",   "hdel",    "publish", "del",     "hset"};
 
 /* ---- The list ---- */
 

@@ -181,12 +181,12 @@ static void begin(struct hfi_call *call) {
         hfi_survey_ask(call, look_at_locks);
 }
 
-/* Who may not list connections still learns of the locks. */
+/* Who may not list connections, or cannot since there are too many for one reply, still learns of the locks. */
 static void listed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     struct hfi_findings *findings = state->u.survey->findings;
-    if (x->err != HF_OK && x->err != HF_EPERM) {
+    if (x->err != HF_OK && x->err != HF_EPERM && x->err != HF_EPROTO) {
         hfi_survey_failed(call);
         return;
     }
@@ -199,7 +199,9 @@ static void listed(struct hfi_call *call) {
     }
     if (!findings->connections_told)
         snprintf(findings->words, sizeof findings->words,
-                 "the server does not tell who is connected: CLIENT LIST is refused");
+                 "the server does not tell who is connected: %s",
+                 x->err == HF_EPROTO ? "the reply to CLIENT LIST is too long"
+                                     : "CLIENT LIST is refused");
     if (state->u.survey->begun)
         look_at_locks(call);
     else

@@ -17,6 +17,7 @@
 
 #define ANSWER_BYTES (256 * 1024) /* of one client */
 #define ALL_BYTES (64 * 1024 * 1024)
+#define MORE_BYTES 512  /* an answer counts as this much more: many short ones cost memory, too */
 #define PATIENCE_MS 500 /* those who are well answer in a tenth of this */
 
 /* ---- Answers ---- */
@@ -24,14 +25,14 @@
 /* Under the mutex of the registry. */
 static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
     struct hfi_redis_survey *survey = HFI_CONTAINER(waiter, struct hfi_redis_survey, waiter);
-    if (len > ANSWER_BYTES || survey->answers_bytes + len > ALL_BYTES)
+    if (len > ANSWER_BYTES || survey->answers_bytes + MORE_BYTES + len > ALL_BYTES)
         return;
     struct hfi_found_answer *answer = malloc(sizeof *answer + len);
     if (answer == NULL)
         return;
     *answer = (struct hfi_found_answer){.len = len};
     memcpy(answer->text, message, len);
-    survey->answers_bytes += len;
+    survey->answers_bytes += MORE_BYTES + len;
     hfi_list_push_back(&survey->findings->answers, &answer->link);
     atomic_fetch_add(&survey->answers, 1);
 }
@@ -171,10 +172,16 @@ void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
     if (call->lane == HFI_LANE_CALLER)
         survey->waiter.caller = &state->exchange.attendant;
     struct hfi_node *node = hfi_node_ref(state->exchange.node);
-    if (hfi_pubsub_join(hfi_node_learnt(node)->pubsub, &survey->waiter, call->task, channel,
-                        strlen(channel), &survey->heard) != HF_OK) {
+    int err = hfi_pubsub_join(hfi_node_learnt(node)->pubsub, &survey->waiter, call->task, channel,
+                              strlen(channel), &survey->heard);
+    if (err != HF_OK) {
         hfi_node_unref(node);
-        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        if (err == HF_ENOMEM) {
+            hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        } else {
+            say_missing(call, "the server is not in use any more");
+            next(call);
+        }
         return;
     }
     survey->home = node;

@@ -18,10 +18,27 @@ local function beside(what, name)
   return what .. ':{' .. name .. '}'
 end
 
+-- Whether these may be owners and counts. What others keep in hashes may be large: it is not told.
+local function may_be_held(fields)
+  for i = 1, #fields, 2 do
+    local owner = #fields[i] < 80 and string.find(fields[i], '^%x+%-[%x-]+:%d')
+    if not (owner or fields[i] == 'mode') or #fields[i + 1] > 20 then return false end
+  end
+  return true
+end
+
+local function some_of(name, count)
+  local some = ask('hscan', name, '0', 'count', count)
+  return some and may_be_held(some[2]) and some[2]
+end
+
+-- A small hash is told as a whole, a large one by some fields, which say what it is.
 local function fields_of(name, len)
-  if len <= most then return ask('hgetall', name) end
-  local some = ask('hscan', name, '0', 'count', most)
-  return some and some[2]
+  local fields = some_of(name, 1)
+  if not fields or #fields == 2 * len then return fields end
+  if len > most then return some_of(name, most) end
+  fields = ask('hgetall', name)
+  return fields and may_be_held(fields) and fields
 end
 
 local function listeners_of(name, fields)

@@ -3,8 +3,8 @@
  *
  * A text is believed as a whole or not at all: it is read into a draft, which counts only when the text
  * has ended as it should. It must be of our version, and name a uuid; what it says of other clients'
- * owners is passed over, except for permits, whose owners are no clients. A second answer of the same
- * client adds nothing.
+ * owners is passed over, except for permits, whose owners are no clients, and for holds that it may have
+ * adopted, if somebody else knows of them. A second answer of the same client adds nothing.
  */
 #include "base/glob.h"
 #include "base/json.h"
@@ -30,7 +30,7 @@ bool hfi_is_uuid(const char *text) {
 /* ---- The client itself ---- */
 
 struct draft {
-    int64_t version;
+    int64_t version, tells_nothing;
     char id[HFI_UUID_LEN + 2];
     char name[256], under[80], program_version[32];
     int64_t up_ms, left_out, acquired, contended, timed_out, losses, renew_failures;
@@ -52,10 +52,15 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
         const char *key;
         int64_t *number;
     } numbers[] = {
-        {"v", &draft->version},           {"up_ms", &draft->up_ms},
-        {"left_out", &draft->left_out},   {"acquired", &draft->acquired},
-        {"contended", &draft->contended}, {"timed_out", &draft->timed_out},
-        {"losses", &draft->losses},       {"renew_failures", &draft->renew_failures},
+        {"v", &draft->version},
+        {"up_ms", &draft->up_ms},
+        {"left_out", &draft->left_out},
+        {"acquired", &draft->acquired},
+        {"contended", &draft->contended},
+        {"timed_out", &draft->timed_out},
+        {"losses", &draft->losses},
+        {"renew_failures", &draft->renew_failures},
+        {"tells_nothing", &draft->tells_nothing},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(key, texts[i].key) == 0) {
@@ -139,7 +144,8 @@ static bool is_its_own(const hf_fleet_client *client, const struct standing *it)
 
 static void add_claim(struct hfi_join *join, hf_fleet_client *client, const struct standing *it,
                       bool waits) {
-    if (!is_its_own(client, it) || (!waits && it->count <= 0) ||
+    bool own = is_its_own(client, it);
+    if ((waits && !own) || (!waits && it->count <= 0) ||
         !hfi_glob(join->pattern, join->pattern_len, it->name, it->name_len))
         return;
     struct hfi_claim *claim = hfi_join_claim(join);
@@ -149,6 +155,7 @@ static void add_claim(struct hfi_join *join, hf_fleet_client *client, const stru
     claim->name = hfi_arena_text(arena, it->name, it->name_len);
     claim->name_len = it->name_len;
     claim->waits = waits;
+    claim->adopted = !own;
     claim->writes = strcmp(it->kind, "write") == 0;
     claim->party = (hf_fleet_party){.owner = hfi_arena_text(arena, it->owner, strlen(it->owner)),
                                     .client = client,
@@ -198,6 +205,7 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
     client->version = hfi_arena_text(arena, draft->program_version, strlen(draft->program_version));
     client->under = hfi_arena_text(arena, draft->under, strlen(draft->under));
     client->presence = HF_ALIVE;
+    HFI_CONTAINER(client, struct hfi_joined_client, pub)->tells_nothing = draft->tells_nothing == 1;
     client->up_ms = draft->up_ms;
     client->left_out = draft->left_out > 0 ? draft->left_out : 0;
     client->acquired = (uint64_t)draft->acquired;

@@ -6,7 +6,7 @@
  * that are about the same become one party. Clients are found by a sorted array as well, since there may
  * be thousands.
  *
- * Who is there: a client that answered is alive. One that did not and has a connection is silent if somebody
+ * Who is there: a client that answered is alive, or only connected if it tells nothing. One that did not and has a connection is silent if somebody
  * who heard the question is missing, and it listens to something; else it is only connected. One without
  * a connection is gone if its owner's number is one that only our library hands out; else it may be a Java
  * client, whose connections do not say whose they are.
@@ -91,11 +91,12 @@ hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
     void *all = clients->all;
     bool grown = grow(&all, &clients->cap, clients->len, sizeof(hf_fleet_client *));
     clients->all = all;
-    hf_fleet_client *client = grown ? hfi_arena_take(&join->arena, sizeof *client) : NULL;
-    if (client == NULL) {
+    struct hfi_joined_client *joined = grown ? hfi_arena_take(&join->arena, sizeof *joined) : NULL;
+    if (joined == NULL) {
         join->failed = true;
         return NULL;
     }
+    hf_fleet_client *client = &joined->pub;
     *client = (hf_fleet_client){.id = hfi_arena_text(&join->arena, id, HFI_UUID_LEN),
                                 .host = "",
                                 .program = "",
@@ -161,6 +162,9 @@ static void find_clients(struct hfi_join *join, const struct hfi_findings *findi
          link = link->next)
         add_connection(join, HFI_CONTAINER(link, struct hfi_found_connection, link),
                        answers < findings->hearers);
+    for (size_t i = 0; i < join->clients.len; i++)
+        if (HFI_CONTAINER(join->clients.all[i], struct hfi_joined_client, pub)->tells_nothing)
+            join->clients.all[i]->presence = HF_CONNECTED;
 }
 
 /* ---- The server's claims ---- */
@@ -227,11 +231,23 @@ static int compare_subjects(const struct hfi_claim *a, const struct hfi_claim *b
     return order != 0 ? order : a->writes - b->writes;
 }
 
-/* Of those about the same the server's is the first. */
+/* Of those about the same the server's is the first, and of who has adopted it the last. */
 static int compare_claims(const void *a, const void *b) {
     const struct hfi_claim *first = a, *second = b;
     int order = compare_subjects(first, second);
-    return order != 0 ? order : (first->at_server == NULL) - (second->at_server == NULL);
+    if (order == 0)
+        order = (first->at_server == NULL) - (second->at_server == NULL);
+    return order != 0 ? order : first->adopted - second->adopted;
+}
+
+/* What nobody but an adopter says is not told. They are in order. */
+static void drop_lone_adoptions(struct hfi_claims *claims) {
+    size_t kept = 0;
+    for (size_t i = 0; i < claims->len; i++)
+        if (!claims->all[i].adopted ||
+            (kept > 0 && compare_subjects(&claims->all[kept - 1], &claims->all[i]) == 0))
+            claims->all[kept++] = claims->all[i];
+    claims->len = kept;
 }
 
 static bool is_automatic(const char *owner) {
@@ -338,11 +354,12 @@ static const hf_fleet_lock *join_lock(struct hfi_join *join, const struct hfi_cl
 }
 
 static void join_locks(struct hfi_join *join, hf_fleet *fleet, bool connections_told) {
-    const struct hfi_claims *claims = &join->claims;
+    struct hfi_claims *claims = &join->claims;
     const hf_fleet_lock **locks =
         hfi_arena_take(&join->arena, (claims->len + 1) * sizeof(hf_fleet_lock *));
     if (claims->len > 1)
         qsort(claims->all, claims->len, sizeof *claims->all, compare_claims);
+    drop_lone_adoptions(claims);
     for (size_t i = 0, next; locks != NULL && i < claims->len; i = next) {
         for (next = i + 1;
              next < claims->len && compare_names(&claims->all[i], &claims->all[next]) == 0;)

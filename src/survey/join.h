@@ -27,6 +27,7 @@ struct hfi_claim {
     size_t name_len;
     const struct hfi_found_lock *at_server; /* NULL: a client says so */
     bool waits, writes;
+    bool adopted; /* of another client's owner: counts only together with somebody else's word */
     hf_fleet_party party;
 };
 
@@ -36,8 +37,13 @@ struct hfi_claims {
     size_t len, cap;
 };
 
+struct hfi_joined_client {
+    hf_fleet_client pub;
+    bool tells_nothing; /* it has answered, and that is all */
+};
+
 struct hfi_clients {
-    hf_fleet_client **all;
+    hf_fleet_client **all; /* each a struct hfi_joined_client */
     size_t len, cap;
 };
 

@@ -327,6 +327,32 @@ static void it_is_renewed_and_its_loss_is_told(void **state) {
     world_end(&w);
 }
 
+static bool adopter_is_told(void *arg) {
+    struct world *w = arg;
+    hf_fleet *fleet;
+    assert_int_equal(hf_survey(w->rival, NULL, &fleet), HF_OK);
+    assert_int_equal(fleet->locks_len, 1);
+    const hf_fleet_party *holder = fleet->locks[0]->holders[0];
+    assert_string_equal(holder->owner, w->rival_owner);
+    bool told = holder->presence == HF_ALIVE && holder->client != NULL && holder->renewed &&
+                strcmp(holder->client->id, hf_client_id(w->client)) == 0;
+    hf_fleet_free(fleet);
+    return told;
+}
+
+static void a_survey_shows_who_has_adopted_it(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.report_after_ms = 0;
+    world_begin(&w, &options);
+    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
+    hf_result result = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
+    assert_true(wait_until(adopter_is_told, &w, HANG_MS));
+    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
+    world_end(&w);
+}
+
 static void a_loss_is_told_before_it_is_adopted_again(void **state) {
     (void)state;
     struct world w;
@@ -386,6 +412,7 @@ int main(void) {
         cmocka_unit_test(of_another_kind),
         cmocka_unit_test(what_does_not_offer_it),
         cmocka_unit_test(it_is_renewed_and_its_loss_is_told),
+        cmocka_unit_test(a_survey_shows_who_has_adopted_it),
         cmocka_unit_test(a_loss_is_told_before_it_is_adopted_again),
         cmocka_unit_test(ones_own_handle),
         cmocka_unit_test(as_an_operation),

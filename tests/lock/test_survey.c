@@ -34,11 +34,13 @@ static const hf_fleet_lock *find(const hf_fleet *fleet, const char *name) {
     return NULL;
 }
 
-/* Until everybody tells: so many owners hold the lock or wait for it, and each is known to its client. */
+/* Until everybody tells: so many owners hold the lock or wait for it, and each is known to its client. Who
+ * waits tells so a moment before it listens for the release. */
 struct told {
     hf_client *client;
     const char *name;
     size_t parties;
+    int64_t listeners; /* at least */
     hf_fleet *fleet;
 };
 
@@ -54,9 +56,10 @@ static bool is_told(void *arg) {
     hf_fleet_free(told->fleet);
     told->fleet = survey(told->client, NULL);
     const hf_fleet_lock *lock = find(told->fleet, told->name);
-    return lock != NULL && told_by_clients(lock->holders, lock->holders_len) +
-                                   told_by_clients(lock->waiters, lock->waiters_len) ==
-                               told->parties;
+    return lock != NULL && lock->listeners >= told->listeners &&
+           told_by_clients(lock->holders, lock->holders_len) +
+                   told_by_clients(lock->waiters, lock->waiters_len) ==
+               told->parties;
 }
 
 static hf_fleet *survey_until_told(hf_client *client, const char *name, size_t parties) {
@@ -95,7 +98,9 @@ static void a_holder_and_a_waiter_are_told_with_all_that_is_known(void **state) 
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     world_call_acquire(&waiter, wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
 
-    hf_fleet *fleet = survey_until_told(w.rival, WORLD_NAME, 2);
+    struct told told = {.client = w.rival, .name = WORLD_NAME, .parties = 2, .listeners = 1};
+    assert_true(wait_until(is_told, &told, HANG_MS));
+    hf_fleet *fleet = told.fleet;
     assert_int_equal(fleet->missing, 0);
     const hf_fleet_lock *lock = find(fleet, WORLD_NAME);
     assert_non_null(lock);

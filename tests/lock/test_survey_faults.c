@@ -281,6 +281,84 @@ static void without_rights_the_rest_is_told(void **state) {
     world_end(&w);
 }
 
+/* To find out what a user may do nothing is harmed that may be there, and nothing stays. */
+static void facts_leave_what_is_there(void **state) {
+    (void)state;
+    static const char *const refused[] = {"-exists", "-del -hdel -pexpire"};
+    struct world w;
+    world_begin(&w, NULL);
+    for (int i = 0; i < 2; i++) {
+        hf_lock *lock;
+        hf_facts *facts;
+        char command[128];
+        snprintf(command, sizeof command, "ACL SETUSER less on >secret ~* +@all allchannels %s",
+                 refused[i]);
+        cmd_ok(w.server, command);
+        hf_client *less = open_as(w.server, "less");
+        assert_int_equal(hf_lock_new(less, WORLD_NAME, &lock), HF_OK);
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_int_equal(hf_lock_facts(lock, &facts), HF_OK);
+        hf_facts_free(facts);
+        assert_int_equal(world_count(&w, w.owner), 1);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(hf_lock_facts(lock, &facts), HF_OK);
+        hf_facts_free(facts);
+        assert_true(world_free(&w));
+        hf_lock_free(lock);
+        assert_int_equal(hf_close(less), HF_OK);
+        cmd_ok(w.server, "ACL DELUSER less");
+    }
+    world_end(&w);
+}
+
+/* ---- A server with more in it ---- */
+
+/* Hashes that are no locks, and too large to be told. */
+static void what_others_keep_is_not_read(void **state) {
+    (void)state;
+    static const char fill[] =
+        "for i = 1, 30 do for k = 1, 50 do redis.call('hset', 'big' .. i, 'field' .. k, "
+        "string.rep('x', 5000)) end redis.call('hset', 'odd' .. i, 'mode', "
+        "string.rep('x', 300000)) end return 1";
+    static const char clear[] =
+        "for i = 1, 30 do redis.call('del', 'big' .. i, 'odd' .. i) end return 1";
+    struct world w;
+    hf_fleet *fleet;
+    world_begin(&w, NULL);
+    assert_int_equal(cmd_int(w.server, "EVAL %s 0", fill), 1);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_survey(w.rival, NULL, &fleet), HF_OK);
+    assert_int_equal(fleet->locks_len, 1);
+    assert_string_equal(fleet->locks[0]->name, WORLD_NAME);
+    hf_fleet_free(fleet);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(cmd_int(w.server, "EVAL %s 0", clear), 1);
+    world_end(&w);
+}
+
+static void a_list_that_is_too_long_is_missing(void **state) {
+    (void)state;
+    size_t len = 5 << 20;
+    char *name = malloc(len);
+    struct world w;
+    hf_fleet *fleet;
+    assert_non_null(name);
+    memset(name, 'x', len);
+    world_begin(&w, NULL);
+    redisContext *stranger = server_connect(w.server);
+    assert_non_null(stranger);
+    freeReplyObject(redisCommand(stranger, "CLIENT SETNAME %b", name, len));
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_survey(w.rival, NULL, &fleet), HF_OK);
+    assert_int_equal(fleet->missing, HF_MISSING_CONNECTIONS);
+    assert_int_equal(fleet->locks_len, 1);
+    hf_fleet_free(fleet);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    redisFree(stranger);
+    free(name);
+    world_end(&w);
+}
+
 /* ---- A server that starts again ---- */
 
 static void a_restart_is_an_error_or_nothing(void **state) {
@@ -340,6 +418,9 @@ int main(void) {
         cmocka_unit_test(nonsense_is_not_answered),
         cmocka_unit_test(forged_answers_are_claims_of_their_own),
         cmocka_unit_test(without_rights_the_rest_is_told),
+        cmocka_unit_test(facts_leave_what_is_there),
+        cmocka_unit_test(what_others_keep_is_not_read),
+        cmocka_unit_test(a_list_that_is_too_long_is_missing),
         cmocka_unit_test(a_restart_is_an_error_or_nothing),
         cmocka_unit_test(a_client_may_close_at_any_time),
     };

@@ -144,6 +144,51 @@ static void nobody_speaks_for_others(void **state) {
     hfi_fleet_free(fleet);
 }
 
+/* Who says that it tells nothing is not taken for silent, even if another is. */
+static void who_tells_nothing_is_connected(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    static const char *const names[] = {"holdfast:" A ":host:12:prog",
+                                        "holdfast:" B ":host:13:prog"};
+    for (int i = 0; i < 2; i++) {
+        struct hfi_found_connection *connection = calloc(1, sizeof *connection);
+        assert_non_null(connection);
+        snprintf(connection->name, sizeof connection->name, "%s", names[i]);
+        connection->listens = true;
+        hfi_list_push_back(&findings->connections, &connection->link);
+    }
+    answered(findings, "{\"v\":1,\"id\":\"" A "\",\"tells_nothing\":1}");
+    findings->hearers = 2;
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->clients_len, 2);
+    assert_int_equal(fleet->clients[0]->presence, HF_CONNECTED);
+    assert_string_equal(fleet->clients[0]->host, "host");
+    assert_int_equal(fleet->clients[1]->presence, HF_SILENT);
+    hfi_fleet_free(fleet);
+}
+
+/* The server knows of the hold, and its owner is gone: whoever has adopted it is there. */
+static void an_adopter_is_believed_with_the_server(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    found(findings, "x", (const char *[]){B ":4294967297", NULL});
+    found(findings, "y", (const char *[]){B ":4294967297", NULL});
+    answered(findings, ANSWER(A, "", WAIT("y", B ":4294967297", 5000, -1),
+                              HOLD("x", B ":4294967297") "," HOLD("z", B ":4294967297")));
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->locks_len, 2);
+    const hf_fleet_party *holder = fleet->locks[0]->holders[0];
+    assert_int_equal(fleet->locks[0]->holders_len, 1);
+    assert_false(fleet->locks[0]->disputed);
+    assert_string_equal(holder->owner, B ":4294967297");
+    assert_string_equal(holder->client->id, A);
+    assert_int_equal(holder->presence, HF_ALIVE);
+    assert_true(holder->renewed);
+    assert_int_equal(fleet->locks[1]->holders[0]->presence, HF_GONE);
+    assert_int_equal(fleet->locks[1]->waiters_len, 0);
+    hfi_fleet_free(fleet);
+}
+
 /* ---- Deadlocks ---- */
 
 #define INTERVAL_MS 1000
@@ -250,6 +295,8 @@ int main(void) {
         cmocka_unit_test(a_dispute_is_marked),
         cmocka_unit_test(nonsense_is_passed_over),
         cmocka_unit_test(nobody_speaks_for_others),
+        cmocka_unit_test(who_tells_nothing_is_connected),
+        cmocka_unit_test(an_adopter_is_believed_with_the_server),
         cmocka_unit_test(circles_are_deadlocks),
         cmocka_unit_test(inner_processes_count_for_outer_owners),
         cmocka_unit_test(what_goes_on_is_none),
