@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define GRACE_MS 500 /* a thread may be this late to come for what it was given, and is not stuck */
+#define PAUSE_MIN_MS 2    /* the clock knows whole milliseconds only */
 #define PAUSE_MAX_MS 20   /* however long the server took to answer */
 #define ON_ITS_WAY_MS 500 /* so long until a command is sent, on a busy machine */
 
@@ -288,7 +289,7 @@ static void told_of_grant(void *user, const hf_result *result) {
 /* Those who wait elsewhere need as long as we did to hear of it, and as long again to ask. */
 static int64_t pause_ms(const struct hfi_cohort *cohort) {
     int64_t round_us = hfi_now_us() - cohort->release_us;
-    return hfi_min_ms(1 + 2 * round_us / 1000, PAUSE_MAX_MS);
+    return hfi_min_ms(PAUSE_MIN_MS + 2 * round_us / 1000, PAUSE_MAX_MS);
 }
 
 static void come_again_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
