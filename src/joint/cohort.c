@@ -15,9 +15,8 @@
 #include <string.h>
 
 #define GRACE_MS 500 /* a thread may be this late to come for what it was given, and is not stuck */
-#define PAUSE_MIN_MS 2    /* the clock knows whole milliseconds only */
-#define PAUSE_MAX_MS 20   /* however long the server took to answer */
-#define ON_ITS_WAY_MS 500 /* so long until a command is sent, on a busy machine */
+#define PAUSE_MIN_MS 2  /* the clock knows whole milliseconds only */
+#define PAUSE_MAX_MS 20 /* however long the server took to answer */
 
 static struct hfi_core *core_of(const struct hfi_cohort *cohort) {
     return cohort->parts->of[0].core;
@@ -177,7 +176,6 @@ static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
     if (cohort->tenure != NULL)
         op = new_op(cohort, cohort->tenure, &args);
     if (op != NULL) {
-        cohort->asked_ms = hfi_now_ms();
         post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
         return;
     }
@@ -436,21 +434,18 @@ static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *s
     return clear_alarm_locked(cohort);
 }
 
-/* The server has been of no help for all the time that it waited: then that is why. HF_EPENDING: it may
- * still answer. */
-static int blame_locked(const struct hfi_cohort *cohort, const struct hfi_call *call) {
+/* If the server is silent at the end of the wait, that is why, once it had time for an exchange. HF_EPENDING:
+ * it may still answer, or was not asked yet. */
+static int blame_locked(const struct hfi_cohort *cohort) {
     if (cohort->state != HFI_COHORT_ACQUIRING)
         return HF_ETIMEDOUT;
     struct hfi_signs *signs = &cohort->op->call.signs;
     int64_t since_ms = atomic_load(&signs->held_up_since_ms);
-    int err = atomic_load(&signs->held_up);
-    if (since_ms == 0 || err == HF_OK ||
-        since_ms > hfi_max_ms(call->start_ms, cohort->asked_ms + ON_ITS_WAY_MS))
-        return HF_ETIMEDOUT;
-    if (err == HF_EUNREACH &&
-        hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
+    if (since_ms == 0)
+        return atomic_load(&signs->due_ms) != 0 ? HF_ETIMEDOUT : HF_EPENDING;
+    if (hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
         return HF_EPENDING;
-    return err;
+    return atomic_load(&signs->held_up);
 }
 
 int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
@@ -459,7 +454,7 @@ int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
     bool unref = false;
     pthread_mutex_lock(&cohort->mtx);
     if (state->phase == HFI_COHORT_WAITING)
-        err = blame_locked(cohort, call);
+        err = blame_locked(cohort);
     if (err != HF_OK && err != HF_EPENDING)
         unref = step_out_locked(cohort, state);
     pthread_mutex_unlock(&cohort->mtx);

@@ -79,8 +79,8 @@ struct hfi_cohort {
     int64_t count;   /* how many shares that one has */
     int64_t passes;  /* of this tenure */
     int64_t until_ms;
-    bool in_the_way;              /* the tenure was ended although somebody here waits */
-    int64_t asked_ms, release_us; /* when the server was */
+    bool in_the_way;    /* the tenure was ended although somebody here waits */
+    int64_t release_us; /* when it was */
     struct hfi_alarm alarm;
     bool alarm_set;
 
