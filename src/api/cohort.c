@@ -15,11 +15,11 @@
 static const struct hfi_handle_type type = {.needs = "a lock needs a client and a name",
                                             .tell = hfi_lock_tell};
 
-bool hfi_wants_cohort(const hf_lock_options *given) {
-    hf_lock_options options = HF_LOCK_INIT;
+bool hfi_wants_cohort(const hf_lock_options *options) {
+    hf_lock_options own = HF_LOCK_INIT;
     hf_error error;
-    return hfi_sized_read(&hfi_sized_lock_options, given, &options, &error) == HF_OK &&
-           (options.flags & HF_COHORT) != 0;
+    return hfi_sized_read(&hfi_sized_lock_options, options, &own, &error) == HF_OK &&
+           (own.flags & HF_COHORT) != 0;
 }
 
 static int check(const hf_lock_options *options, hf_error *error) {
@@ -76,8 +76,8 @@ static int make(hf_client *client, const struct hfi_part *part, const hf_lock_op
 }
 
 int hfi_cohort_handle_new(hf_client *client, const void *name, size_t name_len,
-                          const hf_lock_options *given, struct hfi_handle **ret_handle) {
-    hf_lock_options options = HF_LOCK_INIT;
+                          const hf_lock_options *options, struct hfi_handle **ret_handle) {
+    hf_lock_options own = HF_LOCK_INIT;
     hf_error error;
     struct hfi_entry entry;
     if (client == NULL || name == NULL || name_len == 0)
@@ -87,13 +87,13 @@ int hfi_cohort_handle_new(hf_client *client, const void *name, size_t name_len,
         return hfi_remember(err, NULL);
     hfi_error_clear(&error);
     struct hfi_part part = {.core = &client->core, .name = name, .name_len = name_len};
-    err = hfi_sized_read(&hfi_sized_lock_options, given, &options, &error);
+    err = hfi_sized_read(&hfi_sized_lock_options, options, &own, &error);
     if (err == HF_OK)
-        err = check(&options, &error);
+        err = check(&own, &error);
     if (err == HF_OK)
-        err = find_part(client, &options, &part, &error);
+        err = find_part(client, &own, &part, &error);
     if (err == HF_OK)
-        err = make(client, &part, &options, ret_handle);
+        err = make(client, &part, &own, ret_handle);
     hfi_leave(client, &entry);
     return hfi_remember(err, &error);
 }
