@@ -25,7 +25,7 @@
 #include <sys/types.h>
 
 #define BENCH_IN_FLIGHT 64
-#define BENCH_REPLY_LINES 4 /* both scripts answer with an array of three integers */
+#define BENCH_REPLY_LINES 1 /* both scripts answer by the time alone */
 
 struct bench {
     const char *path; /* of the server's Unix socket, or NULL: then 127.0.0.1 and */

@@ -202,8 +202,8 @@ char *connection_add_server(const char *list, const char *url);
 /* Decides on the url and finds the password; may ask for it. Returns 0 or an exit status. */
 int connection_resolve(struct connection *connection);
 
-/* Opens the client; `options` may be preset, `user` and the like are filled in. Returns 0 or an
- * exit status. */
+/* Opens the client; `options` may be preset, `user` and the like are filled in, and `log` if it is
+ * NULL. Returns 0 or an exit status. */
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
 
@@ -242,10 +242,12 @@ struct command {
     int (*run)(struct connection *connection, int argc, char **argv);
 };
 
-extern const struct command command_run, command_elect, command_hold, command_unlock, command_show,
-    command_sem, command_latch, command_version, command_help;
+extern const struct command command_run, command_elect, command_hold, command_acquire,
+    command_extend, command_release, command_unlock, command_show, command_ls, command_doctor,
+    command_bench, command_sem, command_latch, command_completion, command_version, command_help;
 
 const struct command *command_find(const char *name);
+const struct command *command_at(size_t index); /* NULL: there are no more */
 void print_help(const struct command *command); /* on stdout; NULL: of the tool */
 
 /* Parses the options of a subcommand, environment first. Returns the index of the first operand, or

@@ -389,7 +389,8 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     options->user = connection->user.value;
     options->password = connection->password.value;
     options->sentinel_password = connection->sentinel_password;
-    options->log = pass_on_log;
+    if (options->log == NULL)
+        options->log = pass_on_log;
     options->cmd_timeout_ms = CMD_TIMEOUT_MS;
     options->tls_ca_file = connection->cacert.value;
     options->tls_ca_dir = connection->cacertdir.value;

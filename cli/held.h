@@ -107,6 +107,11 @@ extern const struct held_ops held_lock_ops, held_slot_ops;
 int names_take(struct names *names, const char *subcommand, char **words, size_t len);
 void names_free(struct names *names);
 
+/* ---- cmd_handle.c ----------------------------------------------------------------------------- */
+
+/* After connection_resolve(): 0, or STATUS_USAGE where there are no handles. */
+int handle_check_servers(const struct connection *connection, const char *subcommand);
+
 /* ---- choice.c: which kind, by options -------------------------------------------------------- */
 
 struct choice {

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_run,    &command_elect,   &command_hold,
-                                                 &command_unlock, &command_show,    &command_sem,
-                                                 &command_latch,  &command_version, &command_help};
+static const struct command *const commands[] = {
+    &command_run,    &command_elect,      &command_hold,    &command_acquire,
+    &command_extend, &command_release,    &command_unlock,  &command_show,
+    &command_ls,     &command_doctor,     &command_bench,   &command_sem,
+    &command_latch,  &command_completion, &command_version, &command_help};
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -21,12 +23,16 @@ const struct command *command_find(const char *name) {
     return NULL;
 }
 
+const struct command *command_at(size_t index) {
+    return index < sizeof commands / sizeof commands[0] ? commands[index] : NULL;
+}
+
 static void print_overview(void) {
     printf("Usage: holdfast [CONNECTION OPTIONS] SUBCOMMAND [OPTIONS] ARGUMENTS\n"
            "Locks that many processes on many machines share through Redis or Valkey.\n\n"
            "Subcommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
     printf(
         "\nConnection options (each long one also as HOLDFAST_<NAME> in the environment):\n"
         "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:;\n"

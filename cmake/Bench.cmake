@@ -33,9 +33,19 @@ add_executable(hf_bench_failover bench/failover/worker.c)
 target_link_libraries(hf_bench_failover PRIVATE holdfast_static Threads::Threads)
 hf_compile_target(hf_bench_failover)
 
+# One run of the cluster's, started by bench/cluster/run; public header only.
+add_executable(hf_bench_cluster bench/cluster/worker.c)
+target_link_libraries(hf_bench_cluster PRIVATE holdfast_static Threads::Threads)
+hf_compile_target(hf_bench_cluster)
+
 # ZooKeeper's, started by bench/zk/run.
 file(GLOB zk_sources CONFIGURE_DEPENDS bench/zk/*.c)
 add_executable(hf_bench_zk ${zk_sources})
 target_include_directories(hf_bench_zk PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(hf_bench_zk PRIVATE holdfast_static hiredis ssl crypto Threads::Threads)
 hf_compile_target(hf_bench_zk)
+
+# Pairs to count the cost of, started by bench/counts/run; public header only, and the library that is installed.
+add_executable(hf_bench_counts bench/counts/pair.c)
+target_link_libraries(hf_bench_counts PRIVATE holdfast)
+hf_compile_target(hf_bench_counts)

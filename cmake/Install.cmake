@@ -1,12 +1,19 @@
-# What `make install` puts where: both libraries, the headers for C and C++, the tool, the manual pages, and what
+# What `make install` puts where: both libraries, the headers for C and C++, the tool, its completion for shells, the manual pages, and what
 # pkg-config and find_package(holdfast) read.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
+# Where the shells look for the completion of a command.
+set(bash_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+set(zsh_dir ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+set(fish_dir ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 # Directories that are not there yet are noted, so that make uninstall can take them away again (cmake/uninstall.cmake).
 set(destinations ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR}/holdfast ${package_dir}
     ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_MANDIR}/man3)
+if(TARGET holdfast_cli)
+  list(APPEND destinations ${bash_dir} ${zsh_dir} ${fish_dir})
+endif()
 install(CODE "set(destinations ${destinations})
 set(noted ${CMAKE_BINARY_DIR}/install_directories.txt)")
 install(CODE [[
@@ -27,6 +34,9 @@ install(DIRECTORY include/holdfast DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES
         PATTERN "*.hpp")
 if(TARGET holdfast_cli)
   install(TARGETS holdfast_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES completions/holdfast.bash DESTINATION ${bash_dir} RENAME holdfast)
+  install(FILES completions/_holdfast DESTINATION ${zsh_dir})
+  install(FILES completions/holdfast.fish DESTINATION ${fish_dir})
 endif()
 
 file(GLOB pages CONFIGURE_DEPENDS man/*.[1-8])

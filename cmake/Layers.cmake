@@ -8,7 +8,7 @@
 # with "..", and foreign headers (hiredis, jansson, ...) in a layer that MAY not USE them. hiredis@resp
 # means that in this layer only files called resp* may.
 
-set(HF_SOURCE_DIRS base engine net redis redis/route zk scheme core joint api)
+set(HF_SOURCE_DIRS base engine net redis redis/route zk scheme survey core joint api)
 set(HF_VIEWS_DIR ${CMAKE_CURRENT_BINARY_DIR}/layers)
 set(HF_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 set(HF_LAYERS "")

@@ -1,11 +1,12 @@
 """redis-py as a process of the failover's benchmark; see worker.c for what it does and prints.
 
-    redis_py.py NAME SECONDS SENTINEL-PORT...
+    redis_py.py sentinel|cluster SECONDS PORT...
 """
 
 import sys
 import time
 
+from redis.cluster import ClusterNode, RedisCluster
 from redis.sentinel import Sentinel
 
 
@@ -13,10 +14,16 @@ def now_us():
     return time.time_ns() // 1000
 
 
-def main():
-    name, seconds, ports = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+def connect(topology, ports):
+    if topology == "cluster":
+        return RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", int(port)) for port in ports], socket_timeout=3)
     sentinel = Sentinel([("127.0.0.1", int(port)) for port in ports], socket_timeout=3)
-    client = sentinel.master_for(name, socket_timeout=3)
+    return sentinel.master_for("guards", socket_timeout=3)
+
+
+def main():
+    seconds = int(sys.argv[2])
+    client = connect(sys.argv[1], sys.argv[3:])
     for held in ("held-redis-py", "lost-redis-py"):
         if not client.lock(held, timeout=30).acquire():
             sys.exit(1)

@@ -82,7 +82,8 @@ static void open_worker(struct worker *worker, bool raw, int port, const char *p
         hf_options options = HF_OPTIONS_INIT;
         options.watchdog_ms = 10000;
         check(hf_open(url, &options, &worker->client), "hf_open");
-        check(hf_lock_new(worker->client, path, &worker->lock), "hf_lock_new");
+        check(hf_lock_new(worker->client, path + 1, &worker->lock),
+              "hf_lock_new"); /* without "/" */
     }
     worker->ns = calloc((size_t)worker->pairs, sizeof *worker->ns);
     if (worker->ns == NULL)

@@ -152,7 +152,10 @@ typedef struct hf_client hf_client;
 #define HF_WATCHDOG INT64_C(0)   /* a lease that is renewed for as long as it is held */
 #define HF_MANUAL_DISPATCH 0x1u  /* callbacks run in hf_dispatch() instead of a thread of ours */
 #define HF_TLS_INSECURE 0x2u /* accept any certificate: anyone in between can pose as the server */
-#define HF_TLS_1_2 12        /* for tls_min_version */
+/* Calls never look for the server's answer before they sleep. They do, for at most 0.1 ms, where that is
+ * faster and nobody else wants the processor; this is for those who count every bit of power. */
+#define HF_SLEEP_AT_ONCE 0x4u
+#define HF_TLS_1_2 12 /* for tls_min_version */
 #define HF_TLS_1_3 13
 #define HF_SENTINEL_TLS_ON 1
 #define HF_SENTINEL_TLS_OFF 2
@@ -207,7 +210,7 @@ typedef struct hf_options {
     int64_t watchdog_ms;
     int64_t max_hold_ms; /* watchdog holds are not renewed past this age; 0: no limit */
     int64_t ping_ms;     /* how often an idle connection is checked */
-    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE */
+    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE, HF_SLEEP_AT_ONCE */
     hf_log_fn log;       /* NULL: silent */
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
@@ -250,6 +253,10 @@ typedef struct hf_options {
     int ack_disk; /* 1: confirmed is what is on disk, there and at the primary (Redis 7.2, `appendonly yes`) */
     /* Wait so long for them; never more than a third of cmd_timeout_ms, or a ninth of watchdog_ms. */
     int64_t ack_timeout_ms;
+
+    /* Who has held something or waited for so long tells whoever asks (hf_survey()) what it holds and waits
+     * for. 0: at once. -1: never. */
+    int64_t report_after_ms;
 } hf_options;
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
@@ -260,7 +267,8 @@ typedef struct hf_options {
     X(fair_wait_ms, 300000)                                                                        \
     X(restart_guard_ms, -1)                                                                        \
     X(failover_timeout_ms, 60000)                                                                  \
-    X(ack_timeout_ms, 1000)
+    X(ack_timeout_ms, 1000)                                                                        \
+    X(report_after_ms, 1000)
 #define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
@@ -549,6 +557,29 @@ HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
+/* Makes a hold that another client has acquired this client's own. It is known by its handle, which
+ * is "uuid:number": hf_client_id(), a colon and the owner; `holdfast acquire` prints one, and
+ * hf_lock_inspect() shows those of all holders. So what one process acquired another can keep and
+ * give back, even if the first has ended. From then on it is renewed here, or has a fixed lease of
+ * `lease_ms`, which never shortens it; a loss is told here, too. At the server its owner stays who it
+ * was, with the same count; here it has a number, `owner` of the result, for hf_lock_release_as()
+ * and whatever else takes one, until it is released or its loss was told. A fenced hold draws a new
+ * token. To adopt what this client has adopted already, or has acquired itself, only lengthens it.
+ *
+ * A handle is for one at a time: whoever knows it may release, and a client that acquired it and
+ * still lives goes on renewing it, and is told of a loss when this one releases it. The handle of
+ * a Java thread is "id:threadId".
+ *
+ * Offered for plain, fair and read/write locks with any flags. HF_ENOTSUP: groups, locks of several,
+ * a quorum; and ZooKeeper, where a hold ends with the session that has it. `ret` may be NULL.
+ * Blocks:  up to `cmd_timeout_ms`.
+ * Errors:  HF_EINVAL it is no handle; HF_ENOTOWNER nobody holds the lock by it, or not any more;
+ *          HF_EWRONGTYPE another kind of lock has the name, where the server can tell; HF_ELOST this
+ *          client had adopted it, and it has ended since; HF_ETIMEDOUT the lease was over before the
+ *          answer came; HF_ENOREPLICA, HF_EUNKNOWN as for an extension: nothing is this client's
+ *          then; those of every exchange. */
+HF_API int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret);
+
 /* Forces the lock free, whoever holds it, and whoever waits may enter at once. A holder that uses
  * this library and has held for a second is told by message, and reports the loss as any other; one
  * that hears nothing finds out at its next renewal. Writes whether there was a hold to break. Of a
@@ -621,6 +652,33 @@ typedef struct hf_lock_info {
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
+/* What the server of a name says of itself: for checks, as `holdfast doctor` makes them, and for
+ * people. Facts have names:
+ *   info.<field>         whatever INFO tells, e.g. "info.redis_version"
+ *   config.<parameter>   of those that matter to locks, e.g. "config.maxmemory-policy"
+ *   may.<command>        "yes", if this user may: of what the library calls;
+ *   may.script.<command> the same of what its scripts call
+ *   clock.ahead_ms       how far the server's clock is ahead of this machine's, give or take
+ *   clock.uncertain_ms   so much
+ *   tls.until_s          Unix time at which the first certificate of its chain ends; not without TLS
+ * Which there are depends on the server, and may grow. */
+typedef struct hf_fact {
+    char *name;
+    char *value; /* NULL: the server does not say */
+    char *why;   /* and why not, in its words; else NULL */
+} hf_fact;
+typedef struct hf_facts {
+    char *node; /* which server */
+    size_t facts_len;
+    hf_fact **facts;
+} hf_facts;
+/* To find out what this user may write, the handle's name is used, if nothing has it, and left as it
+ * was: take one that nobody uses. Of plain, fair and read/write locks; of a quorum, and in ZooKeeper
+ * HF_ENOTSUP. Free with hf_facts_free().
+ * Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. What is refused is a fact. */
+HF_API int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts);
+HF_API void hf_facts_free(hf_facts *facts);
+
 /* ---- Fencing --------------------------------------------------------------------------------- */
 
 /* What the protected side remembers: the highest token it has seen. Start with HF_FENCE_INIT, or
@@ -691,6 +749,8 @@ HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback call
                                  hf_op **ret_op);
 HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
                                 hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms,
+                               hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
@@ -702,6 +762,8 @@ HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user,
  * the caller frees what it then points to. */
 HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback,
                                  void *user, hf_op **ret_op);
+HF_API int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback,
+                               void *user, hf_op **ret_op); /* the same */
 HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED, or with what had
@@ -994,6 +1056,129 @@ HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options,
 HF_API int hf_latch_count_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
 
+/* ---- The whole fleet ------------------------------------------------------------------------- */
+
+/* Who holds what, who waits, and is anybody stuck? A survey asks the server, which knows who holds each lock, and by a
+ * message all clients, each of which knows what it holds and waits for (`report_after_ms`). Nothing is recorded for it:
+ * it costs nothing while nobody asks. What clients answer are claims of whoever may publish there; where the two differ,
+ * the server's view is told, with a mark.
+ *
+ * Everything in it is read-only, valid until hf_fleet_free(), and reached by pointers, since these structs may grow. A
+ * time of -1 is not known, or has no end. */
+
+typedef enum hf_presence {
+    HF_PRESENCE_UNKNOWN, /* it is not connected under a name that says so: gone, or a Java client */
+    HF_ALIVE,            /* it has answered */
+    HF_CONNECTED,        /* and is none of those who would answer: it is new, or not to tell */
+    HF_SILENT,           /* it is connected, should have answered, and did not: stopped or hung */
+    HF_GONE              /* not connected: what it holds ends with its lease */
+} hf_presence;
+
+/* A client, as it describes itself or its connection. Texts are "" where nothing is known. */
+typedef struct hf_fleet_client {
+    const char *id; /* its uuid */
+    const char *host;
+    int64_t pid;
+    const char *program;
+    const char *version;
+    const char *under; /* the owner for whom its process was started (HOLDFAST_OWNER) */
+    hf_presence presence;
+    int64_t up_ms;
+    int64_t left_out; /* so many holds and waits did not fit into its answer */
+    /* of its hf_stats; 0 if it has not answered */
+    uint64_t acquired, contended, timed_out, losses, renew_failures;
+} hf_fleet_client;
+
+#define HF_SEEN_BY_SERVER 0x1u
+#define HF_SEEN_BY_CLIENT 0x2u
+
+/* An owner that holds a lock or waits for it. */
+typedef struct hf_fleet_party {
+    const char *owner;             /* "uuid:number" */
+    const hf_fleet_client *client; /* NULL: nothing is known of it */
+    hf_presence presence;
+    unsigned seen_by; /* HF_SEEN_BY_... */
+    const char *kind; /* how it holds or wants it: "plain", "fair", "read", "write", ... */
+    int64_t count;    /* how often it holds the lock; 0: it waits */
+    int64_t for_ms;   /* how long it has held it, or waited */
+    int64_t left_ms;  /* how long the hold can be trusted, or the wait goes on */
+    bool renewed;     /* a hold that its client renews */
+    int64_t place;    /* of those in line (fair locks) 1 is the first; 0: there is no line */
+} hf_fleet_party;
+
+typedef struct hf_fleet_lock {
+    const char *name; /* followed by a NUL */
+    size_t name_len;
+    const char *kind;
+    int64_t ttl_ms; /* as the server says; -2: the server does not have it */
+    int64_t
+        listeners; /* how many processes wait for it at the server, Java's included, as far as it is told; else -1 */
+    bool disputed;    /* server and clients do not agree on who holds it */
+    int64_t left_out; /* so many more hold it or wait in line */
+    size_t holders_len;
+    const hf_fleet_party *const *holders;
+    size_t waiters_len;
+    const hf_fleet_party *const *waiters;
+} hf_fleet_lock;
+
+#define HF_MISSING_ANSWERS 0x1u /* the clients could not be asked */
+#define HF_MISSING_CONNECTIONS                                                                     \
+    0x2u                      /* nobody knows who is connected, so nobody is known to be gone */
+#define HF_MISSING_LOCKS 0x4u /* there were more, or no time for all */
+
+typedef struct hf_fleet {
+    int64_t taken_ms; /* on a clock of this machine, for comparing two of them */
+    int64_t took_ms;
+    unsigned missing;  /* HF_MISSING_... */
+    const char *words; /* what is missing, for people; "": nothing is */
+    size_t locks_len;  /* by name */
+    const hf_fleet_lock *const *locks;
+    size_t clients_len; /* by id */
+    const hf_fleet_client *const *clients;
+} hf_fleet;
+
+typedef struct hf_survey_options {
+    size_t size; /* sizeof(hf_survey_options): set by HF_SURVEY_INIT */
+    const char
+        *pattern; /* of names, as for Redis's KEYS: * ? [a-c] [^a]; up to 256 bytes. NULL: all */
+    int64_t limit_ms; /* what was not found by then is missing; 1 ms to one hour */
+} hf_survey_options;
+
+#define HF_SURVEY_DEFAULTS(X) X(limit_ms, 10000)
+#define HF_SURVEY_INIT HF_INIT(hf_survey_options, HF_SURVEY_DEFAULTS)
+
+/* Takes a survey. NULL `options` means the defaults. Names are those under the client's `name_prefix`, without it. Semaphores,
+ * permits and latches are in it only as far as clients tell of them.
+ * Blocks:  as long as it takes: some 0.1 s, or 0.5 s if somebody is silent; up to `limit_ms`.
+ * Errors:  HF_ENOTSUP in ZooKeeper, for now; those of every exchange. */
+HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
+/* The same as an operation; *ret_fleet is written before the callback runs or hf_op_wait() returns HF_OK. */
+HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
+                           hf_fleet **ret_fleet, hf_callback callback, void *user, hf_op **ret_op);
+HF_API void hf_fleet_free(hf_fleet *fleet);
+
+/* Who waits for each other in a circle: `waiter` wants `lock`, which `holder` has, who is the next waiter, or for whose
+ * process the next waiter works (`under`). */
+typedef struct hf_deadlock_step {
+    const hf_fleet_lock *lock;
+    const hf_fleet_party *waiter, *holder;
+} hf_deadlock_step;
+typedef struct hf_deadlock {
+    size_t steps_len;
+    const hf_deadlock_step *steps;
+} hf_deadlock;
+typedef struct hf_deadlocks {
+    size_t len;
+    const hf_deadlock *all;
+} hf_deadlocks;
+
+/* Finds deadlocks in the later of two surveys, of which it points to parts: circles that both show, whose waits have lasted for
+ * twice the time between them and do not end by themselves within as much. Nothing is ever broken by itself.
+ * Blocks:  no.   Errors: HF_EINVAL, HF_ENOMEM. */
+HF_API int hf_fleet_deadlocks(const hf_fleet *earlier, const hf_fleet *later,
+                              hf_deadlocks **ret_deadlocks);
+HF_API void hf_deadlocks_free(hf_deadlocks *deadlocks);
+
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
 /* Does not grow: it is a part of hf_stats. */
@@ -1050,6 +1235,7 @@ HF_INIT_FUNCTION(hf_result, HF_NO_DEFAULTS)
 HF_INIT_FUNCTION(hf_wait_options, HF_WAIT_DEFAULTS)
 HF_INIT_FUNCTION(hf_permits_options, HF_PERMITS_DEFAULTS)
 HF_INIT_FUNCTION(hf_stats, HF_NO_DEFAULTS)
+HF_INIT_FUNCTION(hf_survey_options, HF_SURVEY_DEFAULTS)
 #undef HF_INIT_FUNCTION
 #endif
 #endif

@@ -378,6 +378,12 @@ public:
     void extend(const std::chrono::duration<Rep, Period> &lease, hf_owner owner = 0) {
         detail::check(hf_lock_extend_as(native_handle(), owner, detail::whole_ms(lease)));
     }
+    /* The owner in the result is for release() and the like. */
+    hf_result adopt(const char *handle, std::chrono::milliseconds lease = {}) {
+        hf_result result = HF_RESULT_INIT;
+        detail::check(hf_lock_adopt(native_handle(), handle, lease.count(), &result));
+        return result;
+    }
     bool break_lock() {
         bool broken = false;
         detail::check(hf_lock_break(native_handle(), &broken));

@@ -54,6 +54,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
     struct hfi_exec exec;
     struct hfi_guest guest = {.exec = &exec};
     hfi_exec_init(&exec);
+    exec.undisturbed = args->cancel == NULL;
     args->kind = kind_of(client, args);
     args->lane = HFI_LANE_CALLER;
     args->exec = &exec;

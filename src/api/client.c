@@ -52,7 +52,8 @@ void hfi_client_unref(hf_client *client) {
     pthread_cond_destroy(&client->handles_cond);
     hfi_cohorts_clear(&client->cohorts);
     free_fork_mark(client->not_forked);
-    struct hfi_mem mem = client->mem;
+    hfi_spares_clear(&client->mem);
+    struct hfi_mem mem = {.hook = client->mem.hook};
     hfi_free(&mem, client);
 }
 
@@ -178,6 +179,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .connect_timeout_ms = options->connect_timeout_ms,
         .failover_timeout_ms = options->failover_timeout_ms,
         .ping_ms = options->ping_ms,
+        .sleeps_at_once = (options->flags & HF_SLEEP_AT_ONCE) != 0,
         .ack_timeout_ms = options->ack_timeout_ms,
         .ack_disk = options->ack_disk != 0,
         .watchdog_ms = options->watchdog_ms,
@@ -207,6 +209,7 @@ static int make_quorum(hf_client *client, const struct hfi_urls *urls, const hf_
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
         .watchdog_ms = options->watchdog_ms,
+        .report_after_ms = options->report_after_ms,
         .restart_guard_ms =
             options->restart_guard_ms < 0 ? options->watchdog_ms : options->restart_guard_ms,
         .retain = retain,
@@ -343,6 +346,13 @@ static int set_acks(hf_client *client, const hf_options *options, hf_error *erro
     return engine->ops->check_acks(engine, options->acks, error);
 }
 
+/* The hold that this process runs under, if it was started by `holdfast run` or the like. */
+static void note_outer_owner(hf_client *client) {
+    const char *owner = getenv("HOLDFAST_OWNER");
+    if (owner != NULL && strlen(owner) < sizeof client->core.under)
+        memcpy(client->core.under, owner, strlen(owner) + 1);
+}
+
 static int open_client(hf_client *client, const char *text, hf_options *options, hf_error *error) {
     struct hfi_urls urls;
     int err = hfi_dispatcher_init(client, (options->flags & HF_MANUAL_DISPATCH) != 0, error);
@@ -365,6 +375,8 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
         client->core.cmd_timeout_ms = options->cmd_timeout_ms;
         client->core.watchdog_ms = options->watchdog_ms;
         client->core.max_hold_ms = options->max_hold_ms;
+        client->core.report_after_ms = options->report_after_ms;
+        note_outer_owner(client);
         err = hfi_core_init(&client->core);
     }
     if (err == HF_OK)
@@ -391,6 +403,7 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
         return hfi_remember(HF_ENOMEM, NULL);
     atomic_init(&client->refs, 1);
     client->mem = mem;
+    client->mem.spares = &client->spares;
     client->log = (struct hfi_log){.write = options.log, .user = options.log_user};
     client->core.mem = &client->mem;
     client->core.log = &client->log;

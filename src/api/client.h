@@ -3,6 +3,7 @@
  *
  *   client.c    opening, closing, entering and leaving a call
  *   stats.c     statistics
+ *   survey.c    the whole fleet
  *   urls.c      the servers it was opened with
  *   call.c      running an operation: synchronously, or started for a callback
  *   handle.c    a handle: making, freeing and using one, whatever it is on
@@ -52,6 +53,7 @@ struct hf_client {
     /* a page that the kernel wipes in a forked child; NULL: ask for the pid */
     const atomic_int *not_forked;
     struct hfi_mem mem;
+    struct hfi_spares spares; /* of `mem` */
     struct hfi_log log;
     struct hfi_keeper *keeper;
     struct hfi_core core;

@@ -4,6 +4,7 @@
  */
 #include "api/handle.h"
 #include "api/sized.h"
+#include "engine/facts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,21 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
     return err;
 }
 
+static int adopt_args(hf_lock *lock, const char *handle, int64_t lease_ms,
+                      struct hfi_op_args *args) {
+    hf_owner number;
+    int err = check_lease(lease_ms);
+    if (err == HF_OK && !hfi_owner_parse(handle, &number))
+        err = hfi_invalid("that is no handle: it would be a uuid, a colon and a number");
+    if (err != HF_OK || lock == NULL)
+        return err != HF_OK ? err : hfi_invalid("no handle");
+    bool foreign = hfi_owner_is_foreign(&lock->handle.client->core, handle);
+    err = lock_args(lock, &hfi_verb_adopt, foreign ? hfi_owner_next() : number, args);
+    args->handle = handle;
+    args->lease_ms = lease_ms;
+    return err;
+}
+
 static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_question question,
                     struct hfi_op_args *args) {
     int err = lock_args(lock, &hfi_verb_ask, owner, args);
@@ -158,6 +174,14 @@ static int break_args(hf_lock *lock, struct hfi_op_args *args) {
     int err = lock_args(lock, &hfi_verb_force, 0, args);
     if (err == HF_OK)
         hfi_ask_the_lock(args);
+    return err;
+}
+
+static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *args) {
+    if (ret_facts == NULL)
+        return hfi_invalid("no place for the answer");
+    int err = lock_args(lock, &hfi_verb_facts, 0, args);
+    args->ret_facts = ret_facts;
     return err;
 }
 
@@ -207,6 +231,16 @@ int hf_lock_extend(hf_lock *lock, int64_t lease_ms) {
     return hf_lock_extend_as(lock, 0, lease_ms);
 }
 
+int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret) {
+    struct hfi_op_args args;
+    hf_error error;
+    int err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = adopt_args(lock, handle, lease_ms, &args);
+    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+}
+
 int hf_lock_break(hf_lock *lock, bool *ret_broken) {
     struct hfi_op_args args;
     return hfi_run_done(handle_of(lock), break_args(lock, &args), &args, ret_broken);
@@ -250,6 +284,15 @@ int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms) {
 int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info) {
     struct hfi_op_args args;
     return hfi_run(handle_of(lock), inspect_args(lock, ret_info, &args), &args);
+}
+
+int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts) {
+    struct hfi_op_args args;
+    return hfi_run(handle_of(lock), facts_args(lock, ret_facts, &args), &args);
+}
+
+void hf_facts_free(hf_facts *facts) {
+    hfi_facts_free(facts);
 }
 
 static void free_list(hf_holder **list, size_t len) {
@@ -349,6 +392,13 @@ int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_cal
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
 }
 
+int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_callback callback,
+                        void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(lock), adopt_args(lock, handle, lease_ms, &args), &args, callback,
+                     user, ret_op);
+}
+
 int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), break_args(lock, &args), &args, callback, user, ret_op);
@@ -391,5 +441,12 @@ int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback ca
                           hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), inspect_args(lock, ret_info, &args), &args, callback, user,
+                     ret_op);
+}
+
+int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback, void *user,
+                        hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(lock), facts_args(lock, ret_facts, &args), &args, callback, user,
                      ret_op);
 }

@@ -24,7 +24,7 @@ int hfi_options_read(const hf_options *given, hf_options *options, hf_error *err
     bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
     if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
         return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
-    if ((options->flags & ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE)) != 0)
+    if ((options->flags & ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE | HF_SLEEP_AT_ONCE)) != 0)
         return hfi_fail(error, HF_EINVAL, "unknown flags");
     if (options->tls_min_version != 0 && options->tls_min_version != HF_TLS_1_2 &&
         options->tls_min_version != HF_TLS_1_3)
@@ -47,6 +47,8 @@ int hfi_options_check_times(const hf_options *o, hf_error *error) {
         return hfi_fail(error, HF_EINVAL, "fair_wait_ms is not negative, and ten years at most");
     if (o->restart_guard_ms < -1 || o->restart_guard_ms > HF_LEASE_MAX_MS)
         return hfi_fail(error, HF_EINVAL, "restart_guard_ms is -1, or 0 to ten years");
+    if (o->report_after_ms < -1 || o->report_after_ms > day_ms)
+        return hfi_fail(error, HF_EINVAL, "report_after_ms is -1, or 0 to one day");
     if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
         return hfi_fail(error, HF_EINVAL,
                         "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");

@@ -27,6 +27,8 @@ const struct hfi_sized hfi_sized_wait_options = SIZED(hf_wait_options, HF_WAIT_I
 const struct hfi_sized hfi_sized_permits_options =
     SIZED(hf_permits_options, HF_PERMITS_INIT, cancel);
 const struct hfi_sized hfi_sized_result = SIZED(hf_result, HF_RESULT_INIT, owner);
+const struct hfi_sized hfi_sized_survey_options =
+    SIZED(hf_survey_options, HF_SURVEY_INIT, limit_ms);
 const struct hfi_sized hfi_sized_stats = SIZED(hf_stats, HF_STATS_INIT, contended);
 
 static size_t size_of(const void *given) {

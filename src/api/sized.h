@@ -17,7 +17,8 @@ struct hfi_sized {
 };
 
 extern const struct hfi_sized hfi_sized_options, hfi_sized_lock_options, hfi_sized_acquire_options,
-    hfi_sized_wait_options, hfi_sized_permits_options, hfi_sized_result, hfi_sized_stats;
+    hfi_sized_wait_options, hfi_sized_permits_options, hfi_sized_result, hfi_sized_stats,
+    hfi_sized_survey_options;
 
 /* All take NULL for `given` or `ret`: the caller does not want to say, or to know. HF_OK or
  * HF_EINVAL, and then `error` has the words. */

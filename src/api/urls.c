@@ -41,6 +41,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->ping_ms = url->ping_ms;
     if (url->fair_wait_ms >= 0)
         options->fair_wait_ms = url->fair_wait_ms;
+    if (url->report_after_ms >= 0)
+        options->report_after_ms = url->report_after_ms;
     if (url->restart_guard_ms >= 0)
         options->restart_guard_ms = url->restart_guard_ms;
     if (url->failover_timeout_ms >= 0)
@@ -51,6 +53,10 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->acks = url->acks;
     if (url->ack_disk != HFI_SWITCH_DEFAULT)
         options->ack_disk = url->ack_disk == HFI_SWITCH_ON;
+    if (url->look == HFI_SWITCH_OFF)
+        options->flags |= HF_SLEEP_AT_ONCE;
+    else if (url->look == HFI_SWITCH_ON)
+        options->flags &= ~HF_SLEEP_AT_ONCE;
 }
 
 static int override_text(const struct hfi_mem *mem, char **text, const char *with) {
@@ -107,6 +113,7 @@ static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
            differ(a->watchdog_ms, b->watchdog_ms) || differ(a->max_hold_ms, b->max_hold_ms) ||
            differ(a->ping_ms, b->ping_ms) || differ(a->fair_wait_ms, b->fair_wait_ms) ||
            differ(a->restart_guard_ms, b->restart_guard_ms) ||
+           differ(a->report_after_ms, b->report_after_ms) ||
            differ(a->failover_timeout_ms, b->failover_timeout_ms);
 }
 

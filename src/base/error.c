@@ -34,10 +34,6 @@ const char *hf_error_name(int err) {
     return "HF_E?";
 }
 
-void hfi_error_clear(hf_error *error) {
-    memset(error, 0, sizeof *error);
-}
-
 static void set_text(hf_error *error, int code, const char *format, va_list args) {
     error->code = code;
     vsnprintf(error->text, sizeof error->text, format, args);

@@ -12,7 +12,11 @@ int hfi_fail(hf_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void hfi_error_clear(hf_error *error);
+/* Words are written as a whole, when there are any: until then they are just empty. */
+static inline void hfi_error_clear(hf_error *error) {
+    error->code = error->sys_errno = 0;
+    error->node[0] = error->text[0] = '\0';
+}
 
 /* The system's words for an errno, in `buffer` or in the C library. Never NULL. */
 const char *hfi_errno_words(int sys_errno, char *buffer, size_t size);

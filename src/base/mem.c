@@ -2,7 +2,8 @@
  * Memory through the client's allocator hook.
  *
  * Called from every layer, on any thread. Holds no state: the hook is in the `hfi_mem` that each
- * object keeps a pointer to, so two clients with different allocators never mix.
+ * object keeps a pointer to, so two clients with different allocators never mix. Nor do their spares,
+ * which are for the thread that locks and releases in a loop: it gets the same memory again and again.
  */
 #include "base/mem.h"
 
@@ -32,6 +33,23 @@ void hfi_free(const struct hfi_mem *mem, void *ptr) {
         mem->hook.release(ptr, mem->hook.user);
     else
         free(ptr);
+}
+
+void *hfi_spare_alloc(const struct hfi_mem *mem, enum hfi_spare which, size_t size) {
+    void *kept = mem->spares != NULL ? atomic_exchange(&mem->spares->kept[which], NULL) : NULL;
+    return kept != NULL ? kept : hfi_alloc(mem, size);
+}
+
+void hfi_spare_free(const struct hfi_mem *mem, enum hfi_spare which, void *ptr) {
+    void *none = NULL;
+    if (ptr == NULL || mem->spares == NULL ||
+        !atomic_compare_exchange_strong(&mem->spares->kept[which], &none, ptr))
+        hfi_free(mem, ptr);
+}
+
+void hfi_spares_clear(const struct hfi_mem *mem) {
+    for (int i = 0; mem->spares != NULL && i < HFI_SPARES; i++)
+        hfi_free(mem, atomic_exchange(&mem->spares->kept[i], NULL));
 }
 
 char *hfi_strdup(const struct hfi_mem *mem, const char *text) {

@@ -4,14 +4,27 @@
 
 #include <holdfast/holdfast.h>
 
+#include <stdatomic.h>
+
+/* What is made and freed again with every call has one piece of memory kept for it. */
+enum hfi_spare { HFI_SPARE_REQUEST, HFI_SPARE_HOLD, HFI_SPARE_GATE, HFI_SPARES };
+struct hfi_spares {
+    void *_Atomic kept[HFI_SPARES];
+};
+
 struct hfi_mem {
-    hf_allocator hook; /* all zero: malloc, realloc, free */
+    hf_allocator hook;         /* all zero: malloc, realloc, free */
+    struct hfi_spares *spares; /* NULL: nothing is kept */
 };
 
 void *hfi_alloc(const struct hfi_mem *mem, size_t size);  /* NULL when out of memory */
 void *hfi_zalloc(const struct hfi_mem *mem, size_t size); /* the same, zeroed */
 void *hfi_realloc(const struct hfi_mem *mem, void *ptr, size_t size);
 void hfi_free(const struct hfi_mem *mem, void *ptr); /* NULL is fine */
+/* As hfi_alloc() and hfi_free(), for what is always of one size. Any thread. */
+void *hfi_spare_alloc(const struct hfi_mem *mem, enum hfi_spare which, size_t size);
+void hfi_spare_free(const struct hfi_mem *mem, enum hfi_spare which, void *ptr);
+void hfi_spares_clear(const struct hfi_mem *mem);
 char *hfi_strdup(const struct hfi_mem *mem, const char *text);
 
 #endif

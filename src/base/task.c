@@ -46,8 +46,8 @@ struct kernel_time {
 enum { AWAKE, ASLEEP, STOOD_IN_FOR /* it sleeps, and another runs what there is */ };
 
 void hfi_exec_init(struct hfi_exec *exec) {
-    *exec = (struct hfi_exec){.kick_fd = -1, .armed_ms = HFI_NEVER};
-    pthread_mutex_init(&exec->mtx, NULL);
+    *exec =
+        (struct hfi_exec){.mtx = PTHREAD_MUTEX_INITIALIZER, .kick_fd = -1, .armed_ms = HFI_NEVER};
     hfi_list_init(&exec->ready);
 }
 
@@ -199,6 +199,24 @@ bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms)
     return poll;
 }
 
+bool hfi_exec_receive_begin(struct hfi_exec *exec, int kick_fd, int64_t far_ms) {
+    if (!exec->undisturbed)
+        return false;
+    pthread_mutex_lock(&exec->mtx);
+    int64_t at_ms = first_timer_ms(exec);
+    bool begun = !exec->nudged && hfi_list_empty(&exec->ready) &&
+                 (at_ms == HFI_NEVER || at_ms - hfi_now_ms() >= far_ms);
+    if (begun) {
+        exec->kick_fd = kick_fd;
+        exec->kicked = false;
+        exec->receiving = true;
+        exec->polls++;
+        exec->armed_ms = at_ms;
+    }
+    pthread_mutex_unlock(&exec->mtx);
+    return begun;
+}
+
 bool hfi_exec_poll_end(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
     bool relieved = exec->relieved;
@@ -209,7 +227,7 @@ bool hfi_exec_poll_end(struct hfi_exec *exec) {
         ssize_t got = read(exec->kick_fd, &count, sizeof count);
         (void)got; /* empty only if somebody else drained it: nothing to do */
     }
-    exec->kicked = exec->relieved = false;
+    exec->kicked = exec->relieved = exec->receiving = false;
     exec->kick_fd = -1;
     pthread_mutex_unlock(&exec->mtx);
     return !relieved;
@@ -225,10 +243,18 @@ bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_k
     return polling;
 }
 
-bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls) {
+bool hfi_exec_is_receiving(struct hfi_exec *exec) {
     if (pthread_mutex_trylock(&exec->mtx) != 0)
         return false;
-    bool relieved = exec->kick_fd >= 0 && exec->polls == polls;
+    bool receiving = exec->kick_fd >= 0 && exec->receiving;
+    pthread_mutex_unlock(&exec->mtx);
+    return receiving;
+}
+
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls, bool receiving) {
+    if (pthread_mutex_trylock(&exec->mtx) != 0)
+        return false;
+    bool relieved = exec->kick_fd >= 0 && exec->polls == polls && exec->receiving == receiving;
     if (relieved) {
         exec->relieved = true;
         rouse_locked(exec); /* if it is only slow, it has nothing to wait for any more */
@@ -295,9 +321,8 @@ bool hfi_exec_unnudge(struct hfi_exec *exec) {
 
 void hfi_task_init(struct hfi_task *task, struct hfi_exec *exec,
                    void (*run)(struct hfi_task *, unsigned), void (*destroy)(struct hfi_task *)) {
-    *task = (struct hfi_task){.exec = exec, .run = run, .destroy = destroy};
-    atomic_init(&task->refs, 1);
-    pthread_mutex_init(&task->mtx, NULL);
+    *task = (struct hfi_task){
+        .refs = 1, .mtx = PTHREAD_MUTEX_INITIALIZER, .exec = exec, .run = run, .destroy = destroy};
 }
 
 void hfi_task_ref(struct hfi_task *task) {

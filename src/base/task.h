@@ -33,6 +33,8 @@ struct hfi_exec {
     bool kicked;      /* kick_fd has been written to since */
     bool nudged;      /* hfi_exec_nudge() was called since its thread last looked */
     bool relieved;    /* hfi_exec_relieve() was called during this poll */
+    bool receiving;   /* it is no poll: its thread takes what comes at once, and hears no kick */
+    bool undisturbed; /* its tasks are told of nothing but what they wait for, and of the end */
     unsigned polls;   /* begun so far */
 };
 
@@ -81,6 +83,9 @@ void hfi_exec_sleep(struct hfi_exec *exec);
  * false if there is work already, and then there is nothing to poll for; otherwise *ret_at_ms is
  * when the next timer is due. */
 bool hfi_exec_poll_begin(struct hfi_exec *exec, int kick_fd, int64_t *ret_at_ms);
+/* The same before a wait of a moment that no kick ends. Also false if it may be disturbed, or has a timer
+ * that is due in less than `far_ms`; then it has to poll. */
+bool hfi_exec_receive_begin(struct hfi_exec *exec, int kick_fd, int64_t far_ms);
 /* False: its thread was relieved meanwhile, and must leave alone what it has polled. */
 bool hfi_exec_poll_end(struct hfi_exec *exec);
 
@@ -88,9 +93,12 @@ bool hfi_exec_poll_end(struct hfi_exec *exec);
  * *ret_kicked tells if it has been kicked in vain. Any thread; also false if that cannot be found
  * out without waiting, since the thread may be stopped anywhere. */
 bool hfi_exec_is_polling(struct hfi_exec *exec, unsigned *ret_polls, bool *ret_kicked);
+/* The same of a wait that was begun by hfi_exec_receive_begin(). */
+bool hfi_exec_is_receiving(struct hfi_exec *exec);
 /* Its thread does not come back from that poll: somebody else polls in its place from now on. It
- * keeps the `kick_fd` and closes it when it comes. False: it has come. */
-bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls);
+ * keeps the `kick_fd` and closes it when it comes. `receiving`: it is no poll, so its thread may have taken
+ * something. False: it has come, or that is not so. */
+bool hfi_exec_relieve(struct hfi_exec *exec, unsigned polls, bool receiving);
 
 /* ---- For an executor that others may run in its thread's place (net/chair.c) ----
  * Who that is, is their affair, and a mutex of theirs is held during all of these but doze. */

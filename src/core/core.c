@@ -3,17 +3,21 @@
  * fills in the plain fields (memory, log, engine, keeper, hooks, times) before hfi_core_init().
  */
 #include "core/core.h"
+
+#include "base/number.h"
 #include "core/op.h"
 
 #include <string.h>
 
 int hfi_core_init(struct hfi_core *core) {
+    core->since_ms = hfi_now_ms();
     hfi_list_init(&core->due);
     hfi_let_go_init(core);
     for (int i = 0; i < HFI_SHARDS; i++) {
         pthread_mutex_init(&core->shards[i].mtx, NULL);
         hfi_list_init(&core->shards[i].ops);
     }
+    hfi_aliases_init(core);
     hfi_listen_init(core);
     int err = hfi_watchdog_init(core);
     if (err == HF_OK)
@@ -46,13 +50,13 @@ void hfi_core_clear(struct hfi_core *core) {
     hfi_watchdog_stop(core);
     hfi_let_go_stop(core);
     hfi_alarm_clear(core->keeper, &core->listen_alarm);
+    hfi_alarm_clear(core->keeper, &core->wait_alarm);
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
         struct hfi_hold *hold;
-        while ((hold = shard->holds) != NULL) {
+        while ((hold = hfi_hold_first_locked(shard)) != NULL) {
             hfi_watchdog_disarm_locked(hold);
-            HASH_DEL(shard->holds, hold);
-            hold->hh.tbl = NULL;
+            hfi_table_remove(mem, &shard->holds, &hold->keyed);
             hfi_stakes_drop_locked(hold);
             hfi_shares_let_run_out(hold);
             hfi_hold_unref(hold);
@@ -61,19 +65,23 @@ void hfi_core_clear(struct hfi_core *core) {
         hfi_free(mem, atomic_exchange(&shard->spare_op, NULL));
         pthread_mutex_destroy(&shard->mtx);
     }
+    hfi_aliases_clear(core);
 }
 
-size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text) {
-    char digits[20];
-    size_t id_len = sizeof core->id - 1, at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
+bool hfi_owner_is_foreign(const struct hfi_core *core, const char *text) {
+    return memcmp(text, core->id, sizeof core->id - 1) != 0;
+}
+
+size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text) {
+    size_t id_len = sizeof core->id - 1;
+    if (atomic_load_explicit(&core->aliases.len, memory_order_relaxed) > 0) {
+        size_t alias_len = hfi_alias_text(core, number, text);
+        if (alias_len > 0)
+            return alias_len;
+    }
     memcpy(text, core->id, id_len);
     text[id_len] = ':';
-    memcpy(text + id_len + 1, digits + at, sizeof digits - at);
-    size_t len = id_len + 1 + sizeof digits - at;
+    size_t len = id_len + 1 + hfi_number_write(text + id_len + 1, (int64_t)number);
     text[len] = '\0';
     return len;
 }

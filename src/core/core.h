@@ -10,15 +10,17 @@
  *   settle.c      operations that are over for their callers, but not at the server
  *   op_lost.c     what a verb does when its hold is lost
  *   line_up.c     operations that wait in line, behind another on their hold or at a gate
- *   acquire.c, release.c, extend.c, break.c, questions.c
+ *   acquire.c, release.c, extend.c, adopt.c, break.c, questions.c
  *                 the verbs of locks
+ *   alias.c       owners of other clients that were adopted
  *   actions.c     the verbs of things that nobody holds
  *   permits.c     the verbs of permits, which are holds by their ids
  *   cancel.c      switches that end waits from another thread
  *   watchdog.c    a hold's alarm: deadlines, warnings, when to renew; threads that ended
  *   renewals.c    renewals in batches, a node's each, and their answers
  *   news.c        what the engine says of holds without having been asked
- *   listen.c      whether the engine is to listen for such news
+ *   listen.c      whether the engine is to listen for such news, and for questions
+ *   standing.c    answering them: what is held and waited for
  *   let_go.c      ending at the server what was given up without a release
  *   parts.c       locks of several: what their holds have at each of them
  *
@@ -34,6 +36,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/self.h"
+#include "base/table.h"
 #include "base/task.h"
 #include "engine/engine.h"
 
@@ -48,6 +51,7 @@
 #define HFI_OWNER_MAX 64 /* "uuid:number" and a NUL */
 
 struct hfi_core;
+struct hfi_alias;
 struct hfi_hold;
 struct hfi_verb;
 
@@ -95,10 +99,10 @@ struct hfi_core_hooks {
 
 struct hfi_shard {
     pthread_mutex_t mtx;
-    struct hfi_hold *holds; /* by place */
+    struct hfi_table holds; /* by place */
     char *long_place;       /* room for the place of any hold here */
     size_t long_place_room;
-    struct hfi_gate *gates; /* by name */
+    struct hfi_table gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
     /* memory of an operation that has ended, for the next one; not guarded */
     void *_Atomic spare_op;
@@ -113,13 +117,22 @@ struct hfi_core {
     char id[37];
     pid_t pid; /* a child of fork() must not touch anything */
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
-    int acks; /* as hf_options has it */
+    int64_t report_after_ms; /* as hf_options has it, like the next */
+    int acks;
+    int64_t since_ms;          /* it was made then */
+    char under[HFI_OWNER_MAX]; /* the owner for whom this process runs; "": nobody is known */
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
     atomic_size_t returns;  /* operations that give back, posted and not begun yet */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold;
+
+    struct {
+        pthread_mutex_t mtx;
+        struct hfi_table by_number;
+        atomic_size_t len;
+    } aliases;
 
     struct hfi_news news;      /* for the engine */
     struct hfi_task *watchdog; /* gathers renewals; told when threads end */
@@ -131,11 +144,13 @@ struct hfi_core {
         struct hfi_alarm alarm;
     } let_go;
 
-    /* Some hold is old enough for its loss to be worth hearing of at once. Written on the keeper's
-     * thread. */
+    /* Some hold is old enough for its loss to be worth hearing of at once, or it or some wait for being
+     * asked about. Written on the keeper's thread. */
     atomic_bool listening;
     struct hfi_alarm listen_alarm;
-    bool has_old_hold; /* found while looking, on the keeper's thread */
+    bool has_old_hold;         /* found while looking, on the keeper's thread */
+    atomic_bool watches_waits; /* wait_alarm is set, or about to be */
+    struct hfi_alarm wait_alarm;
 };
 
 /* ---- Gates ---- */
@@ -200,12 +215,24 @@ void hfi_lose_holds(struct hfi_core *core, const struct hfi_losing *losing);
 
 /* ---- Listening (listen.c) ---- */
 
-/* A hold of this age is worth listening for, since whoever breaks it wants to be noticed. */
-#define HFI_REPORT_AFTER_MS 1000
+/* A hold of this age is worth listening for, since whoever breaks it wants to be noticed; and what a
+ * client has to tell if it is asked. */
+int64_t hfi_listen_after_ms(const struct hfi_core *core);
 
 void hfi_listen_init(struct hfi_core *core);
 /* Some hold has reached that age. On the keeper's thread. */
 void hfi_listen(struct hfi_core *core);
+/* Somebody has begun to wait. Any thread. */
+void hfi_listen_for_waits(struct hfi_core *core);
+
+/* ---- Answering (standing.c), on the keeper's thread ---- */
+
+/* As struct hfi_news has it. */
+bool hfi_standing_tell(void *arg, struct hfi_bearing *ret,
+                       void (*visit)(void *visit_arg, const struct hfi_standing *standing),
+                       void *visit_arg);
+/* Since when somebody waits here, of those who have waited the longest; HFI_NEVER: nobody does. */
+int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core);
 
 /* ---- Letting go (let_go.c), on the keeper's thread ---- */
 
@@ -227,8 +254,24 @@ void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end w
 void hfi_times_add(struct hfi_times *times, int64_t us);
 void hfi_count(atomic_ullong *counter);
 /* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
- * every operation needs it. */
-size_t hfi_owner_text(const struct hfi_core *core, hf_owner number, char *text);
+ * every operation needs it. Of an alias the text is another client's. */
+size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text);
+/* Reads such a text, which may come from anybody: the uuid in lower case, and a number without
+ * leading zeros. */
+bool hfi_owner_parse(const char *text, hf_owner *ret_number);
+/* Whether it is an owner of another client. */
+bool hfi_owner_is_foreign(const struct hfi_core *core, const char *text);
+
+/* ---- Aliases (alias.c) ---- */
+
+void hfi_aliases_init(struct hfi_core *core);
+void hfi_aliases_clear(struct hfi_core *core); /* when there are no holds any more */
+/* As hfi_owner_text(); 0: the number is no alias. */
+size_t hfi_alias_text(struct hfi_core *core, hf_owner number, char *text);
+/* From now on the number stands for this text. NULL: out of memory. */
+struct hfi_alias *hfi_alias_ref(struct hfi_core *core, hf_owner number, const char *text,
+                                size_t len);
+void hfi_alias_unref(struct hfi_core *core, struct hfi_alias *alias); /* NULL is fine */
 
 #include "core/hold.h"
 

@@ -21,25 +21,33 @@
 #define SPREAD_MS 500 /* those in line look within so long of each other, and not all at once */
 
 struct hfi_gate {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed; /* in the shard, by its name */
     struct hf_op *active;
     struct hfi_link queue;
     size_t name_len;
     char name[];
 };
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static struct hfi_gate *find_gate(struct hfi_shard *shard, const struct hf_op *op) {
-    struct hfi_gate *gate = NULL;
-    HASH_FIND(hh, shard->gates, op->call.name, op->call.name_len, gate);
+#define SMALL_NAME 64 /* gates of names up to this length all have the same size */
+
+static struct hfi_gate *new_gate(const struct hfi_mem *mem, const char *name, size_t name_len) {
+    struct hfi_gate *gate = name_len <= SMALL_NAME
+                                ? hfi_spare_alloc(mem, HFI_SPARE_GATE, sizeof *gate + SMALL_NAME)
+                                : hfi_alloc(mem, sizeof *gate + name_len);
+    if (gate == NULL)
+        return NULL;
+    memset(gate, 0, sizeof *gate);
+    hfi_list_init(&gate->queue);
+    gate->name_len = name_len;
+    memcpy(gate->name, name, name_len);
     return gate;
 }
 
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert_gate(const struct hfi_mem *mem, struct hfi_shard *shard, struct hfi_gate *gate) {
-    HASH_ADD_KEYPTR(hh, shard->gates, gate->name, gate->name_len, gate);
-    return gate->hh.tbl != NULL;
+static void free_gate(const struct hfi_mem *mem, struct hfi_gate *gate) {
+    if (gate->name_len <= SMALL_NAME)
+        hfi_spare_free(mem, HFI_SPARE_GATE, gate);
+    else
+        hfi_free(mem, gate);
 }
 
 /* It has to show a sign of life from now on. */
@@ -50,22 +58,18 @@ static void put_in_front(struct hfi_gate *gate, struct hf_op *op) {
 
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
     const struct hfi_mem *mem = op->core->mem;
-    struct hfi_gate *gate = find_gate(shard, op);
-    if (gate != NULL) {
+    const struct hfi_call *call = &op->call;
+    struct hfi_keyed *found = hfi_table_find(&shard->gates, call->name, call->name_len);
+    if (found != NULL) {
+        struct hfi_gate *gate = HFI_CONTAINER(found, struct hfi_gate, keyed);
         op->gate = gate;
         hfi_list_push_back(&gate->queue, &op->gate_link);
         return false;
     }
-    gate = hfi_zalloc(mem, sizeof *gate + op->call.name_len);
+    struct hfi_gate *gate = new_gate(mem, call->name, call->name_len);
     if (gate == NULL)
         return true;
-    hfi_list_init(&gate->queue);
-    gate->name_len = op->call.name_len;
-    memcpy(gate->name, op->call.name, op->call.name_len);
-    if (!insert_gate(mem, shard, gate)) {
-        hfi_free(mem, gate);
-        return true;
-    }
+    hfi_table_add(mem, &shard->gates, &gate->keyed, gate->name, gate->name_len);
     put_in_front(gate, op);
     op->gate = gate;
     return true;
@@ -87,8 +91,8 @@ void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op) {
         hfi_task_post(&gate->active->task, HFI_OP_GATE);
         return;
     }
-    HASH_DEL(shard->gates, gate);
-    hfi_free(mem, gate);
+    hfi_table_remove(mem, &shard->gates, &gate->keyed);
+    free_gate(mem, gate);
 }
 
 int64_t hfi_gate_look_at_ms_locked(const struct hf_op *op) {

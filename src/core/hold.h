@@ -65,7 +65,8 @@ struct hfi_trouble_notice {
 };
 
 struct hfi_hold {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed; /* in the shard, by its place */
+    size_t size;            /* of its memory */
     atomic_int refs; /* the table, an armed alarm, queued notices, a renewal, operations, a place
                         among those to be let go */
     struct hfi_core *core;
@@ -80,7 +81,8 @@ struct hfi_hold {
     struct hfi_link stakes; /* those who count on it; guarded by the shard, written by parts.c */
     struct hfi_link shares; /* of a joint kind: what it has of its parts; the same */
 
-    hf_owner number; /* 0: its owner is no number, but the id of a permit */
+    hf_owner number;         /* 0: its owner is no number, but the id of a permit */
+    struct hfi_alias *alias; /* referenced: its owner was adopted; else NULL */
     size_t name_len, owner_len, place_len;
     char *name; /* all three in one allocation behind the struct */
     char *owner;
@@ -133,6 +135,17 @@ struct hfi_hold {
 };
 
 /* ---- Reading it, with the shard locked ---- */
+
+/* All holds of a shard, in no order; NULL: that was the last. */
+static inline struct hfi_hold *hfi_hold_around(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_hold, keyed) : NULL;
+}
+static inline struct hfi_hold *hfi_hold_first_locked(const struct hfi_shard *shard) {
+    return hfi_hold_around(hfi_table_first(&shard->holds));
+}
+static inline struct hfi_hold *hfi_hold_next_locked(const struct hfi_hold *hold) {
+    return hfi_hold_around(hfi_table_next(&hold->shard->holds, &hold->keyed));
+}
 
 /* Trust it no longer than this. */
 static inline int64_t hfi_hold_deadline_ms(const struct hfi_hold *hold) {

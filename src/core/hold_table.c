@@ -11,18 +11,37 @@
 #include <string.h>
 
 struct hfi_shard *hfi_core_shard(struct hfi_core *core, const char *stem, size_t stem_len) {
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < stem_len; i++)
-        hash = (hash ^ (unsigned char)stem[i]) * 16777619u;
-    return &core->shards[(hash ^ (hash >> 16)) % HFI_SHARDS];
+    return &core->shards[(hfi_hash(stem, stem_len) >> 8) % HFI_SHARDS];
+}
+
+/* Most names are short, and what was one hold's can be the next one's. `room`: for name, owner and
+ * place. */
+#define SMALL_ROOM 240
+
+static struct hfi_hold *allocate(const struct hfi_mem *mem, size_t room) {
+    bool small = room <= SMALL_ROOM;
+    size_t size = sizeof(struct hfi_hold) + (small ? SMALL_ROOM : room);
+    struct hfi_hold *hold =
+        small ? hfi_spare_alloc(mem, HFI_SPARE_HOLD, size) : hfi_alloc(mem, size);
+    if (hold == NULL)
+        return NULL;
+    memset(hold, 0, sizeof *hold + room);
+    hold->size = size;
+    return hold;
+}
+
+static void deallocate(const struct hfi_mem *mem, struct hfi_hold *hold) {
+    if (hold->size == sizeof *hold + SMALL_ROOM)
+        hfi_spare_free(mem, HFI_SPARE_HOLD, hold);
+    else
+        hfi_free(mem, hold);
 }
 
 static struct hfi_hold *new_hold(struct hfi_core *core, struct hfi_shard *shard,
                                  const struct hfi_kind *kind, const char *name, size_t name_len,
                                  const char *owner, size_t owner_len, const char *place,
                                  size_t place_len) {
-    struct hfi_hold *hold =
-        hfi_zalloc(core->mem, sizeof *hold + name_len + 1 + owner_len + 1 + place_len);
+    struct hfi_hold *hold = allocate(core->mem, name_len + 1 + owner_len + 1 + place_len);
     if (hold == NULL)
         return NULL;
     atomic_init(&hold->refs, 1);
@@ -54,7 +73,8 @@ void hfi_hold_unref(struct hfi_hold *hold) {
     if (hold == NULL || atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) != 1)
         return;
     hfi_self_unref(hold->self);
-    hfi_free(hold->core->mem, hold);
+    hfi_alias_unref(hold->core, hold->alias);
+    deallocate(hold->core->mem, hold);
 }
 
 /* Finding a hold must not need memory, or a release, of all things, could fail for lack of it. So
@@ -71,20 +91,6 @@ static char *long_place_locked(const struct hfi_mem *mem, struct hfi_shard *shar
     shard->long_place = place;
     shard->long_place_room = len;
     return place;
-}
-
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static struct hfi_hold *find_hold(struct hfi_shard *shard, const char *place, size_t place_len) {
-    struct hfi_hold *hold = NULL;
-    HASH_FIND(hh, shard->holds, place, place_len, hold);
-    return hold;
-}
-
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert_hold(const struct hfi_mem *mem, struct hfi_shard *shard, struct hfi_hold *hold) {
-    HASH_ADD_KEYPTR(hh, shard->holds, hold->place, hold->place_len, hold);
-    return hold->hh.tbl != NULL;
 }
 
 /* Adds bytes as far as there is room, and counts all of them. */
@@ -117,23 +123,37 @@ struct hfi_hold *hfi_hold_of_locked(struct hfi_core *core, struct hfi_shard *sha
             return NULL;
         write_place(place, place_len, kind, name, name_len, owner, owner_len);
     }
-    struct hfi_hold *hold = find_hold(shard, place, place_len);
+    struct hfi_hold *hold = hfi_hold_around(hfi_table_find(&shard->holds, place, place_len));
     if (hold != NULL || !make)
         return hold;
     hold = new_hold(core, shard, kind, name, name_len, owner, owner_len, place, place_len);
-    if (hold != NULL && !insert_hold(mem, shard, hold)) {
-        hfi_free(mem, hold);
-        hold = NULL;
-    }
+    if (hold != NULL)
+        hfi_table_add(mem, &shard->holds, &hold->keyed, hold->place, place_len);
     return hold;
+}
+
+/* The owner is another client's. The record keeps the number that it first had. False: out of memory. */
+static bool give_alias_locked(struct hfi_hold *hold, struct hf_op *op) {
+    if (hold->alias == NULL) {
+        hold->alias = hfi_alias_ref(op->core, op->owner, hold->owner, hold->owner_len);
+        hold->number = op->owner;
+    }
+    op->owner = hold->number;
+    return hold->alias != NULL;
 }
 
 struct hfi_hold *hfi_hold_get_locked(struct hf_op *op) {
     const struct hfi_call *call = &op->call;
     struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, call->name,
                                                call->name_len, call->owner, call->owner_len, true);
-    if (hold != NULL)
+    if (hold == NULL)
+        return NULL;
+    if (!op->foreign) {
         hold->number = op->owner;
+    } else if (!give_alias_locked(hold, op)) {
+        hfi_hold_tidy_locked(hold);
+        return NULL;
+    }
     return hold;
 }
 
@@ -146,10 +166,8 @@ struct hfi_hold *hfi_hold_find_locked(struct hfi_core *core, struct hfi_shard *s
 }
 
 void hfi_hold_tidy_locked(struct hfi_hold *hold) {
-    const struct hfi_mem *mem = hold->core->mem;
-    (void)mem;
     if (hold->count > 0 || hold->active != NULL || !hfi_list_empty(&hold->queue) ||
-        hold->letting_go || hold->hh.tbl == NULL)
+        hold->letting_go || !hfi_keyed_is_in_table(&hold->keyed))
         return;
     int64_t later_ms = hold->renewal_until_ms;
     if (hold->possession == HFI_HOLD_LOST && !hold->orphaned) {
@@ -164,8 +182,7 @@ void hfi_hold_tidy_locked(struct hfi_hold *hold) {
         return;
     }
     hfi_watchdog_disarm_locked(hold);
-    HASH_DEL(hold->shard->holds, hold);
-    hold->hh.tbl = NULL;
+    hfi_table_remove(hold->core->mem, &hold->shard->holds, &hold->keyed);
     hfi_hold_unref(hold);
 }
 
@@ -173,7 +190,8 @@ void hfi_for_each_hold(struct hfi_core *core, void (*visit)(struct hfi_hold *hol
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_hold *hold, *next;
         pthread_mutex_lock(&core->shards[i].mtx);
-        HASH_ITER(hh, core->shards[i].holds, hold, next) {
+        for (hold = hfi_hold_first_locked(&core->shards[i]); hold != NULL; hold = next) {
+            next = hfi_hold_next_locked(hold);
             visit(hold);
         }
         pthread_mutex_unlock(&core->shards[i].mtx);

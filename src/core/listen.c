@@ -1,19 +1,29 @@
 /*
- * Listening: an engine may be able to hear that a hold was broken, and it may cost something.
+ * Listening: an engine may be able to hear that a hold was broken, and that somebody asks what is held
+ * and waited for; and it may cost something.
  *
- * For Redis it is a subscription, so only a client that has held something for a while listens: one
- * that locks and releases quickly never does. Some time after the last such hold has ended it stops.
- * An engine that hears by itself has no `listen`.
+ * For Redis it is a subscription, so only a client that has held something or waited for a while
+ * listens: one that locks and releases quickly never does. Some time after the last such hold or wait
+ * has ended it stops. An engine that hears by itself has no `listen`.
  *
- * Runs on the keeper's thread; holds are touched under their shards.
+ * A hold has an alarm, which sees to this too. A wait has none on the keeper, and is not to pay for
+ * one: whoever begins to wait sets one alarm for all, unless it is set, and that looks who is there.
+ *
+ * Runs on the keeper's thread; holds and operations are touched under their shards.
  */
 #include "core/core.h"
 
-#define LOOK_MS 5000 /* how often to look whether anything is held for that long */
+#define LOOK_MS 5000         /* how often to look whether anything is held for that long */
+#define BREAKS_AFTER_MS 1000 /* whatever is told, it is worth hearing of breaks from then on */
+
+int64_t hfi_listen_after_ms(const struct hfi_core *core) {
+    return core->report_after_ms >= 0 ? hfi_min_ms(core->report_after_ms, BREAKS_AFTER_MS)
+                                      : BREAKS_AFTER_MS;
+}
 
 static void look_at_age(struct hfi_hold *hold) {
     int64_t age_ms = hfi_now_ms() - hold->since_us / 1000;
-    if (hold->count > 0 && age_ms >= HFI_REPORT_AFTER_MS)
+    if (hold->count > 0 && age_ms >= hfi_listen_after_ms(hold->core))
         hold->core->has_old_hold = true;
 }
 
@@ -23,17 +33,31 @@ static void arm(struct hfi_hold *hold) {
         hfi_watchdog_arm_locked(hold);
 }
 
+/* When the oldest wait is worth telling of; HFI_NEVER: there is none, or nobody is told. */
+static int64_t wait_is_old_at_ms(struct hfi_core *core) {
+    if (core->report_after_ms < 0)
+        return HFI_NEVER;
+    return hfi_after_ms(hfi_standing_oldest_wait_ms(core), core->report_after_ms);
+}
+
+static void watch_waits_until(struct hfi_core *core, int64_t at_ms) {
+    if (at_ms != HFI_NEVER && !atomic_exchange(&core->watches_waits, true))
+        hfi_alarm_set(core->keeper, &core->wait_alarm, at_ms);
+}
+
 static void alarm_fired(struct hfi_alarm *alarm) {
     struct hfi_core *core = HFI_CONTAINER(alarm, struct hfi_core, listen_alarm);
-    core->has_old_hold = false;
+    int64_t wait_ms = wait_is_old_at_ms(core), now_ms = hfi_now_ms();
+    core->has_old_hold = wait_ms <= now_ms;
     hfi_for_each_hold(core, look_at_age);
     if (core->has_old_hold) {
         core->engine->ops->listen(core->engine, true); /* there may have been no memory for it */
-        hfi_alarm_set(core->keeper, &core->listen_alarm, hfi_now_ms() + LOOK_MS);
+        hfi_alarm_set(core->keeper, &core->listen_alarm, now_ms + LOOK_MS);
         return;
     }
     atomic_store(&core->listening, false);
     hfi_for_each_hold(core, arm);
+    watch_waits_until(core, wait_is_old_at_ms(core));
     core->engine->ops->listen(core->engine, false);
 }
 
@@ -46,6 +70,28 @@ void hfi_listen(struct hfi_core *core) {
     hfi_alarm_set(core->keeper, &core->listen_alarm, hfi_now_ms() + LOOK_MS);
 }
 
+/* Who begins to wait from now on sets the alarm again, and who waits already is found. */
+static void wait_alarm_fired(struct hfi_alarm *alarm) {
+    struct hfi_core *core = HFI_CONTAINER(alarm, struct hfi_core, wait_alarm);
+    atomic_store(&core->watches_waits, false);
+    if (atomic_load(&core->listening))
+        return;
+    int64_t at_ms = wait_is_old_at_ms(core);
+    if (at_ms <= hfi_now_ms())
+        hfi_listen(core);
+    else
+        watch_waits_until(core, at_ms);
+}
+
+void hfi_listen_for_waits(struct hfi_core *core) {
+    if (core->report_after_ms < 0 || core->engine->ops->listen == NULL ||
+        atomic_load_explicit(&core->listening, memory_order_relaxed) ||
+        atomic_load_explicit(&core->watches_waits, memory_order_relaxed))
+        return;
+    watch_waits_until(core, hfi_after_ms(hfi_now_ms(), core->report_after_ms));
+}
+
 void hfi_listen_init(struct hfi_core *core) {
     core->listen_alarm.fire = alarm_fired;
+    core->wait_alarm.fire = wait_alarm_fired;
 }

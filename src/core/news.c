@@ -67,7 +67,8 @@ static void visit_meant(struct hfi_core *core, const struct hfi_scope *scope,
     for (struct hfi_shard *shard = first_shard(core, scope, &end); shard != end; shard++) {
         struct hfi_hold *hold, *next;
         pthread_mutex_lock(&shard->mtx);
-        HASH_ITER(hh, shard->holds, hold, next) {
+        for (hold = hfi_hold_first_locked(shard); hold != NULL; hold = next) {
+            next = hfi_hold_next_locked(hold);
             if (is_meant(hold, scope))
                 visit(hold, arg);
         }
@@ -87,7 +88,8 @@ static bool lose_some(struct hfi_shard *shard, const struct hfi_losing *losing) 
     struct hfi_hold *hold, *next, *lost[16];
     size_t len = 0, cap = sizeof lost / sizeof lost[0];
     pthread_mutex_lock(&shard->mtx);
-    HASH_ITER(hh, shard->holds, hold, next) {
+    for (hold = hfi_hold_first_locked(shard); hold != NULL; hold = next) {
+        next = hfi_hold_next_locked(hold);
         if (len < cap && is_lost_locked(hold, losing) &&
             hfi_hold_lose_locked(hold, losing->reason)) {
             hfi_hold_ref(hold);
@@ -154,11 +156,17 @@ static void proved(void *arg, const struct hfi_scope *scope, const struct hfi_pr
         hooks->changed(hooks->arg, scope);
 }
 
+static void waits(void *arg) {
+    hfi_listen_for_waits(arg);
+}
+
 void hfi_news_init(struct hfi_core *core) {
     core->news = (struct hfi_news){.reconnected = reconnected,
                                    .doubted = doubted,
                                    .proved = proved,
                                    .lost = lost,
+                                   .asked = hfi_standing_tell,
+                                   .waits = waits,
                                    .arg = core};
     core->engine->ops->tell_news_to(core->engine, &core->news);
 }

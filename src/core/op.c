@@ -35,13 +35,7 @@ static size_t head_size(const struct hfi_kind *kind) {
     return aligned(sizeof(struct hf_op)) + aligned(kind->ops->call_size);
 }
 
-/* Of an error the words are written as a whole, when there are any: until then they are just empty. */
-static void clear_error(hf_error *error) {
-    error->code = error->sys_errno = 0;
-    error->node[0] = error->text[0] = '\0';
-}
-
-/* All but those words, which are a third of it, and the room for the name and the ids. */
+/* All but the words of its errors, which are a third of it, and the room for the name and the ids. */
 static void clear(struct hf_op *op, size_t head) {
     char *bytes = (char *)op;
     size_t call_error = offsetof(struct hf_op, call.error);
@@ -51,8 +45,8 @@ static void clear(struct hf_op *op, size_t head) {
     memset(bytes, 0, call_error);
     memset(bytes + behind_call, 0, result_error - behind_call);
     memset(bytes + behind_result, 0, head - behind_result);
-    clear_error(&op->call.error);
-    clear_error(&op->result.error);
+    hfi_error_clear(&op->call.error);
+    hfi_error_clear(&op->result.error);
 }
 
 /* `room`: bytes for the name and the ids. */
@@ -111,6 +105,19 @@ static void init_completion(struct hf_op *op) {
 
 static void call_is_done(struct hfi_call *call);
 
+static size_t write_owner(struct hf_op *op, const struct hfi_op_args *args) {
+    size_t len = args->handle != NULL ? strlen(args->handle) : 0;
+    if (args->handle == NULL)
+        len = hfi_owner_text(op->core, args->owner, op->owner_text);
+    else
+        memcpy(op->owner_text, args->handle, len + 1);
+    op->foreign = atomic_load_explicit(&op->core->aliases.len, memory_order_relaxed) > 0 ||
+                  args->handle != NULL;
+    if (op->foreign)
+        op->foreign = hfi_owner_is_foreign(op->core, op->owner_text);
+    return len;
+}
+
 /* All that the caller wants of the engine. */
 static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
     struct hfi_call *call = &op->call;
@@ -123,7 +130,7 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args) {
     name[args->name_len + args->ids_len * HFI_ID_LEN] = '\0';
     call->name_len = args->name_len;
     call->owner = op->owner_text;
-    call->owner_len = hfi_owner_text(op->core, args->owner, op->owner_text);
+    call->owner_len = write_owner(op, args);
     call->question = args->question;
     call->token_wish = args->token_wish;
     call->act = args->act;
@@ -174,6 +181,9 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
     op->notice.run = run_callback;
     op->permits.ret_ids = args->ret_ids;
     op->ret_info = args->ret_info;
+    op->ret_facts = args->ret_facts;
+    op->ret_fleet = args->ret_fleet;
+    op->ret_findings = args->ret_findings;
     op->shard = shard;
     op->start_us = hfi_now_us();
     op->cancellable = args->verb->waits;

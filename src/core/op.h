@@ -45,6 +45,7 @@ struct hf_op {
     bool overtime;        /* its wait is over, but not the command in front of it that says why */
     bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
                      Guarded by the shard */
+    bool over;    /* for its caller; it only settles. Guarded by the shard */
     bool claims;  /* an acquire of what may overlap: see overlap.c. Guarded by the shard */
     /* what it settles is not worth waiting for when the client is closed, unless the server answers
      * at once */
@@ -62,12 +63,17 @@ struct hf_op {
     struct hfi_link cancel_link; /* guarded by the switch */
 
     hf_owner owner;
+    bool foreign;     /* its text is another client's: it was adopted, or is being so */
+    bool ours_before; /* adopt: what is adopted was a hold of ours already */
     int64_t lease_ms; /* as asked for */
     int acks;         /* the same; 0: as the core has it */
     int64_t wait_ms;
     int64_t start_us, deadline_ms;
     bool yes_or_no;          /* the answer is whether it is more than 0 */
     hf_lock_info **ret_info; /* inspect: the caller's, as ret_ids */
+    hf_facts **ret_facts;    /* facts: the same */
+    hf_fleet **ret_fleet;    /* survey: the same */
+    struct hfi_findings **ret_findings;
     struct {
         hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
         bool held, lost; /* release: some were holds of ours; of these some were lost before */
@@ -108,8 +114,8 @@ struct hfi_verb {
     /* Nothing more will happen. May be NULL. */
     void (*finished)(struct hf_op *op);
 };
-extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_force,
-    hfi_verb_ask, hfi_verb_inspect;
+extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_adopt,
+    hfi_verb_force, hfi_verb_ask, hfi_verb_inspect, hfi_verb_facts, hfi_verb_survey;
 /* release.c: of a part of a lock of several, by its stake */
 extern const struct hfi_verb hfi_verb_give_back, hfi_verb_run_out;
 /* actions.c: of things that nobody holds */
@@ -126,6 +132,7 @@ struct hfi_op_args {
     const char *name;
     size_t name_len;
     hf_owner owner;
+    const char *handle; /* adopt: the owner's text; `owner` is what to call it. Else NULL */
     int64_t wait_ms, lease_ms;
     int acks; /* acquire */
     enum hfi_lane lane;
@@ -139,6 +146,10 @@ struct hfi_op_args {
     hf_permit_id *ret_ids;          /* permits: as many */
     const struct hfi_backoff *spin; /* acquire: copied; NULL: as the kind does */
     hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
+    hf_facts **ret_facts;           /* facts: the same */
+    hf_fleet **ret_fleet;           /* survey: the same; its `name` is the pattern */
+    /* in place of that: what was found, before it is joined with what others find */
+    struct hfi_findings **ret_findings;
     struct hfi_exec *exec;
     struct hfi_self *self;
     struct hfi_parts *parts; /* joint kinds: referenced; else NULL */

@@ -44,7 +44,8 @@ static enum hfi_entanglement state_of_locked(const struct hfi_hold *hold) {
 enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op) {
     enum hfi_entanglement worst = HFI_APART;
     struct hfi_hold *hold, *next;
-    HASH_ITER(hh, op->shard->holds, hold, next) {
+    for (hold = hfi_hold_first_locked(op->shard); hold != NULL; hold = next) {
+        next = hfi_hold_next_locked(hold);
         if (hold == op->hold || hold->number != op->owner ||
             !hfi_hold_overlaps(hold, op->call.kind, op->call.name, op->call.name_len))
             continue;

@@ -53,6 +53,7 @@ void hfi_op_complete_unsettled_until(struct hf_op *op, int err, const hf_error *
     pthread_mutex_lock(&op->shard->mtx);
     hfi_gate_leave_locked(op->shard, op);
     settle_hold_locked(op, err);
+    op->over = true;
     pthread_mutex_unlock(&op->shard->mtx);
     op->state = HFI_OP_SETTLING;
     op->call.deadline_ms = until_ms;

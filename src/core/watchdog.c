@@ -20,7 +20,7 @@ static int64_t slot_ms(const struct hfi_core *core) {
 }
 
 static int64_t listen_at_ms(const struct hfi_hold *hold) {
-    return hold->since_us / 1000 + HFI_REPORT_AFTER_MS;
+    return hold->since_us / 1000 + hfi_listen_after_ms(hold->core);
 }
 
 /* ---- The alarm ---- */

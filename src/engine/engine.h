@@ -25,6 +25,7 @@
 #define HFI_ENGINE_EVENTS (~0u << HFI_ENGINE_EVENT_SHIFT)
 
 struct hfi_engine;
+struct hfi_findings;
 struct hfi_call_ops;
 struct hfi_parts;
 struct hfi_share;
@@ -201,8 +202,10 @@ struct hfi_call {
     bool no_server;
     /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
-    bool gone;          /* release, extend: the hold was not there (err is HF_ELOST) */
-    hf_lock_info *info; /* inspect: malloc'ed, set on HF_OK */
+    bool gone;                     /* release, extend: the hold was not there (err is HF_ELOST) */
+    hf_lock_info *info;            /* inspect: malloc'ed, set on HF_OK */
+    hf_facts *facts;               /* facts: the same */
+    struct hfi_findings *findings; /* survey: the same (engine/findings.h) */
 
     void *state; /* the engine's, `call_size` bytes, aligned, zeroed before each operation */
 };
@@ -217,9 +220,16 @@ struct hfi_call_ops {
     void (*acquire)(struct hfi_call *call);
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
+    /* The same of a hold that only the server knows; call->count becomes how many times its owner
+     * has it. HF_ENOTOWNER: it is not there. */
+    void (*adopt)(struct hfi_call *call);
     void (*force)(struct hfi_call *call);   /* break anybody's hold; value 1 if there was one */
     void (*ask)(struct hfi_call *call);     /* call->question */
     void (*inspect)(struct hfi_call *call); /* into call->info */
+    /* What the server of the name says of itself, into call->facts. To find out what may be written,
+     * the name is used if nothing has it. */
+    void (*facts)(struct hfi_call *call);
+    void (*survey)(struct hfi_call *call); /* into call->findings; its name is the pattern */
     /* Something done to a thing: call->act. HF_EUNKNOWN: it may or may not have been done, or may
      * still be. */
     void (*act)(struct hfi_call *call);
@@ -289,6 +299,29 @@ struct hfi_scope {
     const void *among_arg;
 };
 
+/* One of the things that a client holds or waits for, as it tells others. */
+struct hfi_standing {
+    bool waits; /* else it holds */
+    const struct hfi_kind *kind;
+    const char *name;
+    size_t name_len;
+    const char *owner;
+    size_t owner_len;
+    int64_t count;  /* how often it is held */
+    int64_t for_ms; /* since when */
+    int64_t
+        left_ms; /* how long it can be trusted, or goes on waiting; -1: until something happens */
+    bool renewed;
+};
+
+/* The rest of what it tells. */
+struct hfi_bearing {
+    const char *id;
+    int64_t up_ms;
+    const char *under; /* the owner for whom its process was started; NULL: nobody is known */
+    uint64_t acquired, contended, timed_out, losses, renew_failures;
+};
+
 /* What an engine has to say of holds without having been asked. The core gives this to the engine,
  * which calls it on the keeper's thread, under no mutex. */
 struct hfi_news {
@@ -302,6 +335,13 @@ struct hfi_news {
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
     /* They are gone, for certain. `reason` is a constant text. */
     void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);
+    /* Somebody asks what is held and waited for here. Each is visited, under a shard: so `visit`
+     * calls nobody back. False: nobody is to be told. */
+    bool (*asked)(void *arg, struct hfi_bearing *ret,
+                  void (*visit)(void *visit_arg, const struct hfi_standing *standing),
+                  void *visit_arg);
+    /* A call has begun to wait for another owner. Unlike the others on any thread. */
+    void (*waits)(void *arg);
     void *arg;
 };
 
@@ -354,8 +394,8 @@ struct hfi_engine_ops {
      * thread. */
     bool (*identity)(struct hfi_engine *engine, struct hfi_server *ret);
 
-    /* Whether anything is held for so long that its breaking is worth listening for, if that costs
-     * something. On the keeper's thread. May be missing; an engine that cannot listen hears
+    /* Whether anything is held for so long that its breaking is worth listening for, or held or waited
+     * for so long that others may ask about it, if that costs something. On the keeper's thread. May be missing; an engine that cannot listen hears
      * nothing. */
     void (*listen)(struct hfi_engine *engine, bool on);
 

@@ -48,6 +48,7 @@ static bool start(struct hfi_errand *errand, const struct hfi_errand_args *args)
         .question = args->question,
         .token_wish = args->token_wish,
         .ret_info = &errand->info,
+        .ret_findings = &errand->findings,
         .exec = errand->quorum->keeper,
         .callback = completed,
         .user = errand};

@@ -101,6 +101,7 @@ struct hfi_errand {
     hf_error error;
     int64_t value, token, sent_ms;
     hf_lock_info *info;
+    struct hfi_findings *findings;
     struct hfi_ballot *ballot; /* referenced; NULL: of a survey */
     struct hfi_survey *survey;
     void (*done)(struct hfi_errand *errand); /* then it is freed */
@@ -267,6 +268,7 @@ struct hfi_request {
     struct hfi_proof proof;
     bool contended, gone, no_server;
     hf_lock_info *info;
+    struct hfi_findings *findings;
 
     size_t name_len;
     char name[];
@@ -287,6 +289,7 @@ void hfi_settle_begin(struct hfi_request *request);
 void hfi_break_begin(struct hfi_request *request);
 void hfi_ask_begin(struct hfi_request *request);
 void hfi_inspect_begin(struct hfi_request *request);
+void hfi_find_begin(struct hfi_request *request);
 
 /* confirm.c */
 void hfi_confirm(struct hfi_engine *engine, struct hfi_renewal *renewal);

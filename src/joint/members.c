@@ -58,6 +58,14 @@ static void reconnected(void *arg, const struct hfi_scope *scope) {
         above->reconnected(above->arg, &all);
 }
 
+/* What is held and waited for here is what the core above has, at however many servers. */
+static bool asked(void *arg, struct hfi_bearing *ret,
+                  void (*visit)(void *visit_arg, const struct hfi_standing *standing),
+                  void *visit_arg) {
+    const struct hfi_news *above = HFI_CONTAINER(arg, struct hfi_member, core)->quorum->news;
+    return above != NULL && above->asked(above->arg, ret, visit, visit_arg);
+}
+
 static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
     struct hfi_quorum *quorum = member->quorum;
     struct hfi_core *core = &member->core;
@@ -68,6 +76,7 @@ static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
     core->pid = quorum->config.pid;
     core->cmd_timeout_ms = quorum->config.cmd_timeout_ms;
     core->watchdog_ms = quorum->config.watchdog_ms;
+    core->report_after_ms = quorum->config.report_after_ms;
     memcpy(core->id, quorum->id, sizeof core->id);
     core->hooks = (struct hfi_core_hooks){.dispatch = run_notice,
                                           .trouble = hear_trouble,
@@ -95,6 +104,7 @@ int hfi_member_new(struct hfi_quorum *quorum, struct hfi_engine *engine, const c
     }
     member->news = member->core.news;
     member->news.reconnected = reconnected;
+    member->news.asked = asked;
     engine->ops->tell_news_to(engine, &member->news);
     *ret = member;
     return HF_OK;

@@ -8,6 +8,8 @@
  */
 #include "joint/internal.h"
 
+#include "engine/findings.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,7 @@ void hfi_request_unref(struct hfi_request *request) {
     if (atomic_fetch_sub(&request->refs, 1) != 1)
         return;
     hf_lock_info_free(request->info);
+    hfi_findings_free(request->findings);
     hfi_task_unref(request->task);
     hfi_free(request->quorum->mem, request);
 }
@@ -120,6 +123,8 @@ static void step(struct hfi_call *call, unsigned events) {
     call->gone = request->gone;
     call->info = request->info;
     request->info = NULL;
+    call->findings = request->findings;
+    request->findings = NULL;
     hfi_request_unref(request);
     call->done(call);
 }
@@ -225,6 +230,10 @@ static void inspect(struct hfi_call *call) {
     send_to_keeper(call, hfi_inspect_begin);
 }
 
+static void find(struct hfi_call *call) {
+    send_to_keeper(call, hfi_find_begin);
+}
+
 static const struct hfi_call_ops call_ops = {
     .call_size = sizeof(struct call_state),
     .acquire = acquire,
@@ -233,6 +242,7 @@ static const struct hfi_call_ops call_ops = {
     .force = force,
     .ask = ask,
     .inspect = inspect,
+    .survey = find,
     .settle = settle,
     .step = step,
     .cancel = cancel,

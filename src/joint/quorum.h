@@ -20,6 +20,7 @@ struct hfi_quorum_config {
     const char *id; /* the client's uuid; copied */
     pid_t pid;
     int64_t cmd_timeout_ms, connect_timeout_ms, watchdog_ms;
+    int64_t report_after_ms;
     int64_t restart_guard_ms;
     /* An operation on a member begins or ceases to need the memory of the client. */
     void (*retain)(void *arg);

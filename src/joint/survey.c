@@ -1,10 +1,14 @@
 /*
  * Questions to all servers, and breaking a lock at all of them. Answered when a majority has, and those
  * that are not known to be slow had as much time again; but not before it is known whether it is locked,
- * if the others can still say so. On the keeper's thread.
+ * if the others can still say so. A survey of all locks is what all that answer have found, together. On
+ * the keeper's thread.
  */
 #include "joint/internal.h"
 
+#include "engine/findings.h"
+
+#include <stdio.h>
 #include <string.h>
 
 struct hfi_survey {
@@ -20,14 +24,17 @@ struct hfi_survey {
         hf_error error;
         int64_t value;
         hf_lock_info *info;
+        struct hfi_findings *findings;
     } of[HFI_SERVERS_MAX];
 };
 
 static void unref(struct hfi_survey *survey) {
     if (--survey->refs > 0)
         return;
-    for (size_t i = 0; i < survey->quorum->len; i++)
+    for (size_t i = 0; i < survey->quorum->len; i++) {
         hf_lock_info_free(survey->of[i].info);
+        hfi_findings_free(survey->of[i].findings);
+    }
     hfi_free(survey->quorum->mem, survey);
 }
 
@@ -118,6 +125,41 @@ static void conclude_inspect(struct hfi_survey *survey) {
     survey->request->info = take_info(survey);
 }
 
+/* Who hears a question is the same at most of them, so the largest number is taken. */
+static void add_findings(struct hfi_findings *to, struct hfi_findings *from) {
+    hfi_list_splice(&to->locks, &from->locks);
+    hfi_list_splice(&to->answers, &from->answers);
+    hfi_list_splice(&to->connections, &from->connections);
+    to->taken_ms = hfi_max_ms(to->taken_ms, from->taken_ms);
+    to->took_ms = hfi_max_ms(to->took_ms, from->took_ms);
+    to->hearers = hfi_max_ms(to->hearers, from->hearers);
+    to->connections_told = to->connections_told && from->connections_told;
+    to->cut = to->cut || from->cut;
+    if (from->words[0] != '\0')
+        memcpy(to->words, from->words, sizeof to->words);
+}
+
+static void conclude_find(struct hfi_survey *survey) {
+    struct hfi_findings *all = NULL;
+    size_t missing = 0;
+    for (size_t i = 0; i < survey->quorum->len; i++) {
+        struct hfi_findings *one = survey->of[i].findings;
+        missing += one == NULL;
+        if (one != NULL && all != NULL) {
+            add_findings(all, one);
+        } else if (one != NULL) {
+            all = one;
+            survey->of[i].findings = NULL;
+        }
+    }
+    if (all != NULL && missing > 0) {
+        all->cut = true;
+        snprintf(all->words, sizeof all->words, "%zu of %zu servers did not answer", missing,
+                 survey->quorum->len);
+    }
+    survey->request->findings = all;
+}
+
 static bool says_locked(const struct hfi_survey *survey, size_t i) {
     const int64_t free_ms = -2;
     if (survey->conclude == conclude_inspect)
@@ -131,7 +173,8 @@ static bool is_decided(const struct hfi_survey *survey) {
     const struct hfi_quorum *quorum = survey->quorum;
     enum hfi_question question = survey->request->question;
     size_t locked = 0, free = 0;
-    if (survey->conclude == conclude_break || question == HFI_ASK_PING || question == HFI_ASK_COUNT)
+    if (survey->conclude == conclude_break || survey->conclude == conclude_find ||
+        question == HFI_ASK_PING || question == HFI_ASK_COUNT)
         return true;
     for (size_t i = 0; i < quorum->len; i++) {
         locked += survey->of[i].answered && says_locked(survey, i);
@@ -203,6 +246,7 @@ static void asked(struct hfi_errand *errand) {
     survey->of[i].error = errand->error;
     survey->of[i].value = errand->value;
     survey->of[i].info = errand->info;
+    survey->of[i].findings = errand->findings;
     look(survey);
     unref(survey);
 }
@@ -230,13 +274,15 @@ static void begin(struct hfi_request *request, const struct hfi_verb *verb,
     survey->alarm.fire = alarm_fired;
     survey->began_us = hfi_now_us();
     request->survey = survey;
-    const struct hfi_errand_args args = {.kind = HFI_ERRAND_ASK,
-                                         .verb = verb,
-                                         .about_server = request->question == HFI_ASK_PING,
-                                         .name = request->name,
-                                         .name_len = request->name_len,
-                                         .owner = request->owner,
-                                         .question = request->question};
+    const struct hfi_errand_args args = {
+        .kind = HFI_ERRAND_ASK,
+        .verb = verb,
+        .about_server = request->question == HFI_ASK_PING || verb == &hfi_verb_survey,
+        .name = request->name,
+        .name_len = request->name_len,
+        .owner = request->owner,
+        .wait_ms = verb->waits ? hfi_left_ms(request->deadline_ms) : 0,
+        .question = request->question};
     for (size_t i = 0; i < quorum->len; i++) {
         struct hfi_errand *errand = hfi_errand_begin(quorum, i, &args, asked);
         survey->of[i].pending = errand != NULL;
@@ -255,6 +301,10 @@ void hfi_break_begin(struct hfi_request *request) {
 
 void hfi_ask_begin(struct hfi_request *request) {
     begin(request, &hfi_verb_ask, conclude_question);
+}
+
+void hfi_find_begin(struct hfi_request *request) {
+    begin(request, &hfi_verb_survey, conclude_find);
 }
 
 void hfi_inspect_begin(struct hfi_request *request) {

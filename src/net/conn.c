@@ -60,7 +60,7 @@ struct hfi_conn *hfi_conn_new(struct hfi_target *target, enum hfi_seat seat, hfi
     conn->push = push;
     conn->on_state = state;
     conn->arg = arg;
-    conn->fd = conn->poll_set = conn->kick_fd = -1;
+    conn->fd = conn->receive_fd = conn->poll_set = conn->kick_fd = -1;
     conn->alarm.fire = alarm_fired;
     conn->doubt.fire = doubt_fired;
     conn->adopt.fire = hfi_seat_adopt_fired;
@@ -105,6 +105,8 @@ void hfi_conn_close_fds(struct hfi_conn *conn) {
         return;
     if (conn->fd >= 0)
         close(conn->fd);
+    if (conn->receive_fd >= 0)
+        close(conn->receive_fd);
     if (conn->kick_fd >= 0)
         close(conn->kick_fd);
 }
@@ -120,7 +122,7 @@ void hfi_req_unref(struct hfi_req *req) {
         return;
     if (req->reply != NULL)
         req->protocol->message_free(req->reply);
-    hfi_free(req->mem, req);
+    hfi_spare_free(req->mem, HFI_SPARE_REQUEST, req);
 }
 
 /* The last caller may have left the seat: then the keeper reads what is still to come. */
@@ -185,7 +187,9 @@ void hfi_conn_close_socket(struct hfi_conn *conn) {
     } else {
         close(conn->fd);
     }
-    conn->fd = -1;
+    if (conn->receive_fd >= 0)
+        close(conn->receive_fd);
+    conn->fd = conn->receive_fd = -1;
     hfi_tls_free(conn->tls);
     conn->tls = NULL;
 }
@@ -257,4 +261,11 @@ void hfi_conn_suspect(struct hfi_conn *conn, int64_t since_ms) {
     if (conn->state == CONN_READY && atomic_load(&conn->last_rx_ms) <= since_ms)
         hfi_conn_break_locked(conn);
     pthread_mutex_unlock(&conn->mtx);
+}
+
+int64_t hfi_conn_tls_until_s(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    int64_t until_s = conn->tls != NULL ? hfi_tls_until_s(conn->tls) : 0;
+    pthread_mutex_unlock(&conn->mtx);
+    return until_s;
 }

@@ -54,6 +54,7 @@ struct hfi_target {
     void *login;            /* what the protocol's greeting has to know of us */
     int64_t cmd_timeout_ms; /* connect and greeting together */
     int64_t ping_ms;
+    bool sleeps_at_once;     /* callers never look for an answer before they sleep */
     atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
@@ -102,13 +103,14 @@ struct hfi_req {
     /* HF_OK: `reply` is set (it may be an error reply). Else the connection was lost */
     int err;
     void *reply; /* a message of the protocol, owned by the request */
-    hf_error error;
 
     /* Sealed ones: what the seal said; or, when the connection was lost, that it was not even sent. One
      * whose seal was lost has its reply, and `err` as well. */
     bool (*needs_seal)(const void *reply); /* NULL: it is not one */
     int64_t sealed;
     bool unsent;
+
+    hf_error error; /* why `err`. Last: what is not zeroed with the rest */
 };
 
 /* Is it ready for requests right now? If so, *ret_server_ms is the server's clock (ms since 1970)
@@ -258,5 +260,8 @@ int hfi_conn_dispatch_fd(struct hfi_conn *conn, short *ret_events);
 void hfi_conn_enlist(struct hfi_conn *conn, int epoll_fd);
 /* Writes what submits on the seat's own thread have gathered, or what was enqueued. */
 void hfi_conn_flush(struct hfi_conn *conn);
+
+/* As hfi_tls_until_s(), of the connection there is now; 0 also without TLS. Any thread. */
+int64_t hfi_conn_tls_until_s(struct hfi_conn *conn);
 
 #endif

@@ -11,11 +11,14 @@
 #include "net/impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static void end_greeting(struct hfi_conn *conn) {
@@ -111,12 +114,27 @@ bool hfi_conn_say(struct hfi_conn *conn, const char *bytes, size_t len) {
     return ok;
 }
 
+/* A caller may wait in recv(), for as short as the kernel's clock allows. A descriptor of its own, so that
+ * it can be left to a thread that does not come back. */
+static int make_receive_fd(const struct hfi_conn *conn) {
+    const struct timeval shortest = {.tv_usec = 1000};
+    int fd = conn->seat == HFI_SEAT_CALLERS ? fcntl(conn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
+    if (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &shortest, sizeof shortest) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd); /* it polls */
+    return -1;
+}
+
 static void now_ready(struct hfi_conn *conn) {
     end_greeting(conn);
     atomic_store(&conn->target->last_answer_ms, hfi_now_ms());
     pthread_mutex_lock(&conn->mtx);
     hfi_error_clear(&conn->why);
     conn->state = CONN_READY;
+    conn->receive_fd = make_receive_fd(conn);
     if (conn->seat == HFI_SEAT_KEEPER || conn->seat == HFI_SEAT_LISTENERS)
         conn->driver = hfi_keeper_exec(conn->target->keeper);
     else if (conn->seat == HFI_SEAT_DISPATCH)

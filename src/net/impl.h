@@ -5,6 +5,7 @@
  *   send.c       submitting, the output buffer
  *   receive.c    reading, completing requests, handing on messages
  *   seat.c       who reads: callers taking, offering and leaving the seat
+ *   await.c      how whoever is in the seat waits
  *   relief.c     somebody in the seat who does not come back
  *   connect.c    getting connected: hosts, lookup, connect, TLS, greeting (the keeper's thread)
  *   tend.c       who wants it, back-off, pings (the same)
@@ -47,6 +48,13 @@ struct writer {
     bool disowned; /* the connection was lost: its socket and `writing` are the writer's to end */
 };
 
+/* Whether it pays to look for an answer before sleeping: await.c. Owned by the holder of the seat. */
+struct looking {
+    unsigned skip;        /* so many commands are not looked for */
+    unsigned next_skip;   /* and so many, or twice that, when it does not pay the next time */
+    unsigned until_check; /* then it looks again how many processors there are */
+};
+
 struct hfi_conn {
     struct hfi_target *target;
     enum hfi_seat seat;
@@ -57,6 +65,7 @@ struct hfi_conn {
     pthread_mutex_t mtx;           /* guards all below, except where a line names another owner */
     _Atomic enum conn_state state; /* read without the mutex only as a hint, or by its changer */
     int fd;                        /* closed only by the holder of the seat */
+    int receive_fd;                /* the same, to wait in recv() for a tick at most; or -1 */
     int poll_set;                  /* the epoll set that `fd` is in, or -1 */
     unsigned poll_events;          /* what it is there for */
     unsigned generation;           /* counts connections made */
@@ -76,8 +85,10 @@ struct hfi_conn {
     bool left_lately;        /* somebody has left the seat since it last looked */
     struct hfi_alarm relief; /* the keeper looks if a caller in the seat is stuck */
     bool relief_is_set;
+    unsigned met; /* callers have met here: so many commands are not waited for in recv() */
     const struct hfi_exec *idler; /* had something to do when it last looked, and did nothing */
     unsigned idler_polls;
+    unsigned idler_looks; /* it has seen that idler so often */
 
     /* Requests. */
     struct hfi_link fifo;
@@ -95,7 +106,9 @@ struct hfi_conn {
     atomic_bool blocked;   /* the socket takes no more: poll for POLLOUT */
 
     /* Owned by the holder of the seat. */
-    void *reader; /* the protocol's; NULL before the first greeting */
+    void *reader;   /* the protocol's; NULL before the first greeting */
+    unsigned ticks; /* how often waiting in recv() has not paid of late */
+    struct looking looking;
 
     _Atomic int64_t last_rx_ms; /* 0: nothing has come on this connection yet */
     _Atomic int64_t last_submit_ms;
@@ -162,6 +175,21 @@ bool hfi_seal_takes_locked(struct hfi_conn *conn, struct hfi_req *req, struct hf
 /* The connection is lost: gives away all that are not in the FIFO. */
 void hfi_seal_lose_locked(struct hfi_conn *conn, struct hfi_link *ret_orphans);
 void hfi_seal_free(struct hfi_conn *conn);
+
+/* For the holder of the seat: the same as hfi_conn_service() with what a recv() of its own has given. */
+bool hfi_conn_serve(struct hfi_conn *conn, char *chunk, size_t size, ssize_t got, int sys_errno);
+
+/* await.c: for the holder of the seat */
+enum hfi_awaited {
+    HFI_AWAITED_NEWS, /* perhaps: look again */
+    HFI_AWAITED_WORK, /* its executor has something to run */
+    HFI_AWAITED_LOSS  /* of the seat, perhaps with the connection */
+};
+enum hfi_awaited hfi_conn_await(struct hfi_conn *conn, struct hfi_exec *exec);
+/* The same for one that has the only command in flight, as this says when it takes the seat. */
+enum hfi_awaited hfi_conn_await_alone(struct hfi_conn *conn, struct hfi_exec *exec);
+bool hfi_conn_is_alone_locked(struct hfi_conn *conn);
+#define HFI_MET 1000
 
 /* seat.c */
 /* its reply is here: it no longer waits for the seat */

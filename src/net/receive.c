@@ -68,7 +68,9 @@ static bool is_push(const struct hfi_conn *conn, const void *message) {
 static int hand_on(struct hfi_conn *conn, void **messages, size_t len, hf_error *error) {
     const struct hfi_protocol *protocol = conn->target->protocol;
     size_t done = 0;
-    atomic_store_explicit(&conn->target->last_answer_ms, hfi_now_ms(), memory_order_relaxed);
+    atomic_store_explicit(&conn->target->last_answer_ms,
+                          atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed),
+                          memory_order_relaxed);
     while (done < len) {
         size_t replies = 0;
         while (done + replies < len && !is_push(conn, messages[done + replies]))
@@ -121,6 +123,16 @@ static int deliver_messages(struct hfi_conn *conn, hf_error *error) {
 
 /* ---- Bytes ---- */
 
+/* A recv() has ended, and not for want of anything to read. */
+static int note_received(struct hfi_conn *conn, ssize_t got, int sys_errno, hf_error *error) {
+    if (got < 0)
+        return hfi_fail_errno(error, HF_EUNREACH, sys_errno, "the connection was lost");
+    if (got == 0)
+        return hfi_fail(error, HF_EUNREACH, "the server closed the connection");
+    atomic_store_explicit(&conn->last_rx_ms, hfi_now_ms(), memory_order_relaxed);
+    return HF_OK;
+}
+
 /* HF_OK with *ret_len 0: there is nothing to read now. */
 static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_len,
                    hf_error *error) {
@@ -131,13 +143,10 @@ static int receive(struct hfi_conn *conn, char *bytes, size_t size, size_t *ret_
     while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return HF_OK;
-    if (got < 0)
-        return hfi_fail_errno(error, HF_EUNREACH, errno, "the connection was lost");
-    if (got == 0)
-        return hfi_fail(error, HF_EUNREACH, "the server closed the connection");
-    atomic_store_explicit(&conn->last_rx_ms, hfi_now_ms(), memory_order_relaxed);
-    *ret_len = (size_t)got;
-    return HF_OK;
+    int err = note_received(conn, got, errno, error);
+    if (err == HF_OK)
+        *ret_len = (size_t)got;
+    return err;
 }
 
 static int feed_reader(struct hfi_conn *conn, const char *bytes, size_t len, hf_error *error) {
@@ -180,19 +189,24 @@ static int read_encrypted(struct hfi_conn *conn, char *chunk, size_t size, size_
     return err;
 }
 
+/* What came is in `chunk`, with room for `size`. */
+static int take(struct hfi_conn *conn, char *chunk, size_t size, size_t len, hf_error *error) {
+    if (conn->tls != NULL)
+        return read_encrypted(conn, chunk, size, len, error);
+    const char *speaks_tls = conn->target->protocol->speaks_tls;
+    if (conn->state == CONN_GREETING && chunk[0] == TLS_ALERT && speaks_tls != NULL)
+        return hfi_fail(error, HF_EPROTO, "%s", speaks_tls);
+    int err = feed_reader(conn, chunk, len, error);
+    return err == HF_OK ? deliver_messages(conn, error) : err;
+}
+
 int hfi_conn_read(struct hfi_conn *conn, hf_error *error) {
     char chunk[READ_CHUNK];
     size_t len;
     int err = receive(conn, chunk, sizeof chunk, &len, error);
     if (err != HF_OK || len == 0)
         return err;
-    if (conn->tls != NULL)
-        return read_encrypted(conn, chunk, sizeof chunk, len, error);
-    const char *speaks_tls = conn->target->protocol->speaks_tls;
-    if (conn->state == CONN_GREETING && chunk[0] == TLS_ALERT && speaks_tls != NULL)
-        return hfi_fail(error, HF_EPROTO, "%s", speaks_tls);
-    err = feed_reader(conn, chunk, len, error);
-    return err == HF_OK ? deliver_messages(conn, error) : err;
+    return take(conn, chunk, sizeof chunk, len, error);
 }
 
 int hfi_conn_read_tls_handshake(struct hfi_conn *conn, hf_error *error) {
@@ -227,6 +241,24 @@ bool hfi_conn_is_tls_talk(struct hfi_conn *conn) {
 
 /* ---- For the holder of the seat ---- */
 
+/* It has read, or could not. What was held back meanwhile is written. */
+static bool has_read(struct hfi_conn *conn, int err, const hf_error *error) {
+    if (err != HF_OK) {
+        hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error->text);
+        hfi_conn_lose(conn, err, error);
+        return false;
+    }
+    pthread_mutex_lock(&conn->mtx);
+    atomic_store(&conn->blocked, false);
+    hfi_conn_flush_locked(conn);
+    pthread_mutex_unlock(&conn->mtx);
+    return true;
+}
+
+static int fail_broken(hf_error *error) {
+    return hfi_fail(error, HF_EUNREACH, "the connection was lost");
+}
+
 bool hfi_conn_service(struct hfi_conn *conn, short revents) {
     if (conn->state != CONN_READY) {
         hfi_conn_progress(conn);
@@ -236,17 +268,20 @@ bool hfi_conn_service(struct hfi_conn *conn, short revents) {
     hfi_error_clear(&error);
     int err = HF_OK;
     if (atomic_load(&conn->broken))
-        err = hfi_fail(&error, HF_EUNREACH, "the connection was lost");
+        err = fail_broken(&error);
     else if (revents != 0)
         err = hfi_conn_read(conn, &error);
-    if (err != HF_OK) {
-        hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error.text);
-        hfi_conn_lose(conn, err, &error);
-        return false;
-    }
-    pthread_mutex_lock(&conn->mtx);
-    atomic_store(&conn->blocked, false);
-    hfi_conn_flush_locked(conn);
-    pthread_mutex_unlock(&conn->mtx);
-    return true;
+    return has_read(conn, err, &error);
+}
+
+bool hfi_conn_serve(struct hfi_conn *conn, char *chunk, size_t size, ssize_t got, int sys_errno) {
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = atomic_load(&conn->broken) ? fail_broken(&error)
+                                         : note_received(conn, got, sys_errno, &error);
+    if (err == HF_OK)
+        err = take(conn, chunk, size, (size_t)got, &error);
+    if (err == HF_OK && atomic_load(&conn->in_flight) == 0 && !atomic_load(&conn->blocked))
+        return true; /* nothing was held back */
+    return has_read(conn, err, &error);
 }

@@ -13,6 +13,10 @@
  * and ends a poll; so being relieved costs those who are not nothing. It keeps the eventfd that it
  * polls, which is made readable, and finds out before it touches anything else.
  *
+ * One that waits in recv() (await.c) may have taken what it waited for, so nobody can go on where it is:
+ * the connection is given up, and the descriptor that it waits on is left to it as well. That does harm
+ * one that is only slow, so it gets more time; a healthy one is there for a moment.
+ *
  * What remains: a driver that is stopped while it reads, completes requests or names a successor
  * keeps the seat. Commands on its connection then time out, and it is not used until that thread
  * goes on; the other command connection is. One stopped in send() loses the connection to the same
@@ -26,6 +30,8 @@
 
 #define LOOK_MS 200
 #define LOOK_AGAIN_MS 100
+#define LOOKS_AT_RECEIVING                                                                         \
+    10 /* so often, 100 ms apart: nobody is so long in recv() on a busy machine */
 
 /* Is a synchronous caller in the seat, or expected there? */
 static bool is_callers(const struct hfi_conn *conn) {
@@ -62,31 +68,45 @@ static bool is_idling(const struct hfi_conn *conn, unsigned *ret_polls) {
     *ret_polls = 0;
     if (is_expected(conn))
         return true;
-    return hfi_exec_is_polling(conn->driver, ret_polls, &kicked) && (kicked || has_news(conn));
+    return hfi_exec_is_polling(conn->driver, ret_polls, &kicked) &&
+           (kicked || hfi_exec_is_receiving(conn->driver) || has_news(conn));
+}
+
+/* Nobody can read on: the keeper is in the seat, and gives the connection up. */
+static void leave_for_lost(struct hfi_conn *conn) {
+    conn->receive_fd = -1; /* the driver's now */
+    conn->driver = hfi_keeper_exec(conn->target->keeper);
+    hfi_conn_break_locked(conn);
 }
 
 /* False: it has come back, or there is nothing to make its successor kickable with. */
-static bool relieve(struct hfi_conn *conn, unsigned polls) {
+static bool relieve(struct hfi_conn *conn, unsigned polls, bool receiving) {
     if (!is_expected(conn)) {
         int kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (kick_fd < 0)
             return false;
-        if (!hfi_exec_relieve(conn->driver, polls)) {
+        if (!hfi_exec_relieve(conn->driver, polls, receiving)) {
             close(kick_fd);
             return false;
         }
         conn->kick_fd = kick_fd; /* the old one is the driver's now */
     }
-    hfi_seat_leave_locked(conn);
+    if (receiving)
+        leave_for_lost(conn);
+    else
+        hfi_seat_leave_locked(conn);
     return true;
 }
 
 /* True: the one in the seat has been relieved. */
 static bool look(struct hfi_conn *conn) {
     unsigned polls;
+    bool receiving = !is_expected(conn) && hfi_exec_is_receiving(conn->driver);
     bool idling = is_idling(conn, &polls);
-    bool stuck = idling && conn->idler == conn->driver && conn->idler_polls == polls;
-    bool relieved = stuck && relieve(conn, polls);
+    bool still = idling && conn->idler == conn->driver && conn->idler_polls == polls;
+    conn->idler_looks = still ? conn->idler_looks + 1 : 0;
+    bool stuck = still && (!receiving || conn->idler_looks >= LOOKS_AT_RECEIVING);
+    bool relieved = stuck && relieve(conn, polls, receiving);
     conn->idler = idling && !relieved ? conn->driver : NULL;
     conn->idler_polls = polls;
     return relieved;

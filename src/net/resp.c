@@ -2,7 +2,8 @@
  * RESP: the reader, and the table. What is said first is in resp_greet.c.
  *
  * Messages are parsed by hiredis' reader, whose appetite is bounded here: a server cannot make us
- * hold more than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent.
+ * hold more than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent. Those of
+ * integers alone are read as they come (resp_numbers.c), as long as hiredis has none before them.
  *
  * A reader belongs to the holder of its connection's seat; the table never changes.
  */
@@ -17,6 +18,7 @@
 #define MAX_REPLY_ELEMENTS 65536
 #define MAX_REPLY_DEPTH 7 /* hiredis 1.x has no limit, but frees a reply by recursion */
 #define MAX_LINE_BYTES 65536
+#define MAX_READY 64 /* as many as are handed on at a time */
 
 /* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as it
  * nests them. */
@@ -33,6 +35,9 @@ struct reader {
     void *(*create_array)(const redisReadTask *task, element_count elements);
     bool refused;       /* it was too big for us: hiredis reports that as out of memory */
     size_t reply_bytes; /* fed since the last whole reply */
+    /* whole messages that came before all that the parser has */
+    void *ready[MAX_READY];
+    size_t ready_first, ready_len;
 };
 
 static void *create_capped_array(const redisReadTask *task, element_count elements) {
@@ -49,6 +54,8 @@ static void *create_capped_array(const redisReadTask *task, element_count elemen
 
 static void reader_free(void *arg) {
     struct reader *reader = arg;
+    while (reader->ready_first < reader->ready_len)
+        hfi_resp_free(reader->ready[reader->ready_first++]);
     if (reader->parser != NULL)
         redisReaderFree(reader->parser);
     hfi_free(reader->mem, reader);
@@ -72,8 +79,33 @@ static void *reader_new(const struct hfi_mem *mem) {
     return reader;
 }
 
+/* All that the parser was given has been taken from it. */
+static bool is_idle(const redisReader *parser) {
+    return parser->ridx == -1 && parser->pos == parser->len;
+}
+
+/* Reads messages of integers. Returns how many bytes they were. */
+static size_t take_numbers(struct reader *reader, const char *bytes, size_t len) {
+    size_t used = 0, more = 0;
+    if (reader->ready_first == reader->ready_len)
+        reader->ready_first = reader->ready_len = 0;
+    while (reader->ready_len < MAX_READY) {
+        void *message = hfi_resp_numbers(bytes + used, len - used, &more);
+        if (message == NULL)
+            break;
+        reader->ready[reader->ready_len++] = message;
+        used += more;
+    }
+    return used;
+}
+
 static int feed(void *arg, const char *bytes, size_t len, hf_error *error) {
     struct reader *reader = arg;
+    size_t used = is_idle(reader->parser) ? take_numbers(reader, bytes, len) : 0;
+    bytes += used;
+    len -= used;
+    if (len == 0)
+        return HF_OK;
     reader->reply_bytes += len;
     if (redisReaderFeed(reader->parser, bytes, len) != REDIS_OK)
         return hfi_fail(error, HF_ENOMEM, "no memory for a reply");
@@ -109,6 +141,12 @@ static int check_length(const struct reader *reader, hf_error *error) {
 static int next(void *arg, void **ret_message, hf_error *error) {
     struct reader *reader = arg;
     *ret_message = NULL;
+    if (reader->ready_first < reader->ready_len) {
+        *ret_message = reader->ready[reader->ready_first++];
+        return HF_OK;
+    }
+    if (is_idle(reader->parser))
+        return HF_OK;
     if (redisReaderGetReply(reader->parser, ret_message) != REDIS_OK)
         return fail_unread(reader, error);
     if (*ret_message == NULL)
@@ -121,7 +159,7 @@ static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
 #define RESP                                                                                       \
     .reader_new = reader_new, .reader_free = reader_free, .feed = feed, .next = next,              \
-    .message_free = freeReplyObject, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,         \
+    .message_free = hfi_resp_free, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,           \
     .explain_end = hfi_resp_explain_end, .greeting_free = hfi_resp_greeting_free, .ping = ping,    \
     .ping_len = sizeof ping - 1
 

@@ -27,6 +27,14 @@ struct hfi_resp_login {
     atomic_bool memory_known; /* whether the server may evict, or that it does not say */
 };
 
+/* ---- resp_numbers.c ---- */
+
+/* A message of integers alone that begins here, and its length in bytes. NULL: it is another, or not
+ * all of it is here, or there is no memory; then hiredis knows what to say. */
+void *hfi_resp_numbers(const char *bytes, size_t len, size_t *ret_used);
+/* Frees any message, whoever made it. */
+void hfi_resp_free(void *message);
+
 /* ---- For resp.c and resp_greet.c; `arg` is the greeting ---- */
 
 int hfi_resp_greet(struct hfi_conn *conn, void **ret_greeting, hf_error *error);

@@ -17,7 +17,6 @@
 #include "net/impl.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -106,15 +105,6 @@ bool hfi_seat_yield_locked(struct hfi_conn *conn) {
     return true;
 }
 
-static int poll_timeout(int64_t at_ms) {
-    if (at_ms == HFI_NEVER)
-        return -1;
-    int64_t left_ms = at_ms - hfi_now_ms();
-    if (left_ms < 0)
-        return 0;
-    return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
-}
-
 /* Waits beside the seat. True: it was offered to us, and we have nothing else to do. One whose
  * reply has come was excused by the driver and does not need the mutex, which the driver may be
  * about to need again. */
@@ -143,7 +133,7 @@ static void stand_up(struct hfi_conn *conn, const struct hfi_exec *exec) {
 
 /* True: it is in the seat, at once or after a while. Else it has something to run. */
 static bool takes_seat(struct hfi_conn *conn, struct hfi_attendant *attendant,
-                       struct hfi_exec *exec) {
+                       struct hfi_exec *exec, bool *ret_alone) {
     bool listens = attendant->asked == NULL;
     pthread_mutex_lock(&conn->mtx);
     if (!listens && (conn->state != CONN_READY || conn->in_flight == 0)) {
@@ -154,12 +144,14 @@ static bool takes_seat(struct hfi_conn *conn, struct hfi_attendant *attendant,
     bool seated = conn->state == CONN_READY && conn->driver == NULL;
     if (seated) {
         conn->driver = exec;
+        *ret_alone = !listens && hfi_conn_is_alone_locked(conn);
         if (conn->overhearers > 0)
             hfi_seat_watch_locked(conn);
     } else {
         attendant->exec = exec;
         hfi_list_push_back(&conn->followers, &attendant->link);
         atomic_store_explicit(&attendant->following, true, memory_order_relaxed);
+        conn->met = HFI_MET;
         if (listens && conn->driver == hfi_keeper_exec(conn->target->keeper) && !needs_keeper(conn))
             hfi_exec_nudge(conn->driver); /* it yields */
         hfi_seat_watch_locked(conn);
@@ -176,23 +168,15 @@ void hfi_conn_attend(struct hfi_attendant *attendant, struct hfi_exec *exec) {
         hfi_exec_sleep(exec);
         return;
     }
-    bool seated = takes_seat(conn, attendant, exec);
-    if (!seated)
+    bool alone = false;
+    if (!takes_seat(conn, attendant, exec, &alone))
         return;
-    while (seated && !atomic_load(&conn->broken)) {
-        int64_t at_ms;
-        struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN},
-                                {.fd = conn->kick_fd, .events = POLLIN}};
-        if (atomic_load(&conn->blocked))
-            fds[0].events |= POLLOUT;
-        if (!hfi_exec_poll_begin(exec, conn->kick_fd, &at_ms))
-            break;
-        poll(fds, 2, poll_timeout(at_ms));
-        /* relieved meanwhile: the seat is somebody else's */
-        seated = hfi_exec_poll_end(exec) &&
-                 (fds[0].revents == 0 || hfi_conn_service(conn, fds[0].revents));
-    }
-    if (seated && atomic_load(&conn->broken))
+    enum hfi_awaited awaited = HFI_AWAITED_NEWS;
+    if (alone)
+        awaited = hfi_conn_await_alone(conn, exec);
+    while (awaited == HFI_AWAITED_NEWS && !atomic_load(&conn->broken))
+        awaited = hfi_conn_await(conn, exec);
+    if (awaited != HFI_AWAITED_LOSS && atomic_load(&conn->broken))
         hfi_conn_service(conn, 0);
     stand_up(conn, exec);
 }

@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -139,9 +140,11 @@ void hfi_conn_flush(struct hfi_conn *conn) {
 /* ---- Requests ---- */
 
 static struct hfi_req *new_request(struct hfi_conn *conn, struct hfi_task *task, unsigned event) {
-    struct hfi_req *req = hfi_zalloc(conn->target->mem, sizeof *req);
+    struct hfi_req *req = hfi_spare_alloc(conn->target->mem, HFI_SPARE_REQUEST, sizeof *req);
     if (req == NULL)
         return NULL;
+    memset(req, 0, offsetof(struct hfi_req, error));
+    hfi_error_clear(&req->error);
     atomic_init(&req->refs, 2); /* the FIFO's and the caller's */
     req->mem = conn->target->mem;
     req->protocol = conn->target->protocol;
@@ -264,7 +267,7 @@ static int submit(struct hfi_conn *conn, struct hfi_req *preface, const struct h
     if (err != HF_OK) {
         if (task != NULL)
             hfi_task_unref(task);
-        hfi_free(req->mem, req);
+        hfi_spare_free(req->mem, HFI_SPARE_REQUEST, req);
     }
     return err;
 }
@@ -284,7 +287,7 @@ static int submit_two(struct hfi_conn *conn, const struct hfi_sealing *sealing, 
     if (err == HF_OK)
         hfi_req_unref(preface); /* the FIFO has one */
     else
-        hfi_free(preface->mem, preface);
+        hfi_spare_free(preface->mem, HFI_SPARE_REQUEST, preface);
     return err;
 }
 
@@ -320,7 +323,7 @@ int hfi_conn_enqueue(struct hfi_conn *conn, const char *bytes, size_t len, struc
     if (err != HF_OK) {
         if (task != NULL)
             hfi_task_unref(task);
-        hfi_free(req->mem, req);
+        hfi_spare_free(req->mem, HFI_SPARE_REQUEST, req);
     }
     return err;
 }

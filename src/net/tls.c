@@ -22,6 +22,7 @@
 #include <openssl/x509v3.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 struct hfi_tls_context {
     const struct hfi_mem *mem;
@@ -375,4 +376,20 @@ size_t hfi_tls_pending(struct hfi_tls *tls) {
 size_t hfi_tls_take(struct hfi_tls *tls, char *bytes, size_t size) {
     int taken = BIO_read(tls->out, bytes, size > INT_MAX ? INT_MAX : (int)size);
     return taken > 0 ? (size_t)taken : 0;
+}
+
+static int64_t end_of(const X509 *cert) {
+    struct tm end;
+    return ASN1_TIME_to_tm(X509_get0_notAfter(cert), &end) == 1 ? (int64_t)timegm(&end) : 0;
+}
+
+int64_t hfi_tls_until_s(const struct hfi_tls *tls) {
+    STACK_OF(X509) *chain = SSL_get_peer_cert_chain(tls->ssl);
+    int64_t until_s = 0;
+    for (int i = 0; i < sk_X509_num(chain); i++) {
+        int64_t end_s = end_of(sk_X509_value(chain, i));
+        if (until_s == 0 || (end_s != 0 && end_s < until_s))
+            until_s = end_s;
+    }
+    return until_s;
 }

@@ -52,6 +52,9 @@ int hfi_tls_shake_hands(struct hfi_tls *tls, bool *ret_done, hf_error *error);
 int hfi_tls_read(struct hfi_tls *tls, bool joining, char *bytes, size_t size, size_t *ret_len,
                  hf_error *error);
 
+/* Unix time at which the first of the certificates that the server has shown ends; 0: there are none. */
+int64_t hfi_tls_until_s(const struct hfi_tls *tls);
+
 /* Might there be more to read without feeding? False is certain, true is not. */
 bool hfi_tls_has_more(const struct hfi_tls *tls);
 

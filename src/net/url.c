@@ -383,6 +383,7 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
                 .ping_ms = -1,
                 .fair_wait_ms = -1,
                 .restart_guard_ms = -1,
+                .report_after_ms = -1,
                 .failover_timeout_ms = -1,
                 .ack_timeout_ms = -1},
     };

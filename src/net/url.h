@@ -22,12 +22,12 @@
  * service_name); then the path is [/DB].
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
- * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms,
- * failover_timeout_ms, ack_timeout_ms; acks (off, report, all or a number) and ack_disk (on or off). For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
+ * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms, report_after_ms,
+ * failover_timeout_ms, ack_timeout_ms; acks (off, report, all or a number), ack_disk and look (on or off). For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
  * sentinel_tls_server_name; for a cluster pubsub (auto, sharded or classic); for both any number of
  * map=ANNOUNCED:PORT=REAL:PORT. With TLS also tls_ca_file, tls_ca_dir,
  * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
- * or none); for ZooKeeper acl (open or creator), but not db, ping_ms and fair_wait_ms; without TLS these are refused, since whoever wrote them expects TLS. An unknown option
+ * or none); for ZooKeeper acl (open or creator), but not db, ping_ms, fair_wait_ms and look; without TLS these are refused, since whoever wrote them expects TLS. An unknown option
  * is refused by name. Whatever is given twice (including the database as /DB and ?db=, or a user
  * before the host and as an option) is refused: a url that contradicts itself is a mistake. */
 #ifndef HFI_NET_URL_H
@@ -78,10 +78,11 @@ struct hfi_url {
     int64_t ping_ms;             /* */
     int64_t fair_wait_ms;        /* */
     int64_t restart_guard_ms;    /* */
+    int64_t report_after_ms;     /* */
     int64_t failover_timeout_ms; /* */
     int64_t ack_timeout_ms;      /* */
     int acks;                    /* as hf_options has it; 0: not given */
-    enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } ack_disk;
+    enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } ack_disk, look;
     char *name_prefix; /* NULL: not given */
     char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */

@@ -66,12 +66,13 @@ static int set_acks(struct url_parser *p, struct slice text) {
     return HF_OK;
 }
 
-static int set_ack_disk(struct url_parser *p, struct slice text) {
-    if (p->url.ack_disk != HFI_SWITCH_DEFAULT)
-        return hfi_fail(p->error, HF_EINVAL, "url: the option ack_disk is given twice");
-    p->url.ack_disk = slice_is(text, "on") ? HFI_SWITCH_ON : HFI_SWITCH_OFF;
+static int set_switch(const struct url_parser *p, struct slice text, const char *name,
+                      enum hfi_url_switch *ret) {
+    if (*ret != HFI_SWITCH_DEFAULT)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option %s is given twice", name);
+    *ret = slice_is(text, "on") ? HFI_SWITCH_ON : HFI_SWITCH_OFF;
     if (!slice_is(text, "on") && !slice_is(text, "off"))
-        return hfi_fail(p->error, HF_EINVAL, "url: the option ack_disk is on or off");
+        return hfi_fail(p->error, HF_EINVAL, "url: the option %s is on or off", name);
     return HF_OK;
 }
 
@@ -143,6 +144,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"ping_ms", &p->url.ping_ms},
         {"fair_wait_ms", &p->url.fair_wait_ms},
         {"restart_guard_ms", &p->url.restart_guard_ms},
+        {"report_after_ms", &p->url.report_after_ms},
         {"failover_timeout_ms", &p->url.failover_timeout_ms},
         {"ack_timeout_ms", &p->url.ack_timeout_ms},
     };
@@ -159,7 +161,9 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
     if (slice_is(name, "acks"))
         return set_acks(p, value);
     if (slice_is(name, "ack_disk"))
-        return set_ack_disk(p, value);
+        return set_switch(p, value, "ack_disk", &p->url.ack_disk);
+    if (slice_is(name, "look"))
+        return set_switch(p, value, "look", &p->url.look);
     if (slice_is(name, "name_prefix"))
         return set_name_prefix(p, value);
     bool is_user = slice_is(name, "user"), is_password = slice_is(name, "password");

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "engine/config.h"
 #include "redis/internal.h"
+#include "redis/script_reply.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -91,7 +92,8 @@ static bool is_one(const redisReply *reply, size_t i) {
 
 bool hfi_acks_of_one(const void *message) {
     const redisReply *reply = message;
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 1 && is_one(reply, 0);
+    return hfi_is_done(reply) ||
+           (reply->type == REDIS_REPLY_ARRAY && reply->elements > 1 && is_one(reply, 0));
 }
 
 bool hfi_acks_of_many(const void *message) {

@@ -97,6 +97,9 @@ static bool has_moved(const struct hfi_call_state *state) {
 static void begin_to_wait(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int64_t patience_ms = 0;
+    const struct hfi_news *news = state->exchange.redis->news;
+    if (news != NULL)
+        news->waits(news->arg);
     if (has_moved(state))
         state->kind->waiting->left(call);
     enum hfi_told told = state->kind->waiting->begin(call, &patience_ms);

@@ -7,31 +7,12 @@
  */
 #include "redis/command.h"
 
+#include "base/number.h"
+
 #include <assert.h>
 #include <string.h>
 
 #define HEAD_ROOM 16
-#define NUMBER_MAX 24 /* a sign and the digits of an int64_t, with room to spare */
-
-/* Writes a number in decimal; returns its length. */
-static size_t write_number(char *to, int64_t number) {
-    if (number >= 0 && number < 10) { /* most of them: counts, and lengths of short arguments */
-        *to = (char)('0' + number);
-        return 1;
-    }
-    char digits[NUMBER_MAX];
-    size_t len = 0, at = sizeof digits;
-    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    do {
-        digits[--at] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    if (number < 0)
-        digits[--at] = '-';
-    len = sizeof digits - at;
-    memcpy(to, digits + at, len);
-    return len;
-}
 
 void hfi_command_init(struct hfi_command *command, const struct hfi_mem *mem) {
     command->mem = mem;
@@ -47,12 +28,9 @@ void hfi_command_clear(struct hfi_command *command) {
     hfi_command_init(command, command->mem);
 }
 
-/* Makes room for `more` bytes behind the end. */
-static bool reserve(struct hfi_command *command, size_t more) {
+static bool grow(struct hfi_command *command, size_t more) {
     if (command->failed)
         return false;
-    if (more <= command->cap - command->len)
-        return true;
     size_t cap = command->cap;
     while (cap - command->len < more)
         cap *= 2;
@@ -69,10 +47,15 @@ static bool reserve(struct hfi_command *command, size_t more) {
     return true;
 }
 
+/* Makes room for `more` bytes behind the end. */
+static inline bool reserve(struct hfi_command *command, size_t more) {
+    return more <= command->cap - command->len || grow(command, more);
+}
+
 /* Writes `mark`, a number and the end of the line. The room is there. */
 static size_t write_line(char *to, char mark, size_t number) {
     to[0] = mark;
-    size_t len = 1 + write_number(to + 1, (int64_t)number);
+    size_t len = 1 + hfi_number_write(to + 1, (int64_t)number);
     to[len++] = '\r';
     to[len++] = '\n';
     return len;
@@ -88,7 +71,7 @@ void hfi_command_open(struct hfi_command *command) {
 void hfi_command_close(struct hfi_command *command) {
     if (command->failed)
         return;
-    char head[HEAD_ROOM + NUMBER_MAX];
+    char head[HEAD_ROOM + HFI_NUMBER_MAX];
     size_t head_len = write_line(head, '*', command->args);
     assert(head_len <= HEAD_ROOM);
     char *start = command->bytes + command->start;
@@ -98,7 +81,7 @@ void hfi_command_close(struct hfi_command *command) {
 }
 
 char *hfi_command_room(struct hfi_command *command, size_t len) {
-    if (!reserve(command, len + NUMBER_MAX + 6))
+    if (!reserve(command, len + HFI_NUMBER_MAX + 6))
         return NULL;
     command->len += write_line(command->bytes + command->len, '$', len);
     char *room = command->bytes + command->len;
@@ -120,8 +103,8 @@ void hfi_command_text(struct hfi_command *command, const char *text) {
 }
 
 void hfi_command_number(struct hfi_command *command, int64_t number) {
-    char digits[NUMBER_MAX];
-    hfi_command_bytes(command, digits, write_number(digits, number));
+    char digits[HFI_NUMBER_MAX];
+    hfi_command_bytes(command, digits, hfi_number_write(digits, number));
 }
 
 void hfi_command_pair(struct hfi_command *command, const void *a, size_t a_len, const void *b,

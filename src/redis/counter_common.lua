@@ -17,7 +17,7 @@
 -- than at its first look knows that the latch was open in between. It lasts much longer than
 -- anybody sleeps between two looks. Without the right to write it, waiters have to see the latch
 -- open.
--- luacheck: read globals now too_late seconds micros
+-- luacheck: read globals now too_late now_us
 if too_late then return {-3, 0, now} end
 
 local there = redis.call('get', KEYS[1])
@@ -34,7 +34,7 @@ local function leave_proof()
   if not KEYS[3] then return end
   local last = redis.pcall('get', KEYS[3])
   local proof = math.max(type(last) == 'string' and tonumber(last) or 0, 0) + 1
-  proof = math.max(proof, seconds * 1000000 + micros)
+  proof = math.max(proof, now_us)
   redis.pcall('set', KEYS[3], string.format('%.0f', proof), 'px', '300000')
 end
 -- luacheck: pop

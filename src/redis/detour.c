@@ -133,10 +133,17 @@ bool hfi_exchange_was_left(const struct hfi_exchange *x) {
            route->ops->node(route, x->name, x->name_len) != x->node;
 }
 
+static const char *advice_for(int err) {
+    if (err == HF_EUNREACH)
+        return " (if that address is good elsewhere only, there is the option map)";
+    return err == HF_ETLS ? " (let servers announce host names, or give tls_server_name)" : "";
+}
+
+/* Whoever never said anything may not be whom the map means. */
 void hfi_exchange_advise(struct hfi_exchange *x) {
-    static const char advice[] =
-        " (if that address is good elsewhere only, there is the option map)";
-    if (x->node != NULL && hfi_route_has_slots(x->redis->route) && x->error->code == HF_EUNREACH &&
-        hfi_node_last_answer_ms(x->node) == 0)
-        hfi_error_quote(x->error, advice, strlen(advice));
+    if (x->node == NULL || !hfi_route_has_slots(x->redis->route) ||
+        hfi_node_last_answer_ms(x->node) != 0)
+        return;
+    const char *advice = advice_for(x->error->code);
+    hfi_error_quote(x->error, advice, strlen(advice));
 }

@@ -61,6 +61,7 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     static const struct hfi_call_ops ops = {
         .call_size = sizeof(struct hfi_call_state),
         .ask = hfi_ask,
+        .survey = hfi_survey,
         .step = hfi_call_step,
         .cancel = hfi_call_cancel,
         .attend = hfi_call_attend,
@@ -125,6 +126,8 @@ static int node_made(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     int err = hfi_pubsub_new(redis->mem, redis->log, redis->keeper, hfi_node_listener(node),
                              &learnt->pubsub);
+    if (err == HF_OK)
+        err = hfi_answers_new(redis, node, &learnt->answers);
     return err == HF_OK ? hfi_rumours_new(redis, node, &learnt->rumours) : err;
 }
 
@@ -132,6 +135,7 @@ static void node_stopping(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     (void)arg;
     hfi_rumours_stop(learnt->rumours);
+    hfi_answers_stop(learnt->answers);
     hfi_pubsub_stop(learnt->pubsub);
 }
 
@@ -139,6 +143,7 @@ static void node_freed(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     (void)arg;
     hfi_rumours_free(learnt->rumours);
+    hfi_answers_free(learnt->answers);
     hfi_pubsub_free(learnt->pubsub);
 }
 
@@ -273,6 +278,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .client_name = config->client_name,
         .cmd_timeout_ms = config->cmd_timeout_ms,
         .ping_ms = config->ping_ms,
+        .sleeps_at_once = config->sleeps_at_once,
         .map = config->map,
         .map_user = config->map_user,
         .commands = config->commands,
@@ -294,6 +300,7 @@ static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
     hfi_free(redis->mem, redis->prefix);
+    hfi_free(redis->mem, redis->client_name);
     hfi_free(redis->mem, redis);
 }
 
@@ -325,10 +332,12 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->ack_disk = config->ack_disk;
     redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
+    redis->answered_ms = -1000; /* long ago */
 
     int err = HF_ENOMEM;
     redis->prefix = hfi_strdup(redis->mem, config->name_prefix != NULL ? config->name_prefix : "");
-    if (redis->prefix == NULL) {
+    redis->client_name = hfi_strdup(redis->mem, config->client_name);
+    if (redis->prefix == NULL || redis->client_name == NULL) {
         hfi_fail(error, err, "out of memory");
     } else {
         redis->names =
@@ -447,9 +456,11 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .acquire = hfi_acquire,
     .release = hfi_release,
     .extend = hfi_extend,
+    .adopt = hfi_adopt,
     .force = hfi_force,
     .ask = hfi_ask,
     .inspect = hfi_inspect,
+    .facts = hfi_facts,
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,

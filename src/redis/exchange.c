@@ -10,7 +10,7 @@
  * before its stop_ms has passed. A copy that arrives too late does nothing and says so; then the
  * slice is doubled, since the server is slower than we thought.
  *
- * The server's clock is taken from the answers of the scripts, which end with it.
+ * The server's clock is taken from the answers of the scripts, which end with it, or are nothing else.
  */
 #include "redis/exchange.h"
 
@@ -395,7 +395,7 @@ static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *repl
         x->unanswered = !only_asks(x); /* it may have run */
         return fail(x, HF_EPROTO, "the answer of a script is not what it should be");
     }
-    hfi_conn_clock(x->conn, reply->element[reply->elements - 1]->integer, hfi_now_ms());
+    hfi_conn_clock(x->conn, hfi_script_reply_ms(reply), hfi_now_ms());
     if (hfi_is_too_late(reply)) {
         int64_t slice_max_ms = hfi_max_ms(x->redis->cmd_timeout_ms, SLICE_FIRST_MS);
         bool longest = x->slice_ms >= slice_max_ms;

@@ -51,7 +51,7 @@ static void add_unheard(const struct hfi_redis *redis, const struct hfi_call *ca
     memcpy(room + len, UNHEARD, suffix_len);
 }
 
-/* Keys, not-after, owner, and how and where to publish. */
+/* Keys, not-after, owner, and how to publish. */
 static void add_common(const struct hfi_redis *redis, const struct hfi_call *call,
                        const char *owner, size_t owner_len, int64_t not_after_ms,
                        struct hfi_command *command) {
@@ -68,9 +68,6 @@ static void add_common(const struct hfi_redis *redis, const struct hfi_call *cal
     hfi_command_number(command, not_after_ms);
     hfi_command_bytes(command, owner, owner_len);
     hfi_redis_write_publish(redis, command);
-    char *room = hfi_command_room(command, hfi_plain_channel(redis, call, NULL));
-    if (room != NULL)
-        hfi_plain_channel(redis, call, room);
 }
 
 static int64_t lease_of(const struct hfi_call *call) {
@@ -79,17 +76,21 @@ static int64_t lease_of(const struct hfi_call *call) {
 
 /* ---- Acquire ---- */
 
+/* What is as usual is left out from the end, as of the plain lock's. */
 static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command) {
     struct hfi_line_words words = hfi_line_say(call);
+    const int64_t last[] = {words.number, words.waits ? 1 : 0, lease_of(call), call->count,
+                            redis->fair_wait_ms};
+    static const int64_t usual[] = {0, 1, 30000, 0, 300000}; /* as fair_acquire.lua has them */
+    size_t len = sizeof last / sizeof *last;
+    while (len > 0 && last[len - 1] == usual[len - 1])
+        len--;
     add_common(redis, call, call->owner, call->owner_len, not_after_ms, command);
-    hfi_command_number(command, lease_of(call));
-    hfi_command_number(command, call->count);
-    hfi_command_number(command, words.waits ? 1 : 0);
-    hfi_command_number(command, words.confirm_ms);
-    hfi_command_number(command, words.number);
     hfi_command_number(command, words.horizon_ms);
-    hfi_command_number(command, redis->fair_wait_ms);
+    hfi_command_number(command, words.confirm_ms);
+    for (size_t i = 0; i < len; i++)
+        hfi_command_number(command, last[i]);
 }
 
 /* If we are in line: zero, the holder's lease, the position, our number, the time in us, when to come
@@ -118,8 +119,10 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
 static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
                           int64_t not_after_ms, struct hfi_command *command) {
     add_common(redis, call, call->owner, call->owner_len, not_after_ms, command);
-    hfi_command_number(command, lease_of(call));
+    if (count == 1)
+        return;
     hfi_command_number(command, count);
+    hfi_command_number(command, lease_of(call));
 }
 
 static void write_give_up(const struct hfi_redis *redis, const struct hfi_call *call,

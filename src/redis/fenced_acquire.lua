@@ -8,7 +8,7 @@
 --
 -- The count is set, so running twice equals running once; only the token is drawn anew, for what is
 -- found there may be left from an earlier hold whose token is known outside.
--- luacheck: read globals seconds micros now too_late
+-- luacheck: read globals now_us now too_late
 if too_late then return {-3, 0, now} end
 
 local lock, counter, owner, lease_ms = KEYS[1], KEYS[2], ARGV[2], ARGV[3]
@@ -49,7 +49,7 @@ if not string.find(last, '^%d+$') then
 elseif tonumber(last) >= 9007199254740991 then
   return redis.error_reply('ERR the token counter has reached its end')
 end
-local drawn = math.max(tonumber(last) + 1, seconds * 1000000 + micros)
+local drawn = math.max(tonumber(last) + 1, now_us)
 local token = redis.call('incrby', counter, string.format('%.0f', drawn - tonumber(last)))
 
 -- As in plain_acquire: a re-entry or a resend raises the lease, a leftover is taken over as if it

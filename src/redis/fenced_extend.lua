@@ -7,7 +7,7 @@
 --
 -- Only who holds the lock here writes: whoever gets it afterwards draws a larger one. As in renew,
 -- a lease is raised, never shortened.
--- luacheck: read globals seconds micros now too_late
+-- luacheck: read globals now_us now too_late
 if too_late then return {-3, 0, now} end
 
 local lock, counter, owner, lease_ms = KEYS[1], KEYS[2], ARGV[2], ARGV[3]
@@ -22,7 +22,7 @@ if not string.find(last, '^%d+$') then
   return redis.error_reply('WRONGTYPE the token counter is not a number')
 end
 local stored = tonumber(last)
-if wanted < 0 then wanted = math.max(stored + 1, seconds * 1000000 + micros) end
+if wanted < 0 then wanted = math.max(stored + 1, now_us) end
 if wanted > 9007199254740991 then
   return redis.error_reply('ERR the token counter has reached its end')
 end

@@ -7,8 +7,9 @@
 -- The key expires a little later than the last lease. A lease that has ended by this server's clock
 -- holds nothing, though its fields stay until somebody takes the value or the key goes. Redisson
 -- looks at its own clock instead, and leaves the last two fields behind when it takes a value over.
--- luacheck: read globals now
+-- luacheck: globals now
 -- luacheck: push ignore 211
+now = now - now % 1 -- in whole ms
 local NOT_THIS_KIND = redis.error_reply('WRONGTYPE this is no group of values')
 local NO_NUMBER = redis.error_reply('WRONGTYPE a time or a count is not a number')
 

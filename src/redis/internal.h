@@ -14,6 +14,8 @@
  *               a manner of waiting each: what is told, how long to sleep, what ends it
  *   hand_over.c what a hand-over leaves in front of a line
  *   release.c   release and extend
+ *   adopt.c     making another client's hold this one's
+ *   facts.c     what a server says of itself
  *   force.c     breaking a hold
  *   question.c  questions that are one command
  *   settle.c    making sure of the end of what has an unknown outcome
@@ -21,6 +23,9 @@
  *   renew.c     renewals in batches
  *   pubsub.c    channels and who listens on them
  *   rumour.c    the channel of holdfast clients: hearing of broken holds, and saying so
+ *   answer.c    the same channel: answering who asks what is held and waited for here
+ *   survey.c, survey_look.c, survey_ask.c
+ *               asking: a survey of all locks, and what the server and the fleet say
  *   act.c       what is done to things that are no locks
  *   ticket.c    how the server can tell whether an acquire has run
  *   plain.c, nonreentrant.c, spin.c, fenced.c, fair.c
@@ -39,6 +44,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "redis/answer.h"
 #include "redis/exchange.h"
 #include "redis/names.h"
 #include "redis/pubsub.h"
@@ -54,6 +60,7 @@ struct hfi_redis {
     const struct hfi_log *log;
     struct hfi_keeper *keeper;
     char *prefix;
+    char *client_name;
     struct hfi_names names; /* with that prefix */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t renew_every_ms;  /* a third of the watchdog's lease */
@@ -74,6 +81,8 @@ struct hfi_redis {
     struct hfi_link renewals;    /* running */
     const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
     bool listens;                /* something is held that may be broken (rumour.c) */
+    int64_t answered_ms;         /* when a question was last answered, and which (answer.c) */
+    char answered[HFI_ASK_NUMBER_LEN];
 };
 
 struct hfi_redis_kind;
@@ -144,6 +153,11 @@ struct hfi_call_state {
             unsigned rounds;
         } force;
         hf_lock_info *info; /* inspect: what is known so far */
+        struct {
+            hf_facts *list;
+            size_t step;
+        } facts;
+        struct hfi_redis_survey *survey;
         const struct hfi_redis_act *act;
     } u;
 };
@@ -242,6 +256,7 @@ void hfi_acquire_news(struct hfi_call_state *state, unsigned events);
 void hfi_acquire_unconfirmed(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
+void hfi_adopt(struct hfi_call *call);
 void hfi_force(struct hfi_call *call);
 void hfi_ask(struct hfi_call *call);
 void hfi_settle(struct hfi_call *call);
@@ -254,6 +269,8 @@ void hfi_act(struct hfi_call *call);
 void hfi_act_send(struct hfi_call *call, const struct hfi_redis_act *act,
                   void (*answered)(struct hfi_call *call));
 void hfi_inspect(struct hfi_call *call);
+void hfi_facts(struct hfi_call *call);
+void hfi_survey(struct hfi_call *call);
 void hfi_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);
 void hfi_renewals_stop(struct hfi_redis *redis);
 

@@ -13,7 +13,7 @@ void hfi_name_key(const struct hfi_names *names, const char *name, size_t len,
     hfi_command_pair(command, names->prefix, names->prefix_len, name, len);
 }
 
-static bool has_brace(const struct hfi_names *names, const char *name, size_t len) {
+bool hfi_name_has_brace(const struct hfi_names *names, const char *name, size_t len) {
     return memchr(names->prefix, '{', names->prefix_len) != NULL || memchr(name, '{', len) != NULL;
 }
 
@@ -37,7 +37,7 @@ static char *put_braced(const struct hfi_names *names, const char *name, size_t 
 size_t hfi_name_prefixed(const struct hfi_names *names, const char *what, const char *name,
                          size_t len, char *to) {
     size_t what_len = strlen(what);
-    bool braces = !has_brace(names, name, len);
+    bool braces = !hfi_name_has_brace(names, name, len);
     if (to != NULL) {
         to = put(to, what, what_len);
         *to++ = ':';
@@ -49,7 +49,7 @@ size_t hfi_name_prefixed(const struct hfi_names *names, const char *what, const 
 size_t hfi_name_suffixed(const struct hfi_names *names, const char *what, const char *name,
                          size_t len, char *to) {
     size_t what_len = strlen(what);
-    bool braces = !has_brace(names, name, len);
+    bool braces = !hfi_name_has_brace(names, name, len);
     if (to != NULL) {
         to = put_braced(names, name, len, braces, to);
         *to++ = ':';

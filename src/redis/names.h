@@ -19,6 +19,9 @@ struct hfi_names {
 void hfi_name_key(const struct hfi_names *names, const char *name, size_t len,
                   struct hfi_command *command);
 
+/* N contains a '{'. */
+bool hfi_name_has_brace(const struct hfi_names *names, const char *name, size_t len);
+
 /* Writes P(what) to `to` unless it is NULL; returns its length. */
 size_t hfi_name_prefixed(const struct hfi_names *names, const char *what, const char *name,
                          size_t len, char *to);

@@ -6,8 +6,9 @@
 --
 -- A lease ends by this server's clock and nobody else's. One that has ended counts as free, but
 -- stays in the set until somebody takes it back; no call takes back more than it can in a moment.
--- luacheck: read globals now
+-- luacheck: globals now
 -- luacheck: push ignore 211
+now = now - now % 1 -- in whole ms
 local free_key, taken_key = KEYS[1], KEYS[2]
 local NEVER = '922337203685477' -- when a permit without a lease ends
 local RECLAIM_MAX = 500

@@ -9,8 +9,10 @@
 -- A lease is raised, never shortened; a permit without one stays so. A key of a wrong type costs
 -- the others nothing; any other error is the whole batch's. A server without memory refuses ZADD,
 -- but lets a script finish once it has written: so removing nothing comes first.
--- luacheck: read globals now too_late
+-- luacheck: read globals too_late
+-- luacheck: globals now
 if too_late then return {now} end
+now = now - now % 1 -- in whole ms
 
 for i = 1, #KEYS do
   if tonumber(ARGV[2 * i]) < 1 then

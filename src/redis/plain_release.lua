@@ -1,48 +1,56 @@
 -- include: guard.lua
 -- plain_release: give back one level of the lock; the last one frees it and wakes a waiter.
 --
--- KEYS 1 lock hash   ARGV 1 not-after, 2 owner, 3 lease ms for what remains, 4 count held (>= 1),
---                         5 'publish' or 'spublish', 6 channel
--- Reply {1, 0, now} released | {2, 0, now} released, but the publish was refused
+-- KEYS 1 lock hash   ARGV 1 not-after, 2 owner, 3 lease ms for what remains,
+--                         4 count held (>= 1), 5 'publish' or 'spublish', 6 channel;
+--                         all from 3 on left out: 1, publish, the channel of a name without braces
+-- Reply now in us: released | {2, 0, now} released, but the publish was refused
 --       {0, count - 1, now} still held | {-1, 0 free or 1 another's, now} not ours
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never decremented. An acquire of unknown outcome from count c is undone by
 -- releasing c + 1.
--- luacheck: read globals now too_late
+-- luacheck: read globals call now now_us too_late BRIEF_MIN_US
 if too_late then return {-3, 0, now} end
 
-local lock, owner = KEYS[1], ARGV[2]
-local remaining = tonumber(ARGV[4]) - 1
-if remaining < 0 then
-  return redis.error_reply('ERR the count must be at least 1')
+local lock, owner, remaining = KEYS[1], ARGV[2], 0
+local publish, channel = 'publish', ARGV[6]
+if channel then
+  remaining, publish = ARGV[4] - 1, ARGV[5]
+  if remaining < 0 then
+    return redis.error_reply('ERR the count must be at least 1')
+  end
+else
+  channel = 'redisson_lock__channel:{' .. lock .. '}'
 end
 
-local fields = redis.call('hmget', lock, owner, 'mode')
+local fields = call('hmget', lock, owner, 'mode')
 if fields[2] then
   return redis.error_reply('WRONGTYPE this is a read/write lock')
 end
-if not fields[1] then return {-1, redis.call('exists', lock), now} end
-local there = tonumber(fields[1])
+if not fields[1] then return {-1, call('exists', lock), now} end
+local there = fields[1] == '1' and 1 or tonumber(fields[1])
 if not there then
   return redis.error_reply('WRONGTYPE the hold count is not a number')
 end
 if there < remaining then return {-2, there, now} end
 
 if remaining > 0 then
-  local ttl_ms, lease_ms = redis.call('pttl', lock), tonumber(ARGV[3])
+  local ttl_ms, lease_ms = call('pttl', lock), tonumber(ARGV[3])
   if lease_ms < 1 then
     return redis.error_reply('ERR the lease must be at least 1 ms')
   end
   -- The expiry is written before the count and even if it stays the same: a server that is out of
   -- memory lets a script finish once it has written, and PEXPIRE it never refuses.
   if ttl_ms >= 0 then
-    redis.call('pexpire', lock, math.max(ttl_ms, lease_ms))
+    call('pexpire', lock, math.max(ttl_ms, lease_ms))
   end
-  if there ~= remaining then redis.call('hset', lock, owner, remaining) end
+  if there ~= remaining then call('hset', lock, owner, remaining) end
   return {0, remaining, now}
 end
 
-redis.call('del', lock)
-if type(redis.pcall(ARGV[5], ARGV[6], '0')) == 'table' then return {2, 0, now} end
+call('del', lock)
+local listeners = redis.pcall(publish, channel, '0')
+if listeners ~= 0 and type(listeners) == 'table' then return {2, 0, now} end
+if now_us >= BRIEF_MIN_US then return now_us end
 return {1, 0, now}

@@ -374,7 +374,7 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
     waiter->task = task;
     waiter->number = 0;
     hfi_list_push_back(&channel->waiters, &waiter->link);
-    if (waiter->hear == NULL)
+    if (!waiter->idly)
         hfi_conn_listen(pubsub->conn, waiter->caller);
     else
         hfi_conn_overhear(pubsub->conn, true);
@@ -437,7 +437,7 @@ void hfi_pubsub_leave(struct hfi_waiter *waiter) {
     struct hfi_channel *channel = waiter->channel;
     hfi_list_remove(&waiter->link);
     waiter->channel = NULL;
-    if (waiter->hear == NULL && (waiter->caller != NULL || !pubsub->stopped))
+    if (!waiter->idly && (waiter->caller != NULL || !pubsub->stopped))
         hfi_conn_unlisten(pubsub->conn, waiter->caller);
     else if (!pubsub->stopped)
         hfi_conn_overhear(pubsub->conn, false);

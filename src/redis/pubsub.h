@@ -30,9 +30,10 @@ struct hfi_waiter {
     struct hfi_attendant *caller;
     int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
     /* Hears every message itself, on the thread of whoever reads, under the registry's mutex: it
-     * must be brief. Nobody has to read for its sake alone: the keeper does so soon enough when
-     * nobody waits. NULL: only the event. */
+     * must be brief. NULL: only the event. */
     void (*hear)(struct hfi_waiter *waiter, const char *message, size_t len);
+    /* nobody has to read for its sake alone: the keeper does so soon enough when nobody waits */
+    bool idly;
     const char *deaf; /* with `hear`: what to log when the server refuses it; NULL: as ever */
     int64_t number;   /* the largest number published; 0: none. Guarded by the registry */
     int64_t heard_ms; /* and when it came */

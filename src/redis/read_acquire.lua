@@ -3,12 +3,14 @@
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 reader, 3 lease ms, 4 count the reader has (0 = first),
 --                         5 'publish' or 'spublish', 6 channel
--- Reply {1, count, now} held | {0, pttl, now} another writes | {-1, 0, now} our hold is gone
+-- Reply now in us: it reads | {1, count, now} it reads once more
+--       {0, pttl, now} another writes | {-1, 0, now} our hold is gone
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never incremented: running twice equals running once. Level 1 gets the new
 -- lease if its own is shorter, so a reader has one deadline. The levels between are left alone.
--- luacheck: read globals now too_late NOT_THIS_KIND hold_keys first_hold_ms delete_holds
+-- luacheck: read globals now now_us too_late BRIEF_MIN_US NOT_THIS_KIND
+-- luacheck: read globals hold_keys first_hold_ms delete_holds
 if too_late then return {-3, 0, now} end
 
 local lock, reader, lease_ms = KEYS[1], ARGV[2], ARGV[3]
@@ -75,7 +77,7 @@ if mode then
   if ttl_ms >= 0 then -- Written in any case, as in plain_acquire.
     redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
   end
-  return {1, wanted, now}
+  return count == 0 and now_us >= BRIEF_MIN_US and now_us or {1, wanted, now}
 end
 redis.call('hset', lock, 'mode', 'read', reader, wanted)
 local expiry = redis.pcall('pexpire', lock, lease_ms)
@@ -83,4 +85,4 @@ if type(expiry) == 'table' then
   redis.call('del', lock, holds .. 1) -- A lock without a lease would outlive everybody.
   return expiry
 end
-return {1, wanted, now}
+return count == 0 and now_us >= BRIEF_MIN_US and now_us or {1, wanted, now}

@@ -3,14 +3,15 @@
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 reader, 3 count held (>= 1), 4 'publish' or 'spublish',
 --                         5 channel
--- Reply {1, 0, now} released | {2, 0, now} released, but the publish was refused
+-- Reply now in us: released | {2, 0, now} released, but the publish was refused
 --       {0, count - 1, now} still held | {-1, 0 free or 1 another's, now} not ours
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never decremented. Among readers the lock lasts as long as the longest hold
 -- that is left; under a writer, who reads too, its lease is the writer's and stays. What is left
 -- of the lock tells whether all levels have to be looked at to know the longest.
--- luacheck: read globals now too_late NOT_THIS_KIND hold_keys longest_hold_ms first_hold_ms
+-- luacheck: read globals now now_us too_late BRIEF_MIN_US
+-- luacheck: read globals NOT_THIS_KIND hold_keys longest_hold_ms first_hold_ms
 -- luacheck: read globals delete_holds drop_dead_readers
 if too_late then return {-3, 0, now} end
 
@@ -64,4 +65,4 @@ if mode == 'read' then
 end
 if remaining > 0 then return {0, remaining, now} end
 if type(told) == 'table' then return {2, 0, now} end
-return {1, 0, now}
+return now_us >= BRIEF_MIN_US and now_us or {1, 0, now}

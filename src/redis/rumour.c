@@ -84,6 +84,7 @@ static void note_locked(struct hfi_rumours *rumours, const char *name, size_t le
 static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
     struct hfi_rumours *rumours = HFI_CONTAINER(waiter, struct hfi_rumours, waiter);
     size_t name_len;
+    hfi_answers_hear(hfi_node_learnt(rumours->node)->answers, message, len);
     const char *name = name_in(rumours->redis, message, len, &name_len);
     if (name == NULL)
         return;
@@ -216,7 +217,10 @@ int hfi_rumours_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_r
     rumours->redis = redis;
     rumours->node = node;
     rumours->waiter.hear = hear;
-    rumours->waiter.deaf = "the server refuses to tell of broken locks, so they are noticed late";
+    rumours->waiter.idly = true;
+    rumours->waiter.deaf =
+        "the server refuses to tell of broken locks and of questions, so these are noticed late, and "
+        "surveys do not show what is held here";
     rumours->alarm.fire = alarm_fired;
     rumours->told_ms = -GAP_MS;
     hfi_list_init(&rumours->notes);

@@ -1,5 +1,5 @@
 /* The channel on which holdfast clients speak to each other, and what is said there of broken
- * holds.
+ * holds; and questions, which are left to answer.h.
  *
  * A break publishes `broken 1 <db> <key>`: version, database, and the key as it is on the server,
  * with its prefix and whatever bytes it has. Channels know neither databases nor prefixes, hence

@@ -53,5 +53,6 @@ extern const struct hfi_script hfi_script_permits_set;
 extern const struct hfi_script hfi_script_permits_expire;
 extern const struct hfi_script hfi_script_permits_delete;
 extern const struct hfi_script hfi_script_permits_renew;
+extern const struct hfi_script hfi_script_survey_look;
 
 #endif

@@ -3,12 +3,13 @@
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 writer's field, 3 lease ms,
 --                         4 count the writer has (0 = first)
--- Reply {1, count, now} held | {0, pttl, now} others read or write | {-1, 0, now} our hold is gone
+-- Reply now in us: it was free, and is held | {1, count, now} held, else
+--       {0, pttl, now} others read or write | {-1, 0, now} our hold is gone
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never incremented: running twice equals running once. A lease is only raised,
 -- as the writer may also read, and longer.
--- luacheck: read globals now too_late NOT_THIS_KIND
+-- luacheck: read globals now now_us too_late BRIEF_MIN_US NOT_THIS_KIND
 if too_late then return {-3, 0, now} end
 
 local lock, field, lease_ms = KEYS[1], ARGV[2], ARGV[3]
@@ -27,7 +28,7 @@ if ttl_ms == -2 then
     redis.call('del', lock) -- A lock without a lease would outlive everybody.
     return expiry
   end
-  return {1, 1, now}
+  return now_us >= BRIEF_MIN_US and now_us or {1, 1, now}
 end
 
 local fields = redis.call('hmget', lock, 'mode', field)

@@ -4,13 +4,14 @@
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 writer's field, 3 lease ms for what remains,
 --                         4 count held (>= 1), 5 'publish' or 'spublish', 6 channel
--- Reply {1, 0, now} released | {2, 0, now} released, but the publish was refused
+-- Reply now in us: released | {2, 0, now} released, but the publish was refused
 --       {0, count - 1, now} still held | {-1, 0 free or 1 another's, now} not ours
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
 -- The count is set, never decremented. All waiters are told when the writer stops writing: also if
 -- it goes on reading, as other readers may come in then.
--- luacheck: read globals now too_late NOT_THIS_KIND first_hold_ms drop_dead_readers
+-- luacheck: read globals now now_us too_late BRIEF_MIN_US
+-- luacheck: read globals NOT_THIS_KIND first_hold_ms drop_dead_readers
 if too_late then return {-3, 0, now} end
 
 local lock, field = KEYS[1], ARGV[2]
@@ -51,4 +52,4 @@ else
   redis.call('del', lock)
 end
 if type(redis.pcall(ARGV[5], ARGV[6], '1')) == 'table' then return {2, 0, now} end
-return {1, 0, now}
+return now_us >= BRIEF_MIN_US and now_us or {1, 0, now}

@@ -387,11 +387,6 @@ void hfi_zk_call_cancel(struct hfi_call *call, int err) {
     hfi_zk_call_fail(c, err, hf_strerror(err));
 }
 
-/* The keeper drives the connection. */
-void hfi_zk_call_attend(struct hfi_call *call) {
-    hfi_exec_sleep(call->task->exec);
-}
-
 /* ---- Paths, places, proofs ---- */
 
 size_t hfi_zk_call_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]) {

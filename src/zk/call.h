@@ -115,6 +115,7 @@ struct hfi_zk_call {
             struct hfi_zk_watch total_watch, name_watch;
             struct hfi_zk_children leases; /* of `kept` */
             bool all;                      /* they are to go, whosesoever they are */
+            bool has_total;                /* and the number of permits with them */
             bool maybe_done;               /* they may have been deleted by us */
         } permits;
     } u;
@@ -171,7 +172,6 @@ void hfi_zk_keep_answer(struct hfi_zk_call *c, size_t which);
 
 void hfi_zk_call_step(struct hfi_call *call, unsigned events);
 void hfi_zk_call_cancel(struct hfi_call *call, int err);
-void hfi_zk_call_attend(struct hfi_call *call);
 
 /* ---- Paths, places, proofs ---- */
 

@@ -295,5 +295,4 @@ const struct hfi_call_ops hfi_zk_counter_ops = {
     .act = act,
     .step = hfi_zk_call_step,
     .cancel = cancel,
-    .attend = hfi_zk_call_attend,
 };

@@ -50,7 +50,6 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
         .ask = hfi_zk_ask,
         .step = hfi_zk_call_step,
         .cancel = hfi_zk_call_cancel,
-        .attend = hfi_zk_call_attend,
     };
     static const struct hfi_kind server = {.name = "server", .ops = &ops};
     (void)engine;
@@ -249,7 +248,6 @@ const struct hfi_call_ops hfi_zk_lock_ops = {
     .settle = hfi_zk_settle,
     .step = hfi_zk_call_step,
     .cancel = hfi_zk_call_cancel,
-    .attend = hfi_zk_call_attend,
 };
 
 static const struct hfi_engine_ops engine_ops = {

@@ -85,21 +85,35 @@ static void checked(struct hfi_zk_call *c) {
 static const struct hfi_zk_step check_step = {
     .frames = 1, .commits = 1, .write = hfi_zk_write_check, .answered = checked, .lost = list};
 
+/* How much has to be left: until the next heartbeat is sent, and answered. */
+static int64_t stale_ms(const struct hfi_zk_credit *credit) {
+    return credit->timeout_ms / 16 * 5;
+}
+
 /* It is ours, as far as a follower knows. What that is worth is what the session is worth: if that is
- * little, the leader is asked first, or the lock would be lost as soon as it was got. */
+ * little, the leader is asked first, or the lock would be lost as soon as it was got. After we have
+ * stood still for long (the process was stopped, the machine slept), not even that answer proves enough,
+ * since there was nothing before it: a handshake does, at once. */
 static void granted(struct hfi_zk_call *c) {
     struct hfi_call *call = c->call;
     struct hfi_zk_credit credit = hfi_zk_session_credit(c->zk->session);
+    int64_t left_ms = credit.good_until_ms - hfi_now_ms();
+    int64_t wanted_ms = c->kind->granted != NULL ? stale_ms(&credit) : credit.timeout_ms / 2;
     if (credit.number != c->number) {
         begin_anew(c);
         return;
     }
-    if (c->kind->granted != NULL) {
-        c->kind->granted(c);
+    if (!c->line.proved && left_ms < wanted_ms) {
+        hfi_zk_ask_for(c, &check_step);
         return;
     }
-    if (!c->line.proved && credit.good_until_ms - hfi_now_ms() < credit.timeout_ms / 2) {
-        hfi_zk_ask_for(c, &check_step);
+    if (left_ms < stale_ms(&credit)) {
+        hfi_zk_session_distrust(c->zk->session);
+        list(c);
+        return;
+    }
+    if (c->kind->granted != NULL) {
+        c->kind->granted(c);
         return;
     }
     call->value = 1;
@@ -209,6 +223,19 @@ static const struct hfi_zk_step robbed_step = {
 
 /* ---- Looking ---- */
 
+/* A server counts up to the largest number and then gives that one to everybody, so it says nothing of
+ * who was first; what is negative is of a server that counts on, or was about to. */
+static bool says_nothing(int32_t number) {
+    return number == INT32_MAX || number < 0;
+}
+
+/* Who is refused leaves, so the line gets empty, and servers delete what is empty. */
+static void no_more_numbers(struct hfi_zk_call *c) {
+    hfi_zk_call_fail(
+        c, HF_EREFUSED,
+        "ZooKeeper has no more numbers for those who wait: the node has to be deleted");
+}
+
 static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
     struct hfi_zk_children line;
     if (hfi_zk_get_children(body, &line) != HF_OK) {
@@ -222,6 +249,8 @@ static void look_at(struct hfi_zk_call *c, struct hfi_zk_in *body) {
         wrong_type(c);
     else if (!look.found)
         begin_anew(c);
+    else if (says_nothing(c->line.node.number))
+        no_more_numbers(c);
     else if (look.robbed)
         hfi_zk_ask_for(c, &robbed_step);
     else if (look.held)

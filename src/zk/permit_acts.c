@@ -54,7 +54,7 @@ static void not_there(struct hfi_zk_call *c) {
     }
     c->leaves = false;
     hfi_zk_permits_forget(c);
-    hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit");
+    hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit, or not any more");
 }
 
 static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
@@ -75,7 +75,7 @@ static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
         end[name.len] = '\0';
         hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
     }
-    if (c->u.permits.all) {
+    if (c->u.permits.all && c->u.permits.has_total) {
         hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
         hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
     }
@@ -180,7 +180,7 @@ static void foreign_lease(struct hfi_zk_call *c) {
     if (hfi_zk_permits_leases(&c->answers[1], &c->u.permits.leases) != HF_OK)
         hfi_zk_call_fail_proto(c);
     else if (hfi_zk_permits_found(c->call, c->u.permits.leases) == 0)
-        hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit");
+        hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit, or not any more");
     else
         hfi_zk_call_fail(c, HF_ENOTSUP,
                          "ZooKeeper does not tell or change how long another keeps a permit");
@@ -230,7 +230,8 @@ static void all_told(struct hfi_zk_call *c) {
         return;
     hfi_zk_keep_answer(c, 1);
     c->u.permits.all = true;
-    if (number.there)
+    c->u.permits.has_total = number.there; /* Java may do without */
+    if (number.there || c->u.permits.leases.len > 0)
         hfi_zk_ask_for(c, &deletes);
     else
         ended(c, c->u.permits.maybe_done);

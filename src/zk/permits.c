@@ -399,7 +399,6 @@ static const struct hfi_call_ops ops = {
     .settle = settle,
     .step = hfi_zk_call_step,
     .cancel = hfi_zk_call_cancel,
-    .attend = hfi_zk_call_attend,
 };
 
 const struct hfi_kind hfi_zk_permits = {.name = "permits",

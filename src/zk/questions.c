@@ -67,8 +67,8 @@ static bool write_child_path(const struct hfi_zk_call *c, struct hfi_zk_text chi
 static void force_again(struct hfi_zk_call *c);
 
 /* Whether a writer that holds it has this number. */
-static bool is_writers(struct hfi_zk_children line, int32_t number,
-                       const struct hfi_zk_kind *writers) {
+static bool is_writers(struct hfi_zk_children line, int32_t number) {
+    const struct hfi_zk_kind *writers = hfi_zk_kind_of(&hfi_zk_write);
     struct hfi_zk_children walk = line;
     struct hfi_zk_text name;
     while (hfi_zk_next_child(&walk, &name)) {
@@ -79,16 +79,16 @@ static bool is_writers(struct hfi_zk_children line, int32_t number,
     return false;
 }
 
-/* The next whose node has to go: a holder's, or that of what the writer reads. */
+/* The next whose node has to go: a holder's. What a writer reads goes with its writing, and not with the
+ * readers'. */
 static bool next_victim(const struct hfi_zk_call *c, struct hfi_zk_children *walk,
                         struct hfi_zk_text *ret_name) {
     const struct hfi_zk_children line = c->u.look.line;
     while (hfi_zk_next_child(walk, ret_name)) {
         struct hfi_zk_node node = hfi_zk_node_parse(ret_name->bytes, ret_name->len);
-        if (node.label == c->kind->label && c->kind->holds(line, &node))
-            return true;
-        if (node.label == HFI_ZK_READ && c->kind->label == HFI_ZK_WRITE &&
-            is_writers(line, node.number, c->kind))
+        bool by_writer = node.label == HFI_ZK_READ && is_writers(line, node.number);
+        enum hfi_zk_label side = by_writer ? HFI_ZK_WRITE : node.label;
+        if (side == c->kind->label && (by_writer || c->kind->holds(line, &node)))
             return true;
     }
     return false;

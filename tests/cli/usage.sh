@@ -6,7 +6,7 @@ test_help() {
     expect 0 "$HOLDFAST" help
     case $out in *Subcommands:*run*elect*hold*unlock*show*sem*latch*) ;; *) fail "no list of subcommands" ;; esac
     expect 0 "$HOLDFAST" --help
-    for subcommand in run elect hold unlock show sem latch version help; do
+    for subcommand in run elect hold acquire extend release unlock show doctor bench sem latch completion version help; do
         expect 0 "$HOLDFAST" help "$subcommand"
         case $out in "Usage: holdfast [CONNECTION OPTIONS] $subcommand "*) ;; *) fail "$out" ;; esac
     done

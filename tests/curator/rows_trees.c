@@ -59,8 +59,20 @@ void mutex_leaves_the_same_tree(void **state) {
     hf_close(client);
 }
 
+/* Before 5.5 a writer that reads draws a number of its own for that (CURATOR-621), which ours never does. */
+static bool has_old_downgrade(void) {
+    const char *version = getenv("HF_CURATOR_VERSION");
+    int major, minor;
+    return version != NULL && sscanf(version, "%d.%d", &major, &minor) == 2 &&
+           (major < 5 || (major == 5 && minor < 5));
+}
+
 void readwrite_leaves_the_same_tree(void **state) {
     (void)state;
+    if (has_old_downgrade()) {
+        print_message("this Curator's downgrade leaves another tree (CURATOR-621)\n");
+        skip();
+    }
     int thread = java_thread(), other = java_thread();
     hf_client *client = c_client(SESSION_MS);
     hf_lock *read = c_lock(client, HF_READ, "t-rw"), *write = c_lock(client, HF_WRITE, "t-rw");

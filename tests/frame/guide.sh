@@ -21,6 +21,7 @@ cat >"$dir/prelude.c" <<'END'
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 extern hf_client *client;
 extern hf_lock *lock;
 extern int err;

@@ -8,18 +8,19 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 cp -r "$HF_SOURCE_DIR"/{CMakeLists.txt,cmake,include} "$root"
 
-dirs="base engine net redis/route redis zk scheme core joint api"
+dirs="base engine net redis/route redis zk scheme survey core joint api"
 declare -A sees=(
     [base]="base"
     [engine]="engine base"
     [net]="net engine base"
     [redis/route]="redis/route net engine base"
     [redis]="redis redis/route net engine base"
-    [core]="core engine base"
+    [survey]="survey engine base"
+    [core]="core survey engine base"
     [zk]="zk net engine base"
     [scheme]="scheme zk redis redis/route net engine base"
-    [joint]="joint core engine base"
-    [api]="api joint core scheme net engine base"
+    [joint]="joint core survey engine base"
+    [api]="api joint core survey scheme net engine base"
     [cli]=""
 )
 failures=0

@@ -1,5 +1,6 @@
 /*
- * Playing runs and having them judged, as suite.h tells. The logs of a run that failed are kept.
+ * Playing runs and having them judged, as suite.h tells. The logs of a run that failed are kept, and
+ * those of all runs with HF_KEEP.
  *
  * Used by the test programs, in their one thread.
  */
@@ -57,7 +58,7 @@ static int end_suite(void **state) {
 }
 
 static void keep(const char *dir) {
-    const char *where = HF_HISTORY_DIR "/failed";
+    const char *where = HF_HISTORY_DIR "/kept";
     char command[1024];
     snprintf(command, sizeof command, "mkdir -p '%s' && cp -r '%s' '%s'/", where, dir, where);
     if (system(command) == 0)
@@ -89,7 +90,9 @@ static char *play(struct plan plan, unsigned seed) {
     return dir;
 }
 
-static void forget(char *dir) {
+static void forget(char *dir, bool failed) {
+    if (failed || getenv("HF_KEEP") != NULL)
+        keep(dir);
     temp_dir_remove(dir);
     free(dir);
 }
@@ -102,11 +105,9 @@ static void play_and_judge(struct plan plan, unsigned seed, const char *const *o
         const char *const dirs[] = {dir};
         status = judge("checker", options[i][0] != '\0' ? options[i] : NULL, dirs, 1);
     }
-    if (status != 0) {
+    if (status != 0)
         print_error("%s, HF_SEED=%u: the checker ended with %d\n", plan.title, seed, status);
-        keep(dir);
-    }
-    forget(dir);
+    forget(dir, status != 0);
     assert_int_equal(status, 0);
 }
 
@@ -131,7 +132,7 @@ void suite_find(struct plan plan, const char *what) {
         status = judge("checker", what, (const char *const *)dirs, len);
     }
     for (size_t i = 0; i < len; i++)
-        forget(dirs[i]);
+        forget(dirs[i], status != 0);
     assert_int_equal(status, 0);
 }
 

@@ -11,7 +11,7 @@
  * Java or Redisson is, only Java's part.
  *
  * Environment: HF_SEED plays the runs of that seed; HF_SOAK makes them long, and many. The logs of a run
- * that failed are kept in the build directory, in history/failed.
+ * that failed are kept in the build directory, in history/kept; with HF_KEEP those of all runs.
  */
 #include "judge.h"
 #include "suite.h"

@@ -51,7 +51,7 @@ static inline void kind_begin_on(struct world *w, struct server *server, any_kin
     w->lock = new_handle(w->client, kind);
     w->rival_lock = new_handle(w->rival, kind);
     world_warm_up(w->lock);
-    cmd_ok(server, "FLUSHALL");
+    server_empty(server);
 }
 
 static inline void kind_begin(struct world *w, any_kind kind, const hf_options *options) {

@@ -22,7 +22,7 @@ static inline bool loss_is_readable(int fd, int64_t limit_ms) {
 
 /* Found by the next renewal. */
 static inline void loss_by_del(struct world *w) {
-    cmd_ok(w->server, "DEL %s", WORLD_NAME);
+    server_drop(w->server, WORLD_NAME);
 }
 
 /* Known at once. */

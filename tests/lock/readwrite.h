@@ -50,7 +50,7 @@ static inline void rw_begin_on(struct rw *rw, struct server *server, const hf_op
     rw_warm(rw->write);
     rw_warm(rw->rival_read);
     rw_warm(rw->rival_write);
-    cmd_ok(server, "FLUSHALL");
+    server_empty(server);
 }
 
 static inline void rw_begin(struct rw *rw, const hf_options *options) {
@@ -129,15 +129,31 @@ static inline long long rw_hold_ttl(struct rw *rw, const hf_client *client, hf_o
     return pttl(rw->w.server, key);
 }
 
+/* ZooKeeper's server has no mode: the nodes tell. */
 static inline bool rw_mode_is(struct rw *rw, const char *wanted) {
+    if (server_is_other(rw->w.server))
+        return true;
     char *mode = cmd_str(rw->w.server, "HGET " WORLD_NAME " mode");
     bool same = mode == NULL ? wanted == NULL : wanted != NULL && strcmp(mode, wanted) == 0;
     free(mode);
     return same;
 }
 
+/* How many hold it: fields beside the mode, or nodes. */
+static inline long long rw_holders(struct rw *rw) {
+    return server_is_other(rw->w.server) ? server_in_line(rw->w.server, WORLD_NAME)
+                                         : cmd_int(rw->w.server, "HLEN " WORLD_NAME) - 1;
+}
+
+/* Of the lock's lease, which only Redis has. */
+static inline bool rw_lasts(struct rw *rw, long long more_than_ms) {
+    return server_is_other(rw->w.server) || pttl(rw->w.server, WORLD_NAME) > more_than_ms;
+}
+
 static inline bool rw_somebody_waits(void *arg) {
     struct rw *rw = arg;
+    if (server_is_other(rw->w.server))
+        return server_watches(rw->w.server) > 0;
     redisReply *reply = cmd(rw->w.server, "PUBSUB NUMSUB " RW_CHANNEL);
     bool waits = reply->element[1]->integer > 0;
     freeReplyObject(reply);

@@ -111,8 +111,10 @@ static void every_verb_with_an_explicit_owner(void **state) {
     assert_int_equal(count_of(w.lock, 0), 0);
     assert_int_equal(hf_lock_extend(w.lock, 90000), HF_ENOTOWNER);
     assert_int_equal(hf_lock_extend_as(w.lock, owner, 90000), HF_OK);
-    assert_true(pttl(w.server, WORLD_NAME) > 60000);
-    assert_true(hf_lock_remaining_ms_as(w.lock, owner) > 60000);
+    if (!server_is_other(w.server)) {
+        assert_true(pttl(w.server, WORLD_NAME) > 60000);
+        assert_true(hf_lock_remaining_ms_as(w.lock, owner) > 60000);
+    }
     assert_int_equal(hf_lock_remaining_ms(w.lock), 0);
     assert_int_equal(elsewhere(w.lock, owner, true), HF_OK);
     assert_int_equal(count_of(w.lock, owner), 1);
@@ -220,9 +222,11 @@ static void U54_holds_of_an_ended_thread_are_not_renewed(void **state) {
     assert_int_equal(elsewhere(w.lock, 0, false), HF_OK);
     assert_true(world_wait_atomic(&events.orphans, 1, HANG_MS));
     assert_true(world_wait_free(&w, HANG_MS));
-    assert_true(now_ms() - start_ms >= ENDURING_MS);
-    /* That of the acquire. (Whether it is still there may be asked.) */
-    assert_int_equal(monitor_count(monitor, "\"pexpire\""), 1);
+    if (!server_is_other(w.server)) {
+        assert_true(now_ms() - start_ms >= ENDURING_MS);
+        /* That of the acquire. (Whether it is still there may be asked.) */
+        assert_int_equal(monitor_count(monitor, "\"pexpire\""), 1);
+    }
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_int_equal(atomic_load(&events.orphans), 1);
     assert_int_equal(world_stats(w.client).holds, 0);
@@ -345,13 +349,14 @@ static void U03_waits_of_zero_less_and_too_much(void **state) {
     world_begin(&w, NULL);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     size_t subscribed = proxy_seen(w.proxy, WORLD_SUBSCRIBE);
-    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    size_t attempts = proxy_seen(w.proxy, world_acquires(&w));
+    size_t one = server_is_other(w.server) ? 0 : 1; /* there it only looks */
     assert_int_equal(hf_lock_acquire_for(w.lock, 0), HF_EBUSY);
     assert_int_equal(proxy_seen(w.proxy, WORLD_SUBSCRIBE), subscribed);
-    assert_int_equal(proxy_seen(w.proxy, WORLD_ACQUIRE), attempts + 1);
+    assert_int_equal(proxy_seen(w.proxy, world_acquires(&w)), attempts + one);
     assert_int_equal(hf_lock_acquire_for(w.lock, -2), HF_EINVAL);
     assert_int_equal(hf_lock_acquire_for(w.lock, INT64_MIN), HF_EINVAL);
-    assert_int_equal(proxy_seen(w.proxy, WORLD_ACQUIRE), attempts + 1);
+    assert_int_equal(proxy_seen(w.proxy, world_acquires(&w)), attempts + one);
 
     const int64_t waits_ms[] = {HF_FOREVER, INT64_MAX, INT64_MAX - 1, INT64_MAX / 2};
     for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i++) {

@@ -55,7 +55,7 @@ void world_begin_on(struct world *world, struct server *server, const hf_options
     hf_options options = given != NULL ? *given : world_options();
     memset(world, 0, sizeof *world);
     world->server = server;
-    cmd_ok(server, "FLUSHALL");
+    server_empty(server);
     world->proxy = server_proxy(server);
     open_client(proxy_url(world->proxy), &options, &world->client, &world->lock, world->owner);
     open_client(server_url(server), &options, &world->rival, &world->rival_lock,
@@ -76,7 +76,31 @@ void world_end(struct world *world) {
 
 /* ---- What the server knows ---- */
 
+static int wait_op(int err, hf_op *op, hf_result *ret) {
+    if (err != HF_OK)
+        return err;
+    err = hf_op_wait(op, HANG_MS, ret);
+    hf_op_free(op);
+    return err;
+}
+
+/* The node says who, and only the holder how often. */
+static long long count_beside_node(struct world *world, const char *text) {
+    hf_owner owner = strtoull(strchr(text, ':') + 1, NULL, 10);
+    bool rivals = strncmp(text, hf_client_id(world->rival), strcspn(text, ":")) == 0;
+    hf_lock *lock = rivals ? world->rival_lock : world->lock;
+    hf_op *op = NULL;
+    hf_result result = HF_RESULT_INIT;
+    if (!server_first_is(world->server, WORLD_NAME, text))
+        return 0;
+    int err = hf_lock_hold_count_start(lock, owner, NULL, NULL, &op);
+    assert_int_equal(wait_op(err, op, &result), HF_OK);
+    return result.value;
+}
+
 long long world_count(struct world *world, const char *owner) {
+    if (server_is_other(world->server))
+        return count_beside_node(world, owner);
     redisReply *reply = cmd(world->server, "HGET %s %s", WORLD_NAME, owner);
     assert_non_null(reply);
     long long count = 0;
@@ -89,11 +113,11 @@ long long world_count(struct world *world, const char *owner) {
 }
 
 bool world_free(struct world *world) {
-    return !key_exists(world->server, WORLD_NAME);
+    return !server_has(world->server, WORLD_NAME);
 }
 
 long long world_keys(struct server *server) {
-    return cmd_int(server, "DBSIZE");
+    return server_things(server);
 }
 
 static bool is_free(void *arg) {
@@ -121,6 +145,8 @@ bool world_wait_count(struct world *world, const char *owner, long long count, i
 }
 
 long long world_channels(struct server *server) {
+    if (server_is_other(server))
+        return server_watches(server);
     redisReply *reply = cmd(server, "PUBSUB CHANNELS redisson*");
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
@@ -129,8 +155,9 @@ long long world_channels(struct server *server) {
     return channels;
 }
 
+/* A watch stays until what it is on goes, whoever gave up meanwhile. */
 static bool no_channels(void *arg) {
-    return world_channels(arg) == 0;
+    return server_is_other(arg) ? server_in_line(arg, WORLD_NAME) <= 1 : world_channels(arg) == 0;
 }
 
 bool world_wait_no_channels(struct server *server, int64_t limit_ms) {
@@ -141,6 +168,10 @@ hf_stats world_stats(hf_client *client) {
     hf_stats stats = HF_STATS_INIT;
     assert_int_equal(hf_client_stats(client, &stats), HF_OK);
     return stats;
+}
+
+const char *world_acquires(const struct world *world) {
+    return server_is_other(world->server) ? "create2 /" WORLD_NAME "/" : WORLD_ACQUIRE;
 }
 
 /* ---- Calls ---- */
@@ -173,14 +204,6 @@ void world_acquire_brief(hf_lock *lock, const hf_acquire_options *options) {
     while (err == HF_ETIMEDOUT && now_ms() < until_ms &&
            strstr(hf_last_error()->text, "the lease was over") != NULL);
     assert_int_equal(err, HF_OK);
-}
-
-static int wait_op(int err, hf_op *op, hf_result *ret) {
-    if (err != HF_OK)
-        return err;
-    err = hf_op_wait(op, HANG_MS, ret);
-    hf_op_free(op);
-    return err;
 }
 
 int world_acquire_async(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_result *ret) {

@@ -15,6 +15,7 @@
 #include <holdfast/holdfast.h>
 
 #include "redis/script.h"
+#include "support/either.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/wait.h"
@@ -73,12 +74,16 @@ bool world_free(struct world *world); /* no key of the lock's name */
 long long world_keys(struct server *server);
 bool world_wait_free(struct world *world, int64_t limit_ms);
 bool world_wait_count(struct world *world, const char *owner, long long count, int64_t limit_ms);
-/* All names that the server has subscribers for, but for where clients hear of breaks. */
+/* All names that the server has subscribers for, but for where clients hear of breaks; on ZooKeeper all watches. */
 long long world_channels(struct server *server);
+/* Nobody waits any more. */
 bool world_wait_no_channels(struct server *server, int64_t limit_ms);
 
 void world_owner_text(const hf_client *client, hf_owner owner, char text[64]);
 hf_stats world_stats(hf_client *client);
+
+/* The request that takes the lock, on either engine: a matcher. */
+const char *world_acquires(const struct world *world);
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "net/voice.h"
 #include "support/trap.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -229,11 +230,23 @@ struct pinger {
     int result;
     int64_t took_ms;
     atomic_int tid;
+    atomic_bool polls;
 };
+
+static _Thread_local struct pinger *pinging;
+
+/* In the place of the C library's. */
+int poll(struct pollfd *fds, nfds_t nfds, int timeout) {
+    struct timespec until = {timeout / 1000, timeout % 1000 * 1000000L};
+    if (pinging != NULL)
+        atomic_store(&pinging->polls, true);
+    return ppoll(fds, nfds, timeout >= 0 ? &until : NULL, NULL);
+}
 
 static void *ping_once(void *arg) {
     struct pinger *pinger = arg;
     int64_t start_ms = now_ms();
+    pinging = pinger;
     atomic_store(&pinger->tid, gettid());
     pinger->result = hf_ping(pinger->client);
     pinger->took_ms = now_ms() - start_ms;
@@ -256,6 +269,12 @@ static bool sleeps(void *arg) {
     return known && state == 'S';
 }
 
+/* Who is alone waits in recv() at first, and is not relieved there without a loss (net.await). */
+static bool polls(void *arg) {
+    struct pinger *pinger = arg;
+    return atomic_load(&pinger->polls) && sleeps(&pinger->tid);
+}
+
 static void commands_of_others_go_on(void **state) {
     (void)state;
     enum { OTHERS = 4 };
@@ -270,7 +289,7 @@ static void commands_of_others_go_on(void **state) {
     proxy_blackhole(proxy, false, true);
     start_pinger(&first, client);
     assert_true(proxy_wait_seen(proxy, "\r\nPING\r\n", pings + 1, HANG_MS));
-    assert_true(wait_until(sleeps, &first.tid, HANG_MS));
+    assert_true(wait_until(polls, &first, HANG_MS));
     trap_catch(first.thread);
     for (size_t i = 0; i < OTHERS; i++)
         start_pinger(&others[i], client);

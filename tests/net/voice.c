@@ -188,11 +188,21 @@ static void *speak_once(void *arg) {
     return NULL;
 }
 
-void start_voice(struct voice *voice, struct line *line, size_t size, int64_t wait_ms) {
-    voice_begin(voice, line);
+static void start(struct voice *voice, size_t size, int64_t wait_ms) {
     voice->size = size;
     voice->wait_ms = wait_ms;
     assert_int_equal(pthread_create(&voice->thread, NULL, speak_once, voice), 0);
+}
+
+void start_voice(struct voice *voice, struct line *line, size_t size, int64_t wait_ms) {
+    voice_begin(voice, line);
+    start(voice, size, wait_ms);
+}
+
+void start_undisturbed_voice(struct voice *voice, struct line *line, size_t size, int64_t wait_ms) {
+    voice_begin(voice, line);
+    voice->exec.undisturbed = true;
+    start(voice, size, wait_ms);
 }
 
 enum outcome join_voice(struct voice *voice) {

@@ -69,6 +69,8 @@ void voice_end(struct voice *voice);
 enum outcome speak(struct voice *voice, size_t size, int64_t wait_ms);
 /* The same on a thread of its own. */
 void start_voice(struct voice *voice, struct line *line, size_t size, int64_t wait_ms);
+/* The same as a call that nobody can cancel: nothing but its answer is expected to wake it. */
+void start_undisturbed_voice(struct voice *voice, struct line *line, size_t size, int64_t wait_ms);
 enum outcome join_voice(struct voice *voice);
 void cancel_voice(struct voice *voice);
 void shorten_voice(struct voice *voice, int64_t wait_ms); /* the wait ends so soon */

@@ -91,6 +91,7 @@ void scene_on_event(hf_lock *lock, const hf_event *event, void *arg) {
     if (event->kind != HF_EVENT_LOST)
         return;
     snprintf(events->reason, sizeof events->reason, "%s", event->reason);
+    atomic_store(&events->told_ms, now_ms());
     atomic_fetch_add(&events->losses, 1);
 }
 

@@ -56,7 +56,8 @@ struct server *scene_kill_primary(struct scene *scene);
 /* Counts what a lock's callback is told; the `arg` of scene_on_event. */
 struct scene_events {
     atomic_int losses;
-    char reason[128]; /* of the last loss; read it when that was counted */
+    char reason[128];        /* of the last loss; read it when that was counted */
+    _Atomic int64_t told_ms; /* when that was, by now_ms() */
 };
 void scene_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool scene_wait_losses(struct scene_events *events, int at_least);

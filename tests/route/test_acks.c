@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Who waits for what ---- */
@@ -378,6 +379,58 @@ static void on_disk_where_that_can_be_asked(void **state) {
     hf_close(client);
 }
 
+static struct server *one_of_three(int i) {
+    return i == 0 ? trio_primary(acks_trio) : trio_replica(acks_trio, i - 1);
+}
+
+/* Written there at once, from here on. */
+static bool all_write_to_disk(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 3; i++) {
+        char *info = cmd_str(one_of_three(i), "INFO persistence");
+        bool on = strstr(info, "aof_enabled:1") != NULL &&
+                  strstr(info, "aof_rewrite_in_progress:0") != NULL &&
+                  strstr(info, "aof_rewrite_scheduled:0") != NULL;
+        free(info);
+        if (!on)
+            return false;
+    }
+    return true;
+}
+
+static bool knows_waitaof(void) {
+    redisReply *reply = cmd(trio_primary(acks_trio), "COMMAND INFO WAITAOF");
+    bool known = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+                 reply->element[0]->type == REDIS_REPLY_ARRAY;
+    freeReplyObject(reply);
+    return known;
+}
+
+/* On the disks of the primary and of both replicas. Redis 7.2 and later, Valkey. */
+static void on_the_disks_of_all(void **state) {
+    (void)state;
+    if (!knows_waitaof())
+        skip();
+    hf_client *client = acks_begin("acks=2&ack_disk=on" PATIENT);
+    hf_lock *lock = acks_lock(client, HF_PLAIN, "disks");
+    hf_result result = HF_RESULT_INIT;
+    for (int i = 0; i < 3; i++) {
+        cmd_ok(one_of_three(i), "CONFIG SET appendfsync always");
+        cmd_ok(one_of_three(i), "CONFIG SET appendonly yes");
+    }
+    assert_true(wait_until(all_write_to_disk, NULL, ACKS_HANG_MS));
+    assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
+    assert_int_equal(result.acked, 2);
+    assert_true(server_calls(trio_primary(acks_trio), "waitaof") > 0);
+    assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
+    assert_int_equal(acks_stats(client).ack_failures, 0);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    for (int i = 0; i < 3; i++)
+        cmd_ok(one_of_three(i), "CONFIG SET appendonly no");
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(off_sends_no_wait),
@@ -397,6 +450,7 @@ int main(void) {
         cmocka_unit_test(threads_share_them),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(on_disk_where_that_can_be_asked),
+        cmocka_unit_test(on_the_disks_of_all),
     };
     return cmocka_run_group_tests_name("route.acks", tests, acks_start, acks_stop);
 }

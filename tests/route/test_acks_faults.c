@@ -7,12 +7,16 @@
 #include <string.h>
 
 struct told {
-    atomic_int losses;
+    atomic_int warnings, losses;
+    atomic_int warnings_before; /* the first loss */
 };
 
 static void on_event(hf_lock *lock, const hf_event *event, void *arg) {
     struct told *told = arg;
     (void)lock;
+    if (event->kind == HF_EVENT_LOST && atomic_load(&told->losses) == 0)
+        atomic_store(&told->warnings_before, atomic_load(&told->warnings));
+    atomic_fetch_add(&told->warnings, event->kind == HF_EVENT_WARNING);
     atomic_fetch_add(&told->losses, event->kind == HF_EVENT_LOST);
 }
 
@@ -48,7 +52,10 @@ static void a_deadline_is_not_moved_without_them(void **state) {
     int64_t deadline_ms = now_ms() + hf_lock_remaining_ms(lock);
     assert_true(there_ms > hf_lock_remaining_ms(lock));
     assert_true(wait_until(is_lost, &told, ACKS_HANG_MS));
-    assert_true(now_ms() >= deadline_ms - 1);
+    int64_t late_ms = now_ms() - deadline_ms;
+    assert_true(late_ms >= -1);
+    /* Somebody who got no time on the processor when it was to be warned is told of the loss alone. */
+    assert_true(atomic_load(&told.warnings_before) == 1 || late_ms > 500);
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
     assert_true(acks_wait_free("deadline"));
     assert_int_equal(hf_lock_release(alone), HF_OK);

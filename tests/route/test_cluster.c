@@ -5,6 +5,7 @@
 #include "route/ring.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const any_kind kinds[] = {HF_PLAIN,
@@ -125,6 +126,29 @@ static void frozen_while_held(void **state) {
     ring_end(&r);
 }
 
+/* Nothing is held, and what is under way waits for replicas, as it may: that the server itself is silent is noticed all the
+ * same, long before a command's time is up. */
+static void frozen_while_replicas_are_to_confirm(void **state) {
+    (void)state;
+    struct ring r;
+    hf_options options = scene_options();
+    options.acks = HF_ACKS_REPORT;
+    ring_begin(&r, &options);
+    hf_lock *lock = scene_lock(r.client, HF_PLAIN, "confirmed");
+    assert_int_equal(hf_lock_try(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    struct server *old = shards_owner_of(r.shards, "confirmed");
+    ring_replicate(&r, old);
+    server_freeze(old);
+    int64_t began_ms = now_ms();
+    assert_int_equal(hf_lock_try(lock), HF_OK); /* where somebody answers */
+    print_message("answered after %lld ms\n", (long long)(now_ms() - began_ms));
+    assert_true(getenv("HF_SOAK") == NULL || now_ms() - began_ms < options.cmd_timeout_ms / 2);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    ring_end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_while_held),
@@ -132,6 +156,7 @@ int main(void) {
         cmocka_unit_test(killed_while_a_fair_one_is_waited_for),
         cmocka_unit_test(killed_before_a_release),
         cmocka_unit_test(frozen_while_held),
+        cmocka_unit_test(frozen_while_replicas_are_to_confirm),
     };
     return cmocka_run_group_tests(tests, ring_start_with_replicas, ring_stop);
 }

@@ -36,9 +36,9 @@ static const char java_acquire[] =
 static const char java_unlock[] =
     "local h = redis.call('lindex', KEYS[2], 0)\n"
     "if redis.call('exists', KEYS[1]) == 0 then\n"
-    "if h then redis.call('publish', 'ch:' .. h, '0') end return 1 end\n"
+    "if h then redis.call('publish', 'redisson_lock__channel:{f}:' .. h, '0') end return 1 end\n"
     "if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return -1 end\n"
-    "redis.call('del', KEYS[1]) if h then redis.call('publish', 'ch:' .. h, '0') end return 1\n";
+    "redis.call('del', KEYS[1]) if h then redis.call('publish', 'redisson_lock__channel:{f}:' .. h, '0') end return 1\n";
 static const char java_give_up[] =
     "local behind = false\n"
     "for _, w in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"

@@ -31,6 +31,35 @@ static const char *sha_for(const struct fair_model *m, const struct request *r) 
     return r->old ? m->old_sha[r->script] : m->sha[r->script];
 }
 
+/* As version 0.1 runs them: with the beginning of the channels, and nothing left out. */
+static redisReply *run_old(struct fair_model *m, const struct request *r, const char *sha,
+                           long long not_after, int64_t us) {
+    long long lease_ms = (long long)r->lease * TICK_MS;
+    long long s = us / 1000000, rest = us % 1000000;
+    switch (r->script) {
+    case ACQUIRE:
+        return ask(
+            &m->play,
+            "EVALSHA %s 4 f q z r %lld %s publish redisson_lock__channel:{f} %lld 0 %d %lld %lld "
+            "%lld %lld %lld %lld",
+            sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0, (long long)r->confirm * TICK_MS,
+            (long long)r->ticket, (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s,
+            rest);
+    case RELEASE:
+        return ask(
+            &m->play,
+            "EVALSHA %s 4 f q z r %lld %s publish redisson_lock__channel:{f} %lld 1 %lld %lld", sha,
+            not_after, r->owner, lease_ms, s, rest);
+    case GIVE_UP:
+        return ask(&m->play,
+                   "EVALSHA %s 4 f q z r %lld %s publish redisson_lock__channel:{f} 0 %lld %lld",
+                   sha, not_after, r->owner, s, rest);
+    default:
+        return ask(&m->play, "EVALSHA %s 1 f %lld %lld %s %lld %lld", sha, not_after, lease_ms,
+                   r->owner, s, rest);
+    }
+}
+
 static redisReply *run_script(struct fair_model *m, const struct request *r) {
     int64_t us = fair_now_us(m);
     m->instant += 7;
@@ -40,20 +69,24 @@ static redisReply *run_script(struct fair_model *m, const struct request *r) {
     long long lease_ms = (long long)r->lease * TICK_MS;
     long long s = us / 1000000, rest = us % 1000000;
     const char *sha = sha_for(m, r);
-    switch (r->script) { /* version 0.1 does not look at the fifth key */
+    if (sha == m->old_sha[r->script])
+        return run_old(m, r, sha, not_after, us);
+    switch (r->script) {
     case ACQUIRE:
-        return ask(&m->play,
-                   "EVALSHA %s 5 f q z r u %lld %s publish ch %lld 0 %d %lld %lld "
-                   "%lld %lld %lld %lld",
-                   sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0,
-                   (long long)r->confirm * TICK_MS, (long long)r->ticket,
-                   (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s, rest);
+        return script_written_out(
+            ask(&m->play,
+                "EVALSHA %s 5 f q z r u %lld %s publish %lld %lld %lld %d %lld 0 %lld %lld %lld",
+                sha, not_after, r->owner, (long long)HORIZON * TICK_MS,
+                (long long)r->confirm * TICK_MS, (long long)r->ticket, r->waits ? 1 : 0, lease_ms,
+                (long long)JAVA_WAIT * TICK_MS, s, rest),
+            1);
     case RELEASE:
-        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish ch %lld 1 %lld %lld", sha,
-                   not_after, r->owner, lease_ms, s, rest);
+        return script_written_out(ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish %lld %lld",
+                                      sha, not_after, r->owner, s, rest),
+                                  0);
     case GIVE_UP:
-        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish ch 0 %lld %lld", sha,
-                   not_after, r->owner, s, rest);
+        return ask(&m->play, "EVALSHA %s 5 f q z r u %lld %s publish 0 %lld %lld", sha, not_after,
+                   r->owner, s, rest);
     default:
         return ask(&m->play, "EVALSHA %s 1 f %lld %lld %s %lld %lld", sha, not_after, lease_ms,
                    r->owner, s, rest);
@@ -392,8 +425,8 @@ const struct fair_tally *fair_model_tally(const struct fair_model *m) {
 /* So that the model has something to find. */
 static void load_shortened(struct fair_model *m) {
     char *text = script_text("fair_acquire");
-    char *changed = script_changed(text, "if listeners > 0 or record or more == 1 then",
-                                   "listeners = 0 if record or more == 1 then");
+    char *changed = script_changed(text, "if listeners > 0 or record or line.more == 1 then",
+                                   "listeners = 0 if record or line.more == 1 then");
     m->shortened_sha = play_load_text(m->server, changed);
     free(changed);
     free(text);

@@ -6,11 +6,11 @@
 #include "fair_rows.h"
 
 #define ACQUIRE "acquire"
-#define FIRST "0 me 30000 0 1 3000 0 60000 300000"   /* waits, listens, has no ticket */
-#define DEAF "0 me 30000 0 1 0 0 10000 300000"       /* not listening yet */
-#define ONCE "0 me 30000 0 0 0 0 10000 300000"       /* tries once */
-#define AGAIN "0 me 30000 0 1 3000 #-5 60000 300000" /* with a ticket */
-#define NESTED "0 me 30000 1 1 3000 0 60000 300000"  /* holds it once */
+#define FIRST "0 me 60000 3000 0 1 30000 0 300000"   /* waits, listens, has no ticket */
+#define DEAF "0 me 10000 0 0 1 30000 0 300000"       /* not listening yet */
+#define ONCE "0 me 10000 0 0 0 30000 0 300000"       /* tries once */
+#define AGAIN "0 me 60000 3000 #-5 1 30000 0 300000" /* with a ticket */
+#define NESTED "0 me 60000 3000 0 1 30000 1 300000"  /* holds it once */
 #define HELD_BY_YOU "HSET f you 1; PEXPIRE f 20000; "
 #define A "RPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000; "
 #define B "RPUSH q b; ZADD z @+60000 b; HSET r b 3000_#-80_@+60000; "
@@ -26,10 +26,10 @@
 
 const struct fair_row fair_rows[] = {
     /* ---- acquire: held by us ---- */
-    {"acquire_free", NULL, NULL, ACQUIRE, FIRST, "1 1", "f{me=1}", 30000, NULL, NULL},
-    {"acquire_free_in_time", NULL, NULL, ACQUIRE, "@+0 me 30000 0 1 3000 0 60000 300000", "1 1",
+    {"acquire_free", NULL, NULL, ACQUIRE, FIRST, "done", "f{me=1}", 30000, NULL, NULL},
+    {"acquire_free_in_time", NULL, NULL, ACQUIRE, "@+0 me 60000 3000 0 1 30000 0 300000", "done",
      "f{me=1}", 30000, NULL, NULL},
-    {"acquire_too_late", A, "a", ACQUIRE, "@-1 me 30000 0 1 3000 0 60000 300000", "-3 0", A_IN, 0,
+    {"acquire_too_late", A, "a", ACQUIRE, "@-1 me 60000 3000 0 1 30000 0 300000", "-3 0", A_IN, 0,
      NULL, NULL},
     {"acquire_resend", "HSET f me 1; PEXPIRE f 5000", NULL, ACQUIRE, FIRST, "1 1", "f{me=1}", 30000,
      NULL, NULL},
@@ -51,6 +51,13 @@ const struct fair_row fair_rows[] = {
     /* ---- acquire: into the line ---- */
     {"queue_first", HELD_BY_YOU, NULL, ACQUIRE, FIRST, "0 ~20000 1 #+0 #+0 0",
      "f{you=1} q[me] z{me=@+60000} r{me=3000 #+0 @+60000}", 20000, NULL, NULL},
+    {"queue_as_usual", HELD_BY_YOU, NULL, ACQUIRE, "0 me 60000 3000", "0 ~20000 1 #+0 #+0 0",
+     "f{you=1} q[me] z{me=@+60000} r{me=3000 #+0 @+60000}", 20000, NULL, NULL},
+    {"queue_as_usual_behind_java", HELD_BY_YOU JAVA, NULL, ACQUIRE, "0 me 60000 3000",
+     "0 ~20000 2 #+0 #+0 0",
+     "f{you=1} q[java me] z{java=@+300000 me=@+360000} r{me=3000 #+0 @+60000}", 20000, NULL, NULL},
+    {"acquire_free_as_usual", NULL, NULL, ACQUIRE, "0 me 60000 3000", "done", "f{me=1}", 30000,
+     NULL, NULL},
     {"queue_deaf", HELD_BY_YOU, NULL, ACQUIRE, DEAF, "0 ~20000 1 #+0 #+0 0",
      "f{you=1} q[me] z{me=@+10000} r{me=0 #+0 @+10000}", 20000, NULL, NULL},
     {"queue_behind_ours_of_a_later_ticket",
@@ -84,7 +91,7 @@ const struct fair_row fair_rows[] = {
      "f{you=1} q[a me] z{a=@+60000 me=@+60000} r{a=3000 #-90 @+60000 me=3000 #-50 @+60000}", 20000,
      NULL, NULL},
     {"back_by_ticket_before_a_later_one", HELD_BY_YOU A B, NULL, ACQUIRE,
-     "0 me 30000 0 1 3000 #-85 60000 300000", "0 ~20000 2 #-85 #+0 0",
+     "0 me 60000 3000 #-85 1 30000 0 300000", "0 ~20000 2 #-85 #+0 0",
      "f{you=1} q[a me b] z{a=@+60000 b=@+60000 me=@+60000} "
      "r{a=3000 #-90 @+60000 b=3000 #-80 @+60000 me=3000 #-85 @+60000}",
      20000, NULL, NULL},
@@ -101,51 +108,54 @@ const struct fair_row fair_rows[] = {
      NULL, NULL},
 
     /* ---- acquire: the lock is free ---- */
-    {"free_and_first", ME B, "b", ACQUIRE, AGAIN, "1 1", "f{me=1} " B_IN, 30000, NULL, NULL},
+    {"free_and_first", ME B, "b", ACQUIRE, AGAIN, "done", "f{me=1} " B_IN, 30000, NULL, NULL},
     {"free_and_somebody_listens_in_front", A ME, "a", ACQUIRE, AGAIN, "0 ~3000 1 #-50 #+0 0",
      "f{a=1} q[me] z{me=@+60000} r{me=3000 #-50 @+60000}", 3000, "a:#+0", NULL},
-    {"free_and_nobody_hears_the_one_in_front", A ME, NULL, ACQUIRE, AGAIN, "1 1", "f{me=1}", 30000,
+    {"free_and_nobody_hears_the_one_in_front", A ME, NULL, ACQUIRE, AGAIN, "done", "f{me=1}", 30000,
      NULL, NULL},
     {"free_and_java_in_front", JAVA ME, "java", ACQUIRE, AGAIN, "0 -2 2 #-50 #+0 60000",
      "q[java me] z{java=@+300000 me=@+360000} r{me=3000 #-50 @+60000}", 0, "java:0",
      "q[java me] z{java=@+300000 me=@+360000} r{me=3000 #-50 @+60000}"},
     {"free_and_a_deaf_one_in_front", A_DEAF ME, "a", ACQUIRE, AGAIN, "0 -2 2 #-50 #+0 60000",
      "q[a me] z{a=@+60000 me=@+60000} r{a=0 #-90 @+60000 me=3000 #-50 @+60000}", 0, "a:0", NULL},
-    {"free_and_only_dead_in_front", A_DEAD JAVA_DEAD NO_SCORE ME, "a java", ACQUIRE, AGAIN, "1 1",
+    {"free_and_only_dead_in_front", A_DEAD JAVA_DEAD NO_SCORE ME, "a java", ACQUIRE, AGAIN, "done",
      "f{me=1}", 30000, NULL, NULL},
 
     /* ---- acquire: once ---- */
-    {"once_free", NULL, NULL, ACQUIRE, ONCE, "1 1", "f{me=1}", 30000, NULL, NULL},
+    {"once_free", NULL, NULL, ACQUIRE, ONCE, "done", "f{me=1}", 30000, NULL, NULL},
     {"once_busy", HELD_BY_YOU A, "a", ACQUIRE, ONCE, "0 ~20000 0 0 #+0 0", "f{you=1} " A_IN, 20000,
      NULL, NULL},
     {"once_hands_over", A, "a", ACQUIRE, ONCE, "0 ~3000 0 0 #+0 0", "f{a=1}", 3000, "a:#+0", NULL},
     {"once_leaves_java_alone", JAVA, "java", ACQUIRE, ONCE, "0 -2 0 0 #+0 0",
      "q[java] z{java=@+300000}", 0, NULL, NULL},
-    {"once_sweeps_the_dead", JAVA_DEAD, "java", ACQUIRE, ONCE, "1 1", "f{me=1}", 30000, NULL, NULL},
+    {"once_sweeps_the_dead", JAVA_DEAD, "java", ACQUIRE, ONCE, "done", "f{me=1}", 30000, NULL,
+     NULL},
 
     /* ---- release ---- */
-    {"release", "HSET f me 1; PEXPIRE f 5000", NULL, "release", "0 me 30000 1", "1 0", "", 0, NULL,
+    {"release", "HSET f me 1; PEXPIRE f 5000", NULL, "release", "0 me 1 30000", "done", "", 0, NULL,
      NULL},
-    {"release_too_late", "HSET f me 1; PEXPIRE f 5000; " A, "a", "release", "@-1 me 30000 1",
+    {"release_as_usual", "HSET f me 1; PEXPIRE f 5000; " A B, "a b", "release", "0 me", "done",
+     "f{a=1} " B_IN, 3000, "a:#+0", NULL},
+    {"release_too_late", "HSET f me 1; PEXPIRE f 5000; " A, "a", "release", "@-1 me 1 30000",
      "-3 0", "f{me=1} " A_IN, 5000, NULL, NULL},
-    {"release_one_level", "HSET f me 2; PEXPIRE f 5000; " A, "a", "release", "0 me 30000 2", "0 1",
+    {"release_one_level", "HSET f me 2; PEXPIRE f 5000; " A, "a", "release", "0 me 2 30000", "0 1",
      "f{me=1} " A_IN, 30000, NULL, NULL},
     {"release_one_level_never_shortens", "HSET f me 2; PEXPIRE f 50000", NULL, "release",
-     "0 me 30000 2", "0 1", "f{me=1}", 50000, NULL, NULL},
-    {"release_mismatch", "HSET f me 1; PEXPIRE f 5000", NULL, "release", "0 me 30000 3", "-2 1",
+     "0 me 2 30000", "0 1", "f{me=1}", 50000, NULL, NULL},
+    {"release_mismatch", "HSET f me 1; PEXPIRE f 5000", NULL, "release", "0 me 3 30000", "-2 1",
      "f{me=1}", 5000, NULL, NULL},
-    {"release_grants", "HSET f me 1; PEXPIRE f 5000; " A B, "a b", "release", "0 me 30000 1", "1 0",
-     "f{a=1} " B_IN, 3000, "a:#+0", NULL},
+    {"release_grants", "HSET f me 1; PEXPIRE f 5000; " A B, "a b", "release", "0 me 1 30000",
+     "done", "f{a=1} " B_IN, 3000, "a:#+0", NULL},
     {"release_grants_the_first_who_hears", "HSET f me 1; PEXPIRE f 5000; " A B, "b", "release",
-     "0 me 30000 1", "1 0", "f{b=1}", 3000, "b:#+0", NULL},
+     "0 me 1 30000", "done", "f{b=1}", 3000, "b:#+0", NULL},
     {"release_tells_java", "HSET f me 1; PEXPIRE f 5000; " JAVA B, "java b", "release",
-     "0 me 30000 1", "1 0", "q[java b] z{b=@+60000 java=@+300000} r{b=3000 #-80 @+60000}", 0,
+     "0 me 1 30000", "done", "q[java b] z{b=@+60000 java=@+300000} r{b=3000 #-80 @+60000}", 0,
      "java:0", NULL},
     {"release_skips_the_dead", "HSET f me 1; PEXPIRE f 5000; " JAVA_DEAD A_DEAD B, "java a b",
-     "release", "0 me 30000 1", "1 0", "f{b=1}", 3000, "b:#+0", NULL},
-    {"release_gone_free_hands_over", A ME, "a", "release", "0 me 30000 1", "-1 0", "f{a=1}", 3000,
+     "release", "0 me 1 30000", "done", "f{b=1}", 3000, "b:#+0", NULL},
+    {"release_gone_free_hands_over", A ME, "a", "release", "0 me 1 30000", "-1 0", "f{a=1}", 3000,
      "a:#+0", NULL},
-    {"release_gone_anothers_leaves_the_line", HELD_BY_YOU ME, NULL, "release", "0 me 30000 1",
+    {"release_gone_anothers_leaves_the_line", HELD_BY_YOU ME, NULL, "release", "0 me 1 30000",
      "-1 1", "f{you=1}", 20000, NULL, NULL},
 
     /* ---- give up ---- */
@@ -168,8 +178,9 @@ const struct fair_row fair_rows[] = {
     {"force", HELD_BY_YOU A, "a", "force", "0 you", "1 0", "f{a=1}", 3000, "a:#+0", NULL},
     {"force_tells_java", HELD_BY_YOU JAVA, "java", "force", "0 you", "1 0",
      "q[java] z{java=@+300000}", 0, "java:0", NULL},
-    {"force_tells_the_holder_first", HELD_BY_YOU A, "a you", "force", "0 you ch:you broken:", "1 0",
-     "f{a=1}", 3000, "a:#+0 you:broken:f", NULL},
+    {"force_tells_the_holder_first", HELD_BY_YOU A, "a you", "force",
+     "0 you redisson_lock__channel:{f}:you broken:", "1 0", "f{a=1}", 3000, "a:#+0 you:broken:f",
+     NULL},
     {"force_may_not_tell_the_holder", HELD_BY_YOU A, "a", "force",
      "0 you elsewhere broken:", "1 -1", "f{a=1}", 3000, "a:#+0", NULL},
     {"force_another", HELD_BY_YOU A, "a", "force", "0 me", "0 0", "f{you=1} " A_IN, 20000, NULL,
@@ -179,25 +190,25 @@ const struct fair_row fair_rows[] = {
 
     /* ---- a Java client that nobody hears for: it has two seconds to come ---- */
     {"unheard_java_is_given_two_seconds", "HSET f me 1; PEXPIRE f 5000; " JAVA, NULL, "release",
-     "0 me 30000 1", "1 0", "q[java] z{java=@+2000}", 0, NULL, NULL},
+     "0 me 1 30000", "done", "q[java] z{java=@+2000}", 0, NULL, NULL},
     {"unheard_java_gets_no_more_than_it_had",
      "HSET f me 1; PEXPIRE f 5000; RPUSH q java; ZADD z @+700 java", NULL, "release",
-     "0 me 30000 1", "1 0", "q[java] z{java=@+700}", 0, NULL, NULL},
+     "0 me 1 30000", "done", "q[java] z{java=@+700}", 0, NULL, NULL},
     {"unheard_java_and_who_is_behind_it_is_told", "HSET f me 1; PEXPIRE f 5000; " JAVA A B, "a b",
-     "release", "0 me 30000 1", "1 0",
+     "release", "0 me 1 30000", "done",
      "q[java a b] z{a=@+60000 b=@+60000 java=@+2000} "
      "r{a=3000 #-90 @+60000 b=3000 #-80 @+60000}",
      0, "a:0", NULL},
     {"unheard_java_and_java_behind_it_is_told", "HSET f me 1; PEXPIRE f 5000; " JAVA J2, "j2",
-     "release", "0 me 30000 1", "1 0", "q[java j2] z{j2=@+600000 java=@+2000}", 0, "j2:0", NULL},
+     "release", "0 me 1 30000", "done", "q[java j2] z{j2=@+600000 java=@+2000}", 0, "j2:0", NULL},
     {"unheard_java_and_behind_java_that_hears_the_first_of_ours_is_told",
      "HSET f me 1; PEXPIRE f 5000; " JAVA J2 "RPUSH q j3; ZADD z @+900000 j3; " A B, "j2 j3 a b",
-     "release", "0 me 30000 1", "1 0",
+     "release", "0 me 1 30000", "done",
      "q[java j2 j3 a b] z{a=@+60000 b=@+60000 j2=@+600000 j3=@+900000 java=@+2000} "
      "r{a=3000 #-90 @+60000 b=3000 #-80 @+60000}",
      0, "j2:0 a:0", NULL},
     {"unheard_javas_are_remembered", "HSET f me 1; PEXPIRE f 5000; " JAVA J2 A B, "b", "release",
-     "0 me 30000 1", "1 0",
+     "0 me 1 30000", "done",
      "q[java j2 a b] z{a=@+60000 b=@+60000 j2=@+600000 java=@+2000} "
      "r{a=3000 #-90 @+60000 b=3000 #-80 @+60000} u{j2=@+0}",
      0, "b:0", NULL},
@@ -212,7 +223,7 @@ const struct fair_row fair_rows[] = {
      0, "java:0", NULL},
     {"unheard_javas_are_passed_over_when_their_time_is_up",
      JAVA_DEAD J2 "HSET u j2 @-2000; RPUSH q j3; ZADD z @+900000 j3; HSET u j3 @-2001; " ME, NULL,
-     ACQUIRE, AGAIN, "1 1", "f{me=1}", 30000, NULL, NULL},
+     ACQUIRE, AGAIN, "done", "f{me=1}", 30000, NULL, NULL},
     {"unheard_java_whose_time_began_later", JAVA_DEAD J2 "HSET u j2 @-1999; " ME, NULL, ACQUIRE,
      AGAIN, "0 -2 2 #-50 #+0 2",
      "q[j2 me] z{j2=@+1 me=@+360000} r{me=3000 #-50 @+60000} u{j2=@-1999}", 0, NULL, NULL},
@@ -220,12 +231,12 @@ const struct fair_row fair_rows[] = {
      AGAIN, "0 -2 2 #-50 #+0 60000",
      "q[j2 me] z{j2=@+600000 me=@+360000} r{me=3000 #-50 @+60000} u{j2=@-3000}", 0, "j2:0", NULL},
     {"unheard_and_what_is_remembered_is_of_a_wrong_type",
-     "HSET f me 1; PEXPIRE f 5000; SET u text; " JAVA J2 A, "a", "release", "0 me 30000 1", "1 0",
+     "HSET f me 1; PEXPIRE f 5000; SET u text; " JAVA J2 A, "a", "release", "0 me 1 30000", "done",
      "q[java j2 a] z{a=@+60000 j2=@+600000 java=@+2000} r{a=3000 #-90 @+60000} u", 0, "a:0", NULL},
     {"unheard_by_once_changes_nothing", JAVA A, "a", ACQUIRE, ONCE, "0 -2 0 0 #+0 0",
      "q[java a] z{a=@+60000 java=@+300000} r{a=3000 #-90 @+60000}", 0, NULL, NULL},
     {"unheard_ours_that_does_not_listen_yet_keeps_its_time",
-     "HSET f me 1; PEXPIRE f 5000; " A_DEAF B, "b", "release", "0 me 30000 1", "1 0",
+     "HSET f me 1; PEXPIRE f 5000; " A_DEAF B, "b", "release", "0 me 1 30000", "done",
      "q[a b] z{a=@+60000 b=@+60000} r{a=0 #-90 @+60000 b=3000 #-80 @+60000}", 0, NULL, NULL},
 
     /* ---- hand over: what a release did not finish ---- */
@@ -246,14 +257,18 @@ const struct fair_row fair_rows[] = {
     {"U67_acquire_records_of_a_wrong_type", "SET r text", NULL, ACQUIRE, FIRST, "!WRONGTYPE", "r",
      0, NULL, NULL},
     {"U67_release_queue_of_a_wrong_type", "HSET f me 1; PEXPIRE f 5000; SET q text", NULL,
-     "release", "0 me 30000 1", "!WRONGTYPE", "f{me=1} q", 5000, NULL, NULL},
+     "release", "0 me 1 30000", "!WRONGTYPE", "f{me=1} q", 5000, NULL, NULL},
+    {"U67_release_deadlines_of_a_wrong_type", "HSET f me 1; PEXPIRE f 5000; SET z text; RPUSH q a",
+     NULL, "release", "0 me", "!WRONGTYPE", "f{me=1} q[a] z", 5000, NULL, NULL},
+    {"U67_release_records_of_a_wrong_type", "HSET f me 1; PEXPIRE f 5000; SET r text; RPUSH q a",
+     NULL, "release", "0 me", "!WRONGTYPE", "f{me=1} q[a] r", 5000, NULL, NULL},
     {"U67_give_up_deadlines_of_a_wrong_type", "HSET f me 1; PEXPIRE f 5000; SET z text", NULL,
      "give_up", "0 me 0", "!WRONGTYPE", "f{me=1} z", 5000, NULL, NULL},
     {"U67_count_that_is_no_number", "HSET f me x; PEXPIRE f 5000", NULL, ACQUIRE, FIRST,
      "!WRONGTYPE", "f{me=x}", 5000, NULL, NULL},
-    {"U01_lease_zero", NULL, NULL, ACQUIRE, "0 me 0 0 1 3000 0 60000 300000", "!ERR the lease", "",
+    {"U01_lease_zero", NULL, NULL, ACQUIRE, "0 me 60000 3000 0 1 0 0 300000", "!ERR the lease", "",
      0, NULL, NULL},
-    {"U02_lease_too_long", NULL, NULL, ACQUIRE, "0 me 9223372036854775807 0 1 3000 0 60000 300000",
+    {"U02_lease_too_long", NULL, NULL, ACQUIRE, "0 me 60000 3000 0 1 9223372036854775807 0 300000",
      "!ERR invalid expire", "", 0, NULL, NULL},
 };
 const size_t fair_row_count = sizeof fair_rows / sizeof *fair_rows;

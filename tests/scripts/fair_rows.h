@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What the channels of its waiters begin with; then their names. */
+#define CHANNELS "redisson_lock__channel:{f}:"
+
 struct fair_row {
     const char *name;
     const char *before;    /* commands with "; " between */

@@ -40,7 +40,7 @@ static void collect_mail(struct fair_model *m) {
         for (int i = 0; i < OWNERS && !pong; i++) {
             struct owner *o = &m->owners[i];
             char name[16];
-            if (strcmp(reply->element[1]->str + strlen("ch:"), fair_name_of(m, i, name)) == 0 &&
+            if (strcmp(reply->element[1]->str + strlen(CHANNELS), fair_name_of(m, i, name)) == 0 &&
                 o->heard && o->mails < MAILS)
                 o->mail[o->mails++] = strtoll(reply->element[2]->str, NULL, 10);
         }
@@ -53,7 +53,7 @@ static void collect_mail(struct fair_model *m) {
 static void subscribe(struct fair_model *m, const char *name, bool on) {
     redisReply *reply;
     collect_mail(m);
-    redisAppendCommand(m->ear, "%s ch:%s", on ? "SUBSCRIBE" : "UNSUBSCRIBE", name);
+    redisAppendCommand(m->ear, "%s " CHANNELS "%s", on ? "SUBSCRIBE" : "UNSUBSCRIBE", name);
     if (redisGetReply(m->ear, (void **)&reply) != REDIS_OK)
         support_die("no answer to SUBSCRIBE");
     freeReplyObject(reply);

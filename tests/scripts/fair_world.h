@@ -4,6 +4,9 @@
 
 #include "fair_model.h"
 
+/* What the channels of its waiters begin with; then their names. */
+#define CHANNELS "redisson_lock__channel:{f}:"
+
 enum {
     OWNERS = 4,
     JAVAS = 3,

@@ -140,7 +140,7 @@ void assert_plays(redisContext *user, const struct row *row) {
 }
 
 void assert_code(redisContext *user, const char *script, const char *call, const char *expected) {
-    redisReply *reply = script_call(user, stage_sha(stage, script), call, 0);
+    redisReply *reply = script_written_out(script_call(user, stage_sha(stage, script), call, 0), 0);
     char got[32] = "neither numbers nor an error";
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0)
         snprintf(got, sizeof got, "%lld", reply->element[0]->integer);

@@ -6,6 +6,8 @@
  * and nobody hears the reply. */
 #include "plain_world.h"
 
+#include "script.h"
+
 #include "support/wait.h"
 
 #include <inttypes.h>
@@ -36,17 +38,20 @@ static void run(struct model *m, const struct request *r, bool hears) {
     if (r->script == RENEW)
         argv[argc++] = lease;
     argv[argc++] = name_of(r->script == FORCE ? r->target : r->sender);
-    if (r->script == ACQUIRE || r->script == RELEASE) {
+    bool last = r->script == RELEASE && r->count == 1; /* then nothing else need be said */
+    if (r->script == ACQUIRE || (r->script == RELEASE && !last)) {
         argv[argc++] = lease;
-        argv[argc++] = count;
+        if (r->count > 0)
+            argv[argc++] = count;
     }
-    if (r->script == RELEASE || r->script == FORCE) {
+    if ((r->script == RELEASE && !last) || r->script == FORCE) {
         argv[argc++] = "publish";
         argv[argc++] = "redisson_lock__channel:{" LOCK_NAME "}";
     }
     argv[argc++] = seconds;
     argv[argc++] = "0";
     redisReply *reply = must(&m->play, redisCommandArgv(m->play.connection, argc, argv, NULL));
+    reply = script_written_out(reply, r->script == ACQUIRE ? 1 : 0);
     m->tally.scripts++;
 
     bool late = r->script == RENEW && reply->elements == 1;

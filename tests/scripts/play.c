@@ -50,7 +50,8 @@ void play_close(struct play *play) {
 }
 
 char *play_load_text(struct server *server, const char *text) {
-    return script_load_timed_text(server, text, "{ARGV[#ARGV - 1], ARGV[#ARGV]}");
+    return script_load_timed_text(server, text,
+                                  "{table.remove(ARGV, #ARGV - 1), table.remove(ARGV)}");
 }
 
 static char *load_and_free(struct server *server, char *text) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define PLAYED_MS 40000
-#define TIME_OR_NEXT(last) "math.max(" last " + 1, seconds * 1000000 + micros)"
+#define TIME_OR_NEXT(last) "math.max(" last " + 1, now_us)"
 #define EPOCH_OF_CLOCKS_MS INT64_C(1700000000000)
 
 /* ARGV 1 how many ms pass, 2 how many are rounded to: those since the last time are real ones. */
@@ -284,7 +284,7 @@ static void open_machine(struct machine *machine, struct server *server) {
     machine->pass_sha = script_load(server, pass_lua);
     machine->by_one_sha =
         load_changed(server, "fenced_acquire", TIME_OR_NEXT("tonumber(last)"),
-                     "last == '0' and seconds * 1000000 + micros or tonumber(last) + 1");
+                     "last == '0' and now_us or tonumber(last) + 1");
     machine->extend_by_one_sha =
         load_changed(server, "fenced_extend", TIME_OR_NEXT("stored"), "stored + 1");
 }

@@ -4,6 +4,8 @@
  * script that it runs. */
 #include "quorum_world.h"
 
+#include "script.h"
+
 #include "support/wait.h"
 
 #include <inttypes.h>
@@ -86,7 +88,8 @@ static void append(struct quorum_model *m, struct machine *machine, const struct
 }
 
 /* Every script's first number is its verdict, but a renewal that comes too late has none. */
-static void read_answer(struct copy *copy, const redisReply *reply) {
+static void read_answer(struct copy *copy, redisReply *answer) {
+    const redisReply *reply = script_written_out(answer, copy->command.errand == ASK ? 1 : 0);
     bool late = reply->elements == 1;
     copy->code = late ? -3 : reply->element[0]->integer;
     copy->value = reply->elements < 3 ? 0 : reply->element[reply->elements - 2]->integer;

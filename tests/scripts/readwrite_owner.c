@@ -8,6 +8,8 @@
  * once they cannot. */
 #include "readwrite_world.h"
 
+#include "script.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,6 +176,7 @@ void rw_run(struct rw_model *m, const struct request *r, bool hears) {
     argv[argc++] = seconds;
     argv[argc++] = "0";
     redisReply *reply = must(&m->play, redisCommandArgv(m->play.connection, argc, argv, NULL));
+    reply = script_written_out(reply, r->verb == ACQUIRE ? 1 : 0);
     m->tally.scripts++;
     int code = reply->elements == 1 ? -3 : (int)reply->element[0]->integer;
     int value = r->verb == RENEW ? 0 : (int)reply->element[1]->integer;

@@ -31,8 +31,8 @@ struct row {
     const char *script;
     const char *call; /* as for script_call() */
     const char
-        *reply; /* integers without the closing `now`, "~n" for a pttl that was n; "!CODE" for
-                           an error that starts with it */
+        *reply; /* integers without the closing `now`, "~n" for a pttl that was n; "done" for the
+                           time alone, in us; "!CODE" for an error that starts with it */
     struct state after[ROW_KEYS];
     const char *heard;             /* as listener_heard() tells it; NULL for nothing */
     struct state resent[ROW_KEYS]; /* what a resend leaves, where that is not the same as `after` */

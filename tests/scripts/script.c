@@ -76,7 +76,10 @@ char *script_load(struct server *server, const char *text) {
 }
 
 char *script_load_timed_text(struct server *server, const char *text, const char *time) {
-    char *changed = script_changed(text, "redis.call('time')", time);
+    const char *question = strstr(text, "redis.call('time')") != NULL
+                               ? "redis.call('time')" /* in 0.1 */
+                               : "call('time')";
+    char *changed = script_changed(text, question, time);
     char *sha = script_load(server, changed);
     free(changed);
     return sha;
@@ -186,6 +189,29 @@ redisReply *script_call(redisContext *connection, const char *sha, const char *k
         words_add(&call, word);
     }
     return words_send(connection, &call);
+}
+
+static redisReply *integer_reply(long long integer) {
+    redisReply *reply = calloc(1, sizeof *reply);
+    if (reply == NULL)
+        support_die("out of memory");
+    reply->type = REDIS_REPLY_INTEGER;
+    reply->integer = integer;
+    return reply;
+}
+
+redisReply *script_written_out(redisReply *reply, long long value) {
+    if (reply->type != REDIS_REPLY_INTEGER)
+        return reply;
+    long long numbers[] = {1, value, reply->integer / 1000};
+    reply->type = REDIS_REPLY_ARRAY;
+    reply->integer = 0;
+    reply->element = calloc(3, sizeof(redisReply *));
+    if (reply->element == NULL)
+        support_die("out of memory");
+    for (reply->elements = 0; reply->elements < 3; reply->elements++)
+        reply->element[reply->elements] = integer_reply(numbers[reply->elements]);
+    return reply;
 }
 
 /* "ERR Error running script (call to f_<sha>): @user_script:12: WRONGTYPE ...", and for what was

@@ -48,6 +48,10 @@ redisReply *words_send(redisContext *connection, const struct words *words);
 redisReply *script_call(redisContext *connection, const char *sha, const char *keys_and_args,
                         int64_t base_ms);
 
+/* The time alone, in us, is how a script of a lock says {1, value, now}: written out so. All other
+ * replies stay as they are. */
+redisReply *script_written_out(redisReply *reply, long long value);
+
 /* The text of an error reply, without what a server before 7.0 puts around an error that was raised
  * inside a script. */
 const char *script_error(const redisReply *reply);

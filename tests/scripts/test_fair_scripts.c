@@ -60,8 +60,9 @@ static const char *sha_of(const char *script) {
 
 /* ---- Words ---------------------------------------------------------------------------------- */
 
-/* Writes the times that a text speaks of, and blanks for "_". */
+/* Writes the times that a text speaks of, and blanks for "_", but in channels. */
 static void write_out(const char *text, char *out, size_t room) {
+    bool is_channel = strstr(text, CHANNELS) != NULL;
     size_t used = 0;
     while (*text != '\0') {
         char sign = *text;
@@ -73,7 +74,7 @@ static void write_out(const char *text, char *out, size_t room) {
             text = end;
             continue;
         }
-        out[used++] = *text == '_' ? ' ' : *text;
+        out[used++] = *text == '_' && !is_channel ? ' ' : *text;
         text++;
     }
     assert_true(used < room);
@@ -197,7 +198,8 @@ static void prepare(redisContext *connection, const char *commands) {
 }
 
 /* The row's first two arguments, how to publish, and the others. */
-static redisReply *call(redisContext *connection, const char *script, const char *arguments) {
+static redisReply *call_as_it_is(redisContext *connection, const char *script,
+                                 const char *arguments) {
     struct argument_list given, words = {0};
     split(arguments, &given);
     const char *const head[] = {"EVALSHA", sha_of(script), "5", "f", "q", "z", "r", "u"};
@@ -206,15 +208,17 @@ static redisReply *call(redisContext *connection, const char *script, const char
     for (size_t i = 0; i < given.len; i++) {
         if (i == 2)
             snprintf(words.text[words.len++], sizeof words.text[0], "publish");
-        if (i == 2)
-            snprintf(words.text[words.len++], sizeof words.text[0], "ch");
         snprintf(words.text[words.len++], sizeof words.text[0], "%s", given.text[i]);
     }
-    if (given.len == 2) {
+    if (given.len == 2)
         snprintf(words.text[words.len++], sizeof words.text[0], "publish");
-        snprintf(words.text[words.len++], sizeof words.text[0], "ch");
-    }
     return send_words(connection, &words);
+}
+
+/* The same, with the time alone written out. */
+static redisReply *call(redisContext *connection, const char *script, const char *arguments) {
+    return script_written_out(call_as_it_is(connection, script, arguments),
+                              strcmp(script, "acquire") == 0 ? 1 : 0);
 }
 
 static void assert_reply(const struct fair_row *row, const redisReply *reply, int64_t passed_ms) {
@@ -222,6 +226,11 @@ static void assert_reply(const struct fair_row *row, const redisReply *reply, in
         if (reply->type != REDIS_REPLY_ERROR ||
             strstr(script_error(reply), row->reply + 1) != script_error(reply))
             fail_msg("%s: no error %s", row->name, row->reply + 1);
+        return;
+    }
+    if (strcmp(row->reply, "done") == 0) {
+        if (reply->type != REDIS_REPLY_INTEGER || reply->integer / 1000 != TIME_MS)
+            fail_msg("%s: no time alone", row->name);
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY)
@@ -264,7 +273,7 @@ static void open_ears(struct ears *ears, const char *owners) {
         char channel[64];
         size_t len = strcspn(owners, " ");
         snprintf(ears->owner[ears->len], sizeof ears->owner[0], "%.*s", (int)len, owners);
-        snprintf(channel, sizeof channel, "ch:%s", ears->owner[ears->len]);
+        snprintf(channel, sizeof channel, CHANNELS "%s", ears->owner[ears->len]);
         ears->listener[ears->len++] = listener_start(server, channel);
         owners += len + strspn(owners + len, " ");
     }
@@ -302,10 +311,10 @@ static redisContext *connect_user(const char *without) {
         if (without == NULL || strcmp(commands[i], without) != 0)
             snprintf(rights + strlen(rights), sizeof rights - strlen(rights), "+%s ", commands[i]);
     char line[TEXT + 128];
-    snprintf(
-        line, sizeof line,
-        "ACL SETUSER app reset resetchannels on >secret ~f ~q ~z ~r ~u &ch:* +evalsha +time +publish %s",
-        rights);
+    snprintf(line, sizeof line,
+             "ACL SETUSER app reset resetchannels on >secret ~f ~q ~z ~r ~u &" CHANNELS
+             "* +evalsha +time +publish %s",
+             rights);
     struct argument_list words;
     split(line, &words);
     redisContext *admin = connect_as(server, NULL, NULL);
@@ -324,7 +333,7 @@ static void play(void **state) {
     int64_t start_ms = now_ms();
     prepare(admin, row->before);
     open_ears(&ears, row->listeners);
-    redisReply *reply = call(connection, row->script, row->call);
+    redisReply *reply = call_as_it_is(connection, row->script, row->call);
     int64_t passed_ms = now_ms() - start_ms + 2;
     assert_reply(row, reply, passed_ms);
     freeReplyObject(reply);
@@ -355,7 +364,7 @@ static void dead_waiters_go_a_hundred_at_a_time(void **state) {
         cmd_ok(server, "ZADD z 1 dead:%d", i);
     }
     cmd_ok(server, "HSET f you 1");
-    const char *const first = "0 me 30000 0 1 3000 0 60000 300000";
+    const char *const first = "0 me 60000 3000 0 1 30000 0 300000";
     freeReplyObject(call(connection, "acquire", first)); /* who comes leaves that to who is there */
     assert_int_equal(cmd_int(server, "LLEN q"), 251);
     freeReplyObject(call(connection, "acquire", first));
@@ -393,8 +402,8 @@ static void who_hands_over_says_that_there_is_more(void **state) {
         const char *script, *call, *before;
         int code, more;
     } calls[] = {
-        {"release", "0 me 30000 1", "HSET f me 1", 1, 1},
-        {"release", "0 me 30000 1", "", -1, 2}, /* the resend of it */
+        {"release", "0 me 1 30000", "HSET f me 1", 1, 1},
+        {"release", "0 me 1 30000", "", -1, 2}, /* the resend of it */
         {"give_up", "0 me 0", "HSET f me 1", 1, 1},
         {"give_up", "0 me 0", "", 0, 1},
         {"force", "0 me", "HSET f me 1", 1, 2}, /* 1 would be: and the holder was not told */
@@ -432,10 +441,10 @@ static void a_crowd_of_unheard_javas_is_waited_for_once(void **state) {
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f me 1");
     queue_many(true, JAVAS);
-    assert_int_equal(answers(connection, "release", "0 me 30000 1", 1), 0);
+    assert_int_equal(answers(connection, "release", "0 me 1 30000", 1), 0);
     assert_int_equal(cmd_int(server, "HLEN u"), JAVAS - 1); /* the first has it in its deadline */
     assert_in_range(pttl(server, "u"), 2001, 4000);
-    const char *const first = "0 me 30000 0 1 3000 0 60000 300000";
+    const char *const first = "0 me 60000 3000 0 1 30000 0 300000";
     assert_int_equal(answers(connection, "acquire", first, 5), 2001);
     assert_int_equal(cmd_int(server, "LLEN q"), JAVAS + 1);
     cmd_ok(server, "ZADD z %lld dead:0", (long long)TIME_MS); /* two seconds have passed */
@@ -456,18 +465,18 @@ static void sharded_channels_are_heard_or_not_as_others(void **state) {
     if (!server_knows(server, "spublish"))
         skip();
     redisContext *connection = connect_as(server, NULL, NULL);
-    struct listener *a = listener_start(server, "ch:a");
+    struct listener *a = listener_start(server, CHANNELS "a");
     prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
                         "HSET r a 3000_#-90_@+60000");
-    freeReplyObject(redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish ch 30000 1",
-                                 sha_of("release")));
+    freeReplyObject(
+        redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish", sha_of("release")));
     assert_string_equal(listener_heard(a), "spublish 0");
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 2000);
-    struct listener *java = listener_start(server, "ch:java");
+    struct listener *java = listener_start(server, CHANNELS "java");
     prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
                         "HSET r a 3000_#-90_@+60000");
-    freeReplyObject(redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish ch 30000 1",
-                                 sha_of("release")));
+    freeReplyObject(
+        redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish", sha_of("release")));
     assert_string_equal(listener_heard(java), "spublish 0");
     assert_string_equal(listener_heard(a), "");
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
@@ -482,7 +491,7 @@ static void refused_publish_is_no_evidence(void **state) {
     cmd_ok(server, "ACL SETUSER mute on >pw ~* +@all resetchannels");
     redisContext *connection = connect_as(server, "mute", "pw");
     prepare(connection, "HSET f me 1; RPUSH q java j2; ZADD z @+300000 java; ZADD z @+600000 j2");
-    assert_int_equal(answers(connection, "release", "0 me 30000 1", 0), 2);
+    assert_int_equal(answers(connection, "release", "0 me 1 30000", 0), 2);
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
     assert_int_equal(cmd_int(server, "LLEN q"), 2);
     assert_false(key_exists(server, "u"));
@@ -495,7 +504,7 @@ static redisReply *call_with_many_records(redisContext *admin, redisContext *con
     prepare(admin, "HSET f you 1; RPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000");
     for (int i = 0; i < 40; i++)
         cmd_ok(server, "HSET r dead:%d %s", i, "3000 1 1");
-    return call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000");
+    return call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000");
 }
 
 static void records_of_the_dead_go(void **state) {
@@ -546,10 +555,10 @@ static void refused_publish_drops_nobody(void **state) {
         const char *script, *call, *before;
         int code;
     } calls[] = {
-        {"release", "0 me 30000 1", "HSET f me 1; ", 2},
+        {"release", "0 me 1 30000", "HSET f me 1; ", 2},
         {"give_up", "0 me 0", "HSET f me 1; ", 2},
         {"force", "0 me", "HSET f me 1; ", 2},
-        {"acquire", "0 me 30000 0 0 0 0 10000 300000", "", 0},
+        {"acquire", "0 me 10000 0 0 0 30000 0 300000", "", 0},
     };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         char before[256];
@@ -581,13 +590,13 @@ static void far_behind(void **state) {
             cmd_ok(server, "HSET r w:%d %s", i, "3000 1699999999000000 1800000000000");
     }
     for (int round = 0; round < 2; round++) {
-        redisReply *reply = call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000");
+        redisReply *reply = call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000");
         assert_int_equal(reply->element[2]->integer, 0);
         freeReplyObject(reply);
         assert_int_equal(cmd_int(server, "LLEN q"), 101);
     }
     /* And one with a ticket goes no further than that, either. */
-    redisReply *reply = call(connection, "acquire", "0 old 30000 0 1 3000 #-9 60000 300000");
+    redisReply *reply = call(connection, "acquire", "0 old 60000 3000 #-9 1 30000 0 300000");
     freeReplyObject(reply);
     char *second = cmd_str(server, "LINDEX q 1"); /* w:1 is Java's */
     assert_string_equal(second, "old");
@@ -626,17 +635,17 @@ static void C056_java_behind_ours_gets_its_deadline(void **state) {
     (void)state;
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f you 1; PEXPIRE f 30000");
-    freeReplyObject(call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000"));
+    freeReplyObject(call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000"));
     assert_int_equal(java("java", TIME_MS), 60000); /* our horizon in front of it */
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 360000);
     long long ttl_ms = java("java", TIME_MS); /* polls */
     assert_in_range(ttl_ms, 20000, 30000);
     /* We come in by a grant and leave: the deadline is still later than Redisson would give it. */
     cmd_ok(server, "DEL f");
-    freeReplyObject(call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000"));
+    freeReplyObject(call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000"));
     assert_int_equal(cmd_int(server, "HGET f me"), 1);
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 360000);
-    redisReply *reply = call(connection, "release", "0 me 30000 1");
+    redisReply *reply = call(connection, "release", "0 me 1 30000");
     freeReplyObject(reply);
     assert_int_equal(java("java", TIME_MS + 1), -9); /* it was told, comes, and has it */
     redisFree(connection);
@@ -648,7 +657,7 @@ static void C058_java_in_front_takes_its_wait_off_ours(void **state) {
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f you 1; PEXPIRE f 30000");
     java("java", TIME_MS);
-    freeReplyObject(call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000"));
+    freeReplyObject(call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000"));
     cmd_ok(server, "DEL f");
     assert_int_equal(java("java", TIME_MS + 1), -9);
     assert_true(cmd_int(server, "ZSCORE z me") >= TIME_MS + 30000); /* and is not swept by that */
@@ -661,7 +670,7 @@ static void C059_abandoned_places(void **state) {
     (void)state;
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "RPUSH q j1 j2; ZADD z @-20 j1; ZADD z @-10 j2");
-    redisReply *reply = call(connection, "acquire", "0 me 30000 0 1 3000 0 60000 300000");
+    redisReply *reply = call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000");
     assert_int_equal(reply->element[0]->integer, 1);
     freeReplyObject(reply);
     assert_int_equal(cmd_int(server, "DBSIZE"), 1);

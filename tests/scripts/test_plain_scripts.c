@@ -99,6 +99,17 @@ static void U46_released_but_nobody_told(void **state) {
     }
 }
 
+/* The same for who leaves out what is usual. */
+static void U46_released_as_usual_but_nobody_told(void **state) {
+    (void)state;
+    static const struct row row = {"release",       "HSET thelock me 1; PEXPIRE thelock 5000",
+                                   "plain_release", "thelock , 0 me",
+                                   "2 0",           .after = {ABSENT}};
+    redisContext *user = connect_new_user(stage, "mute", grant_of(row.script), "publish");
+    assert_plays(user, &row);
+    redisFree(user);
+}
+
 /* A user that may write a lock but not set its lease leaves no lock for ever. */
 static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
     (void)state;
@@ -131,8 +142,8 @@ static void not_after_includes_its_own_millisecond(void **state) {
     cmd_ok(server, "FLUSHALL");
     for (int tries = 0; tries < 100000; tries++) {
         int64_t time_ms = server_time_ms(server);
-        redisReply *reply = script_call(user, stage_sha(stage, "plain_acquire"),
-                                        "thelock , @+0 me 30000 0", time_ms);
+        redisReply *reply = script_written_out(
+            script_call(user, stage_sha(stage, "plain_acquire"), "thelock , @+0 me", time_ms), 1);
         assert_int_equal(reply->elements, 3);
         bool late = reply->element[0]->integer == -3;
         bool hit = reply->element[2]->integer == time_ms;
@@ -142,6 +153,25 @@ static void not_after_includes_its_own_millisecond(void **state) {
             return;
     }
     fail_msg("no call reached the server within the millisecond");
+}
+
+/* A server without a clock of its own begins in 1970: the time alone could be taken for any number. */
+static void before_2001_nothing_is_answered_by_the_time_alone(void **state) {
+    (void)state;
+    static const char *const scripts[] = {"plain_acquire", "plain_release"};
+    struct server *server = stage->server;
+    redisContext *user = connect_as(server, NULL, NULL);
+    cmd_ok(server, "FLUSHALL");
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        char *sha = script_load_timed(server, scripts[i], "{'5', '7001'}");
+        redisReply *reply = script_call(user, sha, "thelock , 0 me", 0);
+        assert_int_equal(reply->elements, 3);
+        assert_int_equal(reply->element[0]->integer, 1);
+        assert_int_equal(reply->element[2]->integer, 5007);
+        freeReplyObject(reply);
+        free(sha);
+    }
+    redisFree(user);
 }
 
 /* The whole of C005: three acquires with a lease, two releases, and what the last one leaves. */
@@ -285,9 +315,11 @@ int main(void) {
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(U45_key_pattern_too_narrow),
         cmocka_unit_test(U46_released_but_nobody_told),
+        cmocka_unit_test(U46_released_as_usual_but_nobody_told),
         cmocka_unit_test(acquire_without_the_right_to_expire_leaves_nothing),
         cmocka_unit_test(renew_reports_other_errors_as_errors),
         cmocka_unit_test(not_after_includes_its_own_millisecond),
+        cmocka_unit_test(before_2001_nothing_is_answered_by_the_time_alone),
         cmocka_unit_test(C005_partial_release_keeps_the_explicit_lease),
         cmocka_unit_test(U75_lost_counter_goes_on_from_the_time),
         cmocka_unit_test(U38_out_of_memory),

@@ -16,6 +16,7 @@
 #include "support/server_internal.h"
 #include "support/wait.h"
 #include "support/warden.h"
+#include "support/zk_client.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -223,8 +224,9 @@ struct server *server_start(const struct server_options *options) {
     server->password = options->password != NULL ? strdup(options->password) : NULL;
     start_on_some_port(server, options);
     if (wants_zookeeper()) {
+        static const char *const config[] = {"maxSessionTimeout=60000", NULL};
         zk_need();
-        server->zk = zk_start(NULL);
+        server->zk = zk_start(&(struct zk_options){.config = config});
     }
     return server;
 }
@@ -245,10 +247,14 @@ static void end(struct server *server, int signal_number) {
 
 void server_kill(struct server *server) {
     end(server, SIGKILL);
+    if (server->zk != NULL)
+        zk_kill(server->zk);
 }
 
 void server_stop(struct server *server) {
     end(server, SIGTERM);
+    if (server->zk != NULL)
+        zk_kill(server->zk);
 }
 
 void server_relaunch(struct server *server) {
@@ -264,6 +270,8 @@ void server_wait_ready(struct server *server) {
 void server_restart(struct server *server) {
     server_relaunch(server);
     server_wait_ready(server);
+    if (server->zk != NULL)
+        zk_restart_empty(server->zk);
 }
 
 void server_freeze(struct server *server) {
@@ -280,6 +288,7 @@ void server_free(struct server *server) {
     if (server == NULL)
         return;
     server_kill(server);
+    zk_client_close(server->eyes);
     zk_free(server->zk);
     temp_dir_remove(server->dir);
     sync_destroy(&server->helper);

@@ -13,10 +13,11 @@ struct server {
     char *dir, *config_path, *log_path, *socket, *password;
     char *url, *tcp_url;
     int port;
-    bool tls;      /* at the port */
-    struct zk *zk; /* HF_TEST_ENGINE=zk: what the url leads to instead; else NULL */
-    pid_t pid;     /* 0: down. Only its owner's threads look at it, one at a time */
-    pid_t owner;   /* the process that may stop and start it */
+    bool tls;               /* at the port */
+    struct zk *zk;          /* HF_TEST_ENGINE=zk: what the url leads to instead; else NULL */
+    struct zk_client *eyes; /* on its tree; NULL: none yet. Guarded by `helper` */
+    pid_t pid;              /* 0: down. Only its owner's threads look at it, one at a time */
+    pid_t owner;            /* the process that may stop and start it */
 
     struct sync helper; /* guards the helpers' connection, and what follows */
     pid_t helper_pid;   /* the process that `connection` belongs to; changes only after a fork */

@@ -24,6 +24,7 @@ struct shards {
     bool partial;
     char *password, *url;
     struct server *cut_off; /* a replica; NULL: none */
+    int64_t told_ms;        /* when one was last told to take over */
 };
 
 static void id_of(int i, char id[41]) {
@@ -281,20 +282,26 @@ static bool take_over(void *arg) {
     bool due = failover->begun_ms == 0 || now_ms() - failover->begun_ms > OWN_LIMIT_MS;
     if (role_of(failover->replica).primary)
         return true;
+    int64_t begun_ms = now_ms();
     if (due && begin_failover(failover))
-        failover->begun_ms = now_ms();
+        failover->begun_ms = begun_ms;
     return false;
 }
 
-static void insist(struct server *replica, const char *how) {
+static void insist(struct shards *s, struct server *replica, const char *how) {
     struct failover failover = {.replica = replica, .how = how};
     if (!wait_until(take_over, &failover, LIMIT_MS))
         support_die("a replica does not take over");
+    s->told_ms = failover.begun_ms != 0 ? failover.begun_ms : now_ms();
+}
+
+int64_t shards_told_ms(const struct shards *s) {
+    return s->told_ms;
 }
 
 struct server *shards_fail_over(struct shards *s, struct server *primary) {
     unsigned slot = any_slot_of(primary);
-    insist(replica_of(s, primary), "CLUSTER FAILOVER");
+    insist(s, replica_of(s, primary), "CLUSTER FAILOVER");
     return wait_owner(s, slot, primary);
 }
 
@@ -317,7 +324,7 @@ struct server *shards_lose_writes(struct shards *s, struct server *primary) {
     if (s->cut_off != NULL)
         server_unfreeze(replica);
     s->cut_off = NULL;
-    insist(replica, "CLUSTER FAILOVER TAKEOVER");
+    insist(s, replica, "CLUSTER FAILOVER TAKEOVER");
     return wait_owner(s, slot, primary);
 }
 

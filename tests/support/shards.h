@@ -76,5 +76,7 @@ struct server *shards_kill(struct shards *shards, struct server *primary);
 void shards_cut_off_replica(struct shards *shards, struct server *primary);
 /* Kills the primary, and the replica takes over at once, whether it was cut off or is merely late. */
 struct server *shards_lose_writes(struct shards *shards, struct server *primary);
+/* When a replica was last told to take over, by now_ms(): a little before it did. If it did so by itself: when that was seen. */
+int64_t shards_told_ms(const struct shards *shards);
 
 #endif

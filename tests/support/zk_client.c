@@ -28,6 +28,7 @@ enum {
     CHILDREN = 8,
     CLOSE = -11,
     SESSION_MS = 10000,
+    PASSWORD_LEN = 16,
     LIMIT_S = 20,
     STAT_OWNER = 4 * 8 + 3 * 4, /* where a stat says whose the node is */
 };
@@ -35,6 +36,7 @@ enum {
 struct zk_client {
     int port, fd; /* -1: not connected */
     int32_t id;
+    int64_t session; /* another's that is taken over; 0: one of our own */
 };
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
@@ -62,10 +64,14 @@ static void hang_up(struct zk_client *client) {
     client->fd = -1;
 }
 
+static bool send_all(struct zk_client *client, const struct bytes *frames) {
+    return send(client->fd, frames->data, frames->length, MSG_NOSIGNAL) == (ssize_t)frames->length;
+}
+
 static bool send_frame(struct zk_client *client, const struct bytes *body) {
     struct bytes frame = {0};
     put_buffer(&frame, body->data, body->length);
-    bool sent = send(client->fd, frame.data, frame.length, MSG_NOSIGNAL) == (ssize_t)frame.length;
+    bool sent = send_all(client, &frame);
     bytes_clear(&frame);
     return sent;
 }
@@ -86,16 +92,46 @@ static bool read_frame(struct zk_client *client, struct bytes *into) {
     return whole;
 }
 
+static void put_long(struct bytes *out, int64_t number) {
+    uint64_t wire = htobe64((uint64_t)number);
+    bytes_append(out, &wire, sizeof wire);
+}
+
+/* A server knows a session's password again by making it again: out of Java's generator, whose seed is the session's
+ * number and a constant (ZooKeeperServer.generatePasswd). 0: there is no session yet. */
+static void make_password(int64_t session, unsigned char password[PASSWORD_LEN]) {
+    const uint64_t factor = 0x5DEECE66D, mask = ((uint64_t)1 << 48) - 1;
+    uint64_t seed = (((uint64_t)session ^ 0xB3415C00) ^ factor) & mask;
+    uint32_t number = 0;
+    memset(password, 0, PASSWORD_LEN);
+    for (size_t i = 0; session != 0 && i < PASSWORD_LEN; i++, number >>= 8) {
+        if (i % 4 == 0) {
+            seed = (seed * factor + 0xB) & mask;
+            number = (uint32_t)(seed >> 16);
+        }
+        password[i] = (unsigned char)number;
+    }
+}
+
 static bool greet(struct zk_client *client) {
-    static const char zeros[16];
-    struct bytes hello = {0}, answer = {0};
+    unsigned char password[PASSWORD_LEN];
+    struct bytes hello = {0}, frames = {0}, answer = {0};
+    make_password(client->session, password);
     put_int(&hello, 0);
-    bytes_append(&hello, zeros, 8); /* the last zxid that was seen */
+    put_long(&hello, 0); /* the last zxid that was seen */
     put_int(&hello, SESSION_MS);
-    bytes_append(&hello, zeros, 8); /* no session yet */
-    put_buffer(&hello, zeros, 16);
-    bytes_append(&hello, zeros, 1); /* not read-only */
-    bool greeted = send_frame(client, &hello) && read_frame(client, &answer);
+    put_long(&hello, client->session);
+    put_buffer(&hello, password, sizeof password);
+    bytes_append(&hello, "", 1); /* not read-only */
+    put_buffer(&frames, hello.data, hello.length);
+    if (client->session != 0) { /* at once: whose it is comes back as soon as it is gone */
+        bytes_clear(&hello);
+        put_int(&hello, 1);
+        put_int(&hello, CLOSE);
+        put_buffer(&frames, hello.data, hello.length);
+    }
+    bool greeted = send_all(client, &frames) && read_frame(client, &answer);
+    bytes_clear(&frames);
     bytes_clear(&hello);
     bytes_clear(&answer);
     return greeted;
@@ -184,6 +220,17 @@ void zk_client_close(struct zk_client *client) {
     bytes_clear(&answer);
     hang_up(client);
     free(client);
+}
+
+void zk_close_session(int port, int64_t session) {
+    struct zk_client *thief = zk_client_open(port);
+    char byte;
+    thief->session = session;
+    if (connect_anew(thief))
+        while (recv(thief->fd, &byte, 1, 0) > 0)
+            continue; /* the server hangs up when it has done so */
+    hang_up(thief);
+    free(thief);
 }
 
 int zk_make(struct zk_client *client, const char *path, const void *data, size_t length) {

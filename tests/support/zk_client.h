@@ -28,6 +28,10 @@ int zk_exists(struct zk_client *client, const char *path);
 /* The session that a node belongs to; 0 if none, -1 if there is no such node. */
 int64_t zk_owner(struct zk_client *client, const char *path);
 
+/* Closes a session that is somebody else's, who hears of it as of any other end; unless he comes back to the server first:
+ * then it is to be done again. */
+void zk_close_session(int port, int64_t session);
+
 /* The data, with a NUL behind it; the caller frees it. NULL if there is no such node. */
 char *zk_data(struct zk_client *client, const char *path, size_t *ret_length);
 

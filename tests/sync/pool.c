@@ -35,7 +35,7 @@ void pool_begin(struct pool *pool, const hf_options *given, int64_t number) {
     hf_options options = given != NULL ? *given : scene_options();
     memset(pool, 0, sizeof *pool);
     pool->server = scene_server();
-    cmd_ok(pool->server, "FLUSHALL");
+    server_empty(pool->server);
     load_scripts();
     pool->proxy = server_proxy(pool->server);
     assert_int_equal(hf_open(proxy_url(pool->proxy), &options, &pool->client), HF_OK);
@@ -79,10 +79,14 @@ void pool_assert_counts(hf_permits *permits, int64_t total, int64_t available, i
 }
 
 long long pool_free_there(void) {
+    if (server_is_other(scene_server()))
+        return server_value(scene_server(), POOL_NAME "/permits") - pool_taken_there();
     return cmd_int(scene_server(), "GET " POOL_NAME);
 }
 
 long long pool_taken_there(void) {
+    if (server_is_other(scene_server()))
+        return server_in_line(scene_server(), POOL_NAME "/leases");
     return cmd_int(scene_server(), "ZCARD " POOL_TAKEN);
 }
 
@@ -98,6 +102,32 @@ static bool is_there(void *arg) {
 bool pool_wait_there(long long free, long long taken, int64_t limit_ms) {
     struct there wanted = {free, taken};
     return wait_until(is_there, &wanted, limit_ms);
+}
+
+static bool is_taken(void *arg) {
+    return pool_taken_there() == *(const long long *)arg;
+}
+
+void pool_wait_ended(int64_t at_ms, long long taken) {
+    while (now_ms() < at_ms)
+        sleep_ms(at_ms - now_ms());
+    if (server_is_other(scene_server()))
+        assert_true(wait_until(is_taken, &taken, HANG_MS));
+}
+
+static const char *attempt(const struct pool *pool) {
+    return server_is_other(pool->server) ? "/" POOL_NAME "/leases\1" : POOL_ACQUIRE;
+}
+
+size_t pool_attempts(struct pool *pool) {
+    return proxy_seen(pool->proxy, attempt(pool));
+}
+
+bool pool_wait_asleep(struct pool *pool, size_t attempts, size_t watches) {
+    if (!server_is_other(pool->server))
+        return proxy_wait_seen(pool->proxy, attempt(pool), attempts, HANG_MS);
+    return proxy_wait_seen(pool->proxy, attempt(pool), watches, HANG_MS) &&
+           proxy_wait_answered(pool->proxy, HANG_MS);
 }
 
 long long pool_ends_at(const hf_permit_id *id) {

@@ -49,6 +49,12 @@ void pool_assert_counts(hf_permits *permits, int64_t total, int64_t available, i
 long long pool_free_there(void);
 long long pool_taken_there(void);
 bool pool_wait_there(long long free, long long taken, int64_t limit_ms);
+/* Leases have ended by then, and so many permits are taken; on ZooKeeper it is the holder who takes the others back, a moment
+ * later. */
+void pool_wait_ended(int64_t at_ms, long long taken);
+/* So many attempts were seen; on ZooKeeper so many looks at the leases that leave a watch. */
+size_t pool_attempts(struct pool *pool);
+bool pool_wait_asleep(struct pool *pool, size_t attempts, size_t watches);
 /* When the permit's lease ends by the server's clock; -1: it is not there. */
 long long pool_ends_at(const hf_permit_id *id);
 

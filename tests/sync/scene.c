@@ -76,7 +76,7 @@ void scene_begin(struct scene *scene, const hf_options *options) {
     hf_options chosen = options != NULL ? *options : scene_options();
     memset(scene, 0, sizeof *scene);
     scene->server = server;
-    cmd_ok(server, "FLUSHALL");
+    server_empty(server);
     load_scripts();
     scene->proxy = server_proxy(server);
     assert_int_equal(hf_open(proxy_url(scene->proxy), &chosen, &scene->client), HF_OK);
@@ -103,8 +103,8 @@ void scene_end(struct scene *scene) {
 
 /* ---- What the server knows ---- */
 
-long long scene_number(const char *key) {
-    return cmd_int(server, "GET %s", key);
+long long scene_number(const char *name) {
+    return server_value(server, name);
 }
 
 struct wanted {
@@ -114,7 +114,7 @@ struct wanted {
 
 static bool has_number(void *arg) {
     const struct wanted *wanted = arg;
-    return key_exists(server, wanted->key) && scene_number(wanted->key) == wanted->number;
+    return server_has(server, wanted->key) && scene_number(wanted->key) == wanted->number;
 }
 
 bool scene_wait_number(const char *key, long long number, int64_t limit_ms) {
@@ -125,6 +125,8 @@ bool scene_wait_number(const char *key, long long number, int64_t limit_ms) {
 /* Of those that somebody waits at: whoever has held something for a second listens, too, for breaks. */
 static bool no_channels(void *arg) {
     (void)arg;
+    if (server_is_other(server))
+        return true; /* a watch that nobody waits for any more stays until it fires */
     redisReply *reply = cmd(server, "PUBSUB CHANNELS redisson_*");
     assert_non_null(reply);
     bool none = reply->type == REDIS_REPLY_ARRAY && reply->elements == 0;
@@ -254,6 +256,22 @@ int waiter_join(struct waiter *waiter) {
 bool scene_wait_asleep(struct scene *scene, const char *matcher, size_t attempts,
                        int64_t limit_ms) {
     return proxy_wait_seen(scene->proxy, matcher, attempts, limit_ms);
+}
+
+/* A path and, behind it in the frame, that a watch is wanted. */
+static bool wait_watches(struct scene *scene, const char *path_and_watch, size_t watches) {
+    return proxy_wait_seen(scene->proxy, path_and_watch, watches, HANG_MS) &&
+           proxy_wait_answered(scene->proxy, HANG_MS);
+}
+
+bool scene_wait_sem(struct scene *scene, size_t attempts, size_t watches) {
+    return server_is_other(server) ? wait_watches(scene, "/" SEM_NAME "\1", watches)
+                                   : scene_wait_asleep(scene, SCENE_ACQUIRE, attempts, HANG_MS);
+}
+
+bool scene_wait_latch(struct scene *scene, size_t attempts, size_t watches) {
+    return server_is_other(server) ? wait_watches(scene, "/" LATCH_NAME "\1", watches)
+                                   : scene_wait_asleep(scene, SCENE_LOOK, attempts, HANG_MS);
 }
 
 /* ---- Generations of a latch ---- */

@@ -16,6 +16,7 @@
 #include <holdfast/holdfast.h>
 
 #include "redis/script.h"
+#include "support/either.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/wait.h"
@@ -75,7 +76,8 @@ hf_latch *scene_latch(hf_client *client);
 
 /* ---- What the server knows ------------------------------------------------------------------ */
 
-long long scene_number(const char *key); /* fails for a key that is not there */
+/* The number of a semaphore or a latch, by its name; fails for one that is not there. */
+long long scene_number(const char *name);
 bool scene_wait_number(const char *key, long long number, int64_t limit_ms);
 bool scene_wait_no_channels(int64_t limit_ms); /* nobody waits any more */
 hf_stats scene_stats(hf_client *client);
@@ -121,6 +123,9 @@ int waiter_join(struct waiter *waiter);
 /* Waits until so many attempts have been seen behind the proxy. The second attempt of a waiter
  * comes when it is heard, so from then on no message can be missed. */
 bool scene_wait_asleep(struct scene *scene, const char *matcher, size_t attempts, int64_t limit_ms);
+/* The same on either engine: so many attempts by the script; on ZooKeeper so many looks that leave a watch, of which one is enough. */
+bool scene_wait_sem(struct scene *scene, size_t attempts, size_t watches);
+bool scene_wait_latch(struct scene *scene, size_t attempts, size_t watches);
 
 /* ---- Generations of a latch ----------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ static void C188_await_is_over_in_time(void **state) {
     scene_begin(&s, NULL);
     set(s.latch, 1);
     waiter_await(&waiter, s.latch, HANG_MS, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    assert_true(scene_wait_latch(&s, 2, 1));
     assert_false(atomic_load(&waiter.done));
     assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
     assert_int_equal(waiter_join(&waiter), HF_OK);
@@ -80,7 +80,7 @@ static void C190_C197_all_who_wait_are_told_once(void **state) {
     set(s.latch, 5);
     for (int i = 0; i < 5; i++)
         assert_int_equal(hf_latch_await_start(s.latch, NULL, count_callback, &done, NULL), HF_OK);
-    assert_true(proxy_wait_seen(s.proxy, SCENE_LOOK, 10, HANG_MS));
+    assert_true(scene_wait_latch(&s, 10, 5));
     for (int i = 0; i < 5; i++) {
         assert_int_equal(atomic_load(&done), 0);
         assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
@@ -98,7 +98,7 @@ static void C191_count_down(void **state) {
         scene_begin(&s, NULL);
         assert_int_equal(form->await(&s, HF_FOREVER), HF_OK); /* never set: open */
         assert_int_equal(form->count_down(&s), HF_OK);
-        assert_int_equal(cmd_int(s.server, "DBSIZE"), 0);
+        assert_int_equal(server_things(s.server), 0);
         set(s.latch, 2);
         assert_int_equal(form->count_down(&s), HF_OK);
         assert_count(s.latch, 1);
@@ -108,8 +108,8 @@ static void C191_count_down(void **state) {
         assert_int_equal(form->count_down(&s), HF_OK);
         assert_count(s.latch, 0);
         assert_int_equal(form->await(&s, 0), HF_OK);
-        cmd_ok(s.server, "DEL " LATCH_PROOF);
-        assert_int_equal(cmd_int(s.server, "DBSIZE"), 0);
+        server_drop(s.server, LATCH_PROOF);
+        assert_int_equal(server_things(s.server), 0);
         scene_end(&s);
     }
 }
@@ -137,6 +137,14 @@ static void C194_C195_set_and_count(void **state) {
     assert_int_equal(hf_latch_try_set(s.latch, 2, &was_set), HF_OK);
     assert_false(was_set);
     assert_count(s.latch, 1);
+    scene_end(&s);
+}
+
+static void the_largest_count_and_what_is_below_zero(void **state) {
+    (void)state;
+    struct scene s;
+    server_redis_only(scene_server(), "numbers are of 32 bits there");
+    scene_begin(&s, NULL);
     /* What an older client has left of a count is an open latch. */
     cmd_ok(s.server, "SET " LATCH_NAME " -1");
     assert_count(s.latch, 0);
@@ -198,7 +206,7 @@ static void U79_deleted_under_waiters(void **state) {
     set(s.latch, 3);
     for (int i = 0; i < 3; i++)
         waiter_await(&waiter[i], s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 6, HANG_MS));
+    assert_true(scene_wait_latch(&s, 6, 3));
     assert_int_equal(hf_latch_delete(s.rival_latch, NULL), HF_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(waiter_join(&waiter[i]), HF_OK);
@@ -210,12 +218,13 @@ static void U79_deleted_under_waiters(void **state) {
 /* As Redisson deletes: its message says "closed anew". */
 static void U79_deleted_by_java_under_waiters(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "the message is Redisson's");
     struct scene s;
     struct waiter waiter;
     scene_begin(&s, NULL);
     set(s.latch, 3);
     waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    assert_true(scene_wait_latch(&s, 2, 1));
     cmd_ok(s.server, "MULTI");
     cmd_ok(s.server, "DEL " LATCH_NAME);
     cmd_ok(s.server, "PUBLISH " LATCH_CHANNEL " 1");
@@ -229,6 +238,7 @@ static void U79_deleted_by_java_under_waiters(void **state) {
  * has begun: whoever opens or closes the latch with this library leaves a proof. */
 static void not_trapped_by_the_next_generation(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "it is made of scripts");
     enum { WAITERS = 4 };
     static const enum scene_hand hands[][2] = {
         {SCENE_OURS, SCENE_OURS}, {SCENE_OURS, SCENE_JAVAS}, {SCENE_JAVAS, SCENE_OURS}};
@@ -258,12 +268,13 @@ static void not_trapped_by_the_next_generation(void **state) {
  * Java's own waiters do; unless the new count is larger than the one it saw. */
 static void java_opens_and_closes_at_once(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "it is made of keys and messages");
     struct scene s;
     struct waiter waiter;
     scene_begin(&s, NULL);
     set(s.latch, 2);
     waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    assert_true(scene_wait_latch(&s, 2, 1));
     scene_next_generation(SCENE_JAVAS, SCENE_JAVAS, 2);
     assert_true(scene_wait_asleep(&s, SCENE_LOOK, 3, HANG_MS));
     sleep_ms(100); /* for a wrong end to show */
@@ -277,6 +288,7 @@ static void java_opens_and_closes_at_once(void **state) {
 /* Channels are shared by all databases, and anybody can publish: a message is a reason to look. */
 static void a_message_opens_nothing(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "messages and databases");
     static const char *const words[] = {"0", "1", "abc", "newCount", ""};
     enum { WORDS = sizeof words / sizeof *words };
     FOR_EACH_FORM(form) {
@@ -287,7 +299,7 @@ static void a_message_opens_nothing(void **state) {
         scene_begin(&s, NULL);
         set(s.latch, 1);
         waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-        assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+        assert_true(scene_wait_latch(&s, 2, 1));
         for (int i = 0; i < WORDS; i++) {
             cmd_ok(s.server, "PUBLISH " LATCH_CHANNEL " %s", words[i]);
             assert_true(scene_wait_asleep(&s, SCENE_LOOK, 3 + (size_t)i, HANG_MS));
@@ -313,6 +325,7 @@ static void a_message_opens_nothing(void **state) {
 /* What version 0.1 asked to be granted for latches is enough, for the proof as well. */
 static void the_access_list_of_0_1_is_enough(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "an access list of Redis");
     struct scene s;
     struct waiter waiter;
     hf_client *client = NULL;
@@ -348,12 +361,13 @@ static void the_access_list_of_0_1_is_enough(void **state) {
  * that: it must not let it go. The one that waited since before is let go by the same message. */
 static void an_old_message_opens_nothing(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "messages that are late");
     struct scene s;
     struct waiter old, new;
     scene_begin(&s, NULL);
     set(s.latch, 1);
     waiter_await(&old, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    assert_true(scene_wait_latch(&s, 2, 1));
     assert_int_equal(proxy_freeze_connections(s.proxy, SCENE_SUBSCRIBE), 1);
     scene_next_generation(SCENE_OURS, SCENE_OURS, 1);
     waiter_await(&new, s.latch, HF_FOREVER, NULL);
@@ -398,7 +412,7 @@ static void zero_and_negative_counts_are_refused(void **state) {
     options.size = 1;
     assert_int_equal(hf_latch_await_with(s.latch, &options), HF_EINVAL);
     hf_latch_free(NULL);
-    assert_int_equal(cmd_int(s.server, "DBSIZE"), 0);
+    assert_int_equal(server_things(s.server), 0);
     scene_end(&s);
 }
 
@@ -418,6 +432,7 @@ static void every_call_refuses(hf_latch *latch, int expected) {
 
 static void U67_U68_what_is_something_else(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "other types of keys");
     struct scene s;
     hf_lock *lock = NULL;
     scene_begin(&s, NULL);
@@ -437,6 +452,7 @@ static void U67_U68_what_is_something_else(void **state) {
 /* Permits with leases are seen while any are taken, and as long as something of them is left. */
 static void U67_U68_permits_that_are_taken(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "keys of permits beside the key of a latch");
     struct scene s;
     hf_permits *permits = NULL;
     hf_permit_id id;
@@ -484,6 +500,7 @@ static void a_forked_child_is_refused(void **state) {
 
 static void U23_scripts_flushed_between_calls(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "scripts");
     struct scene s;
     scene_begin(&s, NULL);
     cmd_ok(s.server, "SCRIPT FLUSH");
@@ -510,7 +527,7 @@ static void cancelled(void **state) {
     set(s.latch, 1);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     waiter_await(&waiter, s.latch, HF_FOREVER, cancel);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    assert_true(scene_wait_latch(&s, 2, 1));
     hf_cancel_fire(cancel);
     assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
     assert_int_equal(hf_latch_await_start(s.latch, NULL, NULL, NULL, &op), HF_OK);
@@ -531,7 +548,7 @@ static void closed_while_it_waits(void **state) {
     scene_begin(&s, NULL);
     set(s.latch, 1);
     waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2, HANG_MS));
+    assert_true(scene_wait_latch(&s, 2, 1));
     assert_int_equal(hf_close(s.client), HF_OK);
     assert_int_equal(waiter_join(&waiter), HF_ECLOSED);
     s.client = NULL;
@@ -541,6 +558,7 @@ static void closed_while_it_waits(void **state) {
 /* The names are Redisson's: the channel always has braces of its own. */
 static void names_on_the_wire(void **state) {
     (void)state;
+    server_redis_only(scene_server(), "names of keys and channels");
     static const struct {
         const char *prefix, *name, *key, *channel;
     } names[] = {
@@ -607,6 +625,7 @@ int main(void) {
         cmocka_unit_test(C191_count_down),
         cmocka_unit_test(C192_C193_delete),
         cmocka_unit_test(C194_C195_set_and_count),
+        cmocka_unit_test(the_largest_count_and_what_is_below_zero),
         cmocka_unit_test(C196_as_many_waiters_as_counters),
         cmocka_unit_test(U79_deleted_under_waiters),
         cmocka_unit_test(U79_deleted_by_java_under_waiters),

@@ -99,6 +99,8 @@ static const struct good good[] = {
      {TCP("host", 6379), .cmd_timeout_ms = 1, .connect_timeout_ms = 2, .watchdog_ms = 3,
       .ping_ms = 4, .fair_wait_ms = 5, .max_hold_ms = 6}},
     {"redis://host?watchdog_ms=316224000000", {TCP("host", 6379), .watchdog_ms = HF_LEASE_MAX_MS}},
+    {"redis://host?look=off", {TCP("host", 6379), .look = HFI_SWITCH_OFF}},
+    {"redis://host?look=on", {TCP("host", 6379), .look = HFI_SWITCH_ON}},
     {"redis://host?name_prefix=app%3a", {TCP("host", 6379), .name_prefix = S("app:")}},
     {"redis://host?name_prefix=a@b&db=1", {TCP("host", 6379), .name_prefix = S("a@b"), .db = 1}},
     {"redis://host?", {TCP("host", 6379)}},
@@ -135,7 +137,7 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->connect_timeout_ms, expected->connect_timeout_ms) &&
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
            same_time(found->max_hold_ms, expected->max_hold_ms) &&
-           same_time(found->ping_ms, expected->ping_ms) &&
+           same_time(found->ping_ms, expected->ping_ms) && found->look == expected->look &&
            same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
            same_text(found->name_prefix, expected->name_prefix) &&
            same_text(found->tls_ca_file, expected->tls_ca_file) &&
@@ -256,6 +258,9 @@ static const struct bad bad[] = {
     {"redis://a?" SECRET "@host", HF_EINVAL, "%3F"}, /* an unescaped password */
     {"redis://a?b&" SECRET "=c@host", HF_EINVAL, "%3F"},
     {"redis://:a?" SECRET "@host", HF_EINVAL, "the port"},
+    {"redis://host?look=maybe", HF_EINVAL, "look is on or off"},
+    {"redis://host?look=on&look=on", HF_EINVAL, "look is given twice"},
+    {"zk://host?look=off", HF_EINVAL, "no use for the option look"},
     {"redis://host?ping_ms=", HF_EINVAL, "ping_ms"},
     {"redis://host?ping_ms=-1", HF_EINVAL, "ping_ms"},
     {"redis://host?ping_ms=1s", HF_EINVAL, "ping_ms"},

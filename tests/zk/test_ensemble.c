@@ -224,6 +224,38 @@ static bool holds(void *arg) {
     return atomic_load(&holder->holds) != 0;
 }
 
+/* The leader is cut off: it leads on for a while, and answers, when the others have another already. Its holder has
+ * stopped believing in it before the next one begins. The others take their time, so it is for `make soak`. */
+static void two_leaders(void **state) {
+    (void)state;
+    if (getenv("HF_SOAK") == NULL) {
+        print_message("half a minute, in `make soak`\n");
+        skip();
+    }
+    struct holder *holder = shared_new(sizeof *holder);
+    int leader = zk_wait_whole(ensemble), follower = (leader + 1) % ZK_MEMBERS;
+    snprintf(holder->url, sizeof holder->url, "%s", zk_url(zk_member(ensemble, leader)));
+    snprintf(holder->name, sizeof holder->name, "leaders");
+    pid_t pid = run_child(hold_and_note, holder);
+    assert_true(wait_until(holds, holder, HANG_MS));
+    hf_client *rival = scene_client(zk_url(zk_member(ensemble, follower)), SURVIVES_MS);
+    hf_lock *wanted = scene_lock(rival, HF_PLAIN, holder->name);
+    hf_op *op = scene_acquire_start(wanted);
+    assert_true(scene_wait_behind("/leaders", op));
+    zk_cut(ensemble, leader);
+    atomic_store(&holder->may_go, 1);
+    hf_owner owner = scene_acquired(op);
+    int64_t margin_ms = now_ms() - atomic_load(&holder->trusted_until_ms);
+    print_message("%lld ms between\n", (long long)margin_ms);
+    assert_true(margin_ms >= 0);
+    assert_true(expect_exit(pid, 0, HANG_MS));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, owner));
+    hf_lock_free(wanted);
+    hf_close(rival);
+    zk_join(ensemble, leader);
+    shared_free(holder, sizeof *holder);
+}
+
 enum trouble { CUT, KILL };
 
 static void make_trouble(enum trouble trouble, int follower) {
@@ -316,6 +348,7 @@ int main(void) {
         ROW(the_holders_server_dies),
         ROW(the_quorum_is_lost_and_comes_back),
         ROW(a_lost_reply_and_a_follower_that_lags),
+        ROW(two_leaders),
         ROW(a_holder_knows_before_the_next_begins),
     };
     zk_need();

@@ -254,6 +254,25 @@ static void deleted_permits_are_lost(void **state) {
     end(&p);
 }
 
+/* As by a Curator that was told their number by its program, and not by a node. */
+static void deleted_without_a_number(void **state) {
+    (void)state;
+    struct pool p;
+    hf_permit_id id;
+    bool done = true;
+    begin(&p, "pool/bare");
+    assert_int_equal(hf_permits_delete(p.theirs, &done), HF_OK);
+    assert_false(done);
+    assert_int_equal(hf_permits_set(p.ours, 1), HF_OK);
+    assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_OK);
+    assert_int_equal(zk_delete(p.eyes, "/pool/bare/permits"), 0);
+    assert_int_equal(hf_permits_delete(p.theirs, &done), HF_OK);
+    assert_true(done);
+    assert_true(zk_wait_children(p.eyes, "/pool/bare/leases", 0, HANG_MS));
+    assert_int_equal(hf_permits_release(p.ours, &id), HF_ELOST);
+    end(&p);
+}
+
 static void a_lock_of_that_name_is_another_kind(void **state) {
     (void)state;
     struct pool p;
@@ -340,6 +359,7 @@ int main(void) {
         cmocka_unit_test(leases),
         cmocka_unit_test(what_the_server_ends_comes_back),
         cmocka_unit_test(deleted_permits_are_lost),
+        cmocka_unit_test(deleted_without_a_number),
         cmocka_unit_test(a_lock_of_that_name_is_another_kind),
         cmocka_unit_test(a_locks_handle_tells_what_is_there),
         cmocka_unit_test(the_tool_frees_all_that_are_taken),

@@ -4,6 +4,7 @@
  */
 #include "zk/scene.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,14 +62,14 @@ static int hold_until_lost(void *arg) {
     return 0;
 }
 
-static bool holds(void *arg) {
+static bool has_begun(void *arg) {
     struct holder *holder = arg;
     return atomic_load(&holder->holds) != 0;
 }
 
 static pid_t start_holder(struct holder *holder) {
     pid_t pid = run_child(hold_until_lost, holder);
-    assert_true(wait_until(holds, holder, HANG_MS));
+    assert_true(wait_until(has_begun, holder, HANG_MS));
     return pid;
 }
 
@@ -150,15 +151,18 @@ static void a_server_that_says_nothing(void **state) {
     print_message("warned in round %d\n", rounds);
 }
 
+/* A server that has just begun may take a connection, and forget about it; here nobody comes before it serves. */
 static void a_server_that_comes_back(void **state) {
     (void)state;
-    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_client *client = scene_proxied(SURVIVES_MS), *rival = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "back"),
             *wanted = scene_lock(rival, HF_PLAIN, "back");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     hf_op *op = scene_acquire_start(wanted);
     assert_nodes("back", 2);
+    proxy_refuse(scene.proxy, true);
     zk_restart(scene.zk);
+    proxy_refuse(scene.proxy, false);
     assert_int_equal(zk_count(scene.eyes, "/back"), 2);
     assert_hf(HF_OK, hf_lock_release(lock));
     assert_hf(HF_OK, hf_lock_release_as(wanted, scene_acquired(op)));
@@ -191,6 +195,66 @@ static void a_server_that_comes_back_empty(void **state) {
     hf_lock_free(wanted);
     hf_close(client);
     hf_close(rival);
+}
+
+/* The n-th node under the path, and the session that it belongs to. */
+struct in_line {
+    char node[512];
+    int64_t session;
+};
+
+static struct in_line find_in_line(const char *path, size_t n) {
+    struct zk_children *line = zk_children(scene.eyes, path);
+    struct in_line found;
+    assert_non_null(line);
+    assert_true(line->count > n);
+    snprintf(found.node, sizeof found.node, "%s/%s", path, line->names[n]);
+    zk_children_free(line);
+    found.session = zk_owner(scene.eyes, found.node);
+    assert_true(found.session != 0 && found.session != -1);
+    return found;
+}
+
+static bool is_closed(void *arg) {
+    const struct in_line *of = arg;
+    zk_close_session(zk_port(scene.zk), of->session);
+    return zk_exists(scene.eyes, of->node) == ZK_NO_NODE;
+}
+
+/* Somebody else ends the sessions of a holder and of one who waits. The first is told, the second stands in line anew. */
+static void closed_from_outside(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS),
+              *third = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "outside"),
+            *wanted = scene_lock(rival, HF_PLAIN, "outside"),
+            *last = scene_lock(third, HF_PLAIN, "outside");
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_op *second = scene_acquire_start(wanted);
+    assert_nodes("outside", 2);
+    hf_op *op = scene_acquire_start(last);
+    assert_nodes("outside", 3);
+    struct in_line holds = find_in_line("/outside", 0), waits = find_in_line("/outside", 1);
+    assert_true(wait_until(is_closed, &waits, HANG_MS));
+    assert_true(wait_until(is_closed, &holds, HANG_MS));
+    hf_owner owner = scene_acquired(op); /* who waited behind them has it now */
+    assert_true(scene_wait_losses(&events, 1));
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    assert_nodes("outside", 2); /* the other has come again, in a session that is new */
+    assert_true(find_in_line("/outside", 1).session != waits.session);
+    assert_int_equal(hf_op_wait(second, 0, NULL), HF_EPENDING);
+    assert_hf(HF_OK, hf_lock_release_as(last, owner));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, scene_acquired(second)));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_lock_free(last);
+    hf_close(client);
+    hf_close(rival);
+    hf_close(third);
 }
 
 struct beats {
@@ -227,6 +291,62 @@ static void a_server_that_grants_less(void **state) {
     hf_lock_free(beats.lock);
     hf_close(client);
     zk_free(zk);
+}
+
+/* ---- A thread of the application that is stuck ------------------------------------------------ */
+
+static atomic_int stuck, may_leave;
+
+/* A handler that does not return before it is allowed to. */
+static void get_stuck(int number) {
+    (void)number;
+    atomic_store(&stuck, 1);
+    while (atomic_load(&may_leave) == 0)
+        sleep_ms(1);
+}
+
+static bool is_stuck(void *unused) {
+    (void)unused;
+    return atomic_load(&stuck) != 0;
+}
+
+static void *wait_in_line(void *lock) {
+    return hf_lock_acquire(lock) == HF_OK && hf_lock_release(lock) == HF_OK ? lock : NULL;
+}
+
+/* While it waits it does the keeper's work, and is relieved of it: what others hold is kept. */
+static void a_caller_that_is_stuck_stops_nothing(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_direct(2 * ENDURING_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "kept"),
+            *wanted = scene_lock(client, HF_PLAIN, "wanted"),
+            *theirs = scene_lock(rival, HF_PLAIN, "wanted");
+    struct sigaction action = {.sa_handler = get_stuck}, before;
+    pthread_t thread;
+    void *got = NULL;
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(theirs));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_in_line, wanted), 0);
+    assert_nodes("wanted", 2);
+    assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
+    assert_true(wait_until(is_stuck, NULL, HANG_MS));
+    sleep_ms(2 * ENDURING_MS + 1000); /* longer than the session lasts without heartbeats */
+    assert_true(hf_lock_remaining_ms(lock) > 0);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    atomic_store(&may_leave, 1);
+    assert_hf(HF_OK, hf_lock_release(theirs));
+    assert_int_equal(pthread_join(thread, &got), 0);
+    assert_ptr_equal(got, wanted);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_lock_free(theirs);
+    hf_close(client);
+    hf_close(rival);
 }
 
 /* ---- Close and fork -------------------------------------------------------------------------- */
@@ -283,7 +403,9 @@ int main(void) {
         ROW(a_server_that_says_nothing),
         ROW(a_server_that_comes_back),
         ROW(a_server_that_comes_back_empty),
+        ROW(closed_from_outside),
         ROW(a_server_that_grants_less),
+        ROW(a_caller_that_is_stuck_stops_nothing),
         ROW(closed_without_holds),
         ROW(closed_with_a_hold),
         ROW(a_child_takes_nothing_along),

@@ -11,6 +11,7 @@
  * is there.
  */
 #include "redis/route/cluster_impl.h"
+#include "redis/route/wants.h"
 
 #include <string.h>
 
@@ -82,16 +83,21 @@ static int64_t cluster_heard_ms(struct hfi_route *base) {
 
 /* ---- How many confirm ---- */
 
+/* Of one that no map has told of yet, as many as any other has: too many cost an attempt, too few would promise what is not so. */
 static unsigned cluster_replicas(struct hfi_route *base, const struct hfi_node *node) {
     struct hfi_cluster *route = route_of(base);
     const struct hfi_member *member;
-    unsigned replicas = 0;
+    unsigned replicas = HFI_REPLICAS_UNKNOWN, most = 0;
     pthread_mutex_lock(&route->mtx);
-    for (size_t i = 0; (member = hfi_cluster_next(route, &i)) != NULL;)
+    for (size_t i = 0; (member = hfi_cluster_next(route, &i)) != NULL;) {
+        unsigned of_its = atomic_load(&member->replicas);
+        if (of_its != HFI_REPLICAS_UNKNOWN && of_its > most)
+            most = of_its;
         if (atomic_load(&member->node) == node)
-            replicas = atomic_load(&member->replicas);
+            replicas = of_its;
+    }
     pthread_mutex_unlock(&route->mtx);
-    return replicas;
+    return replicas != HFI_REPLICAS_UNKNOWN ? replicas : most;
 }
 
 static void cluster_too_few(struct hfi_route *base) {
@@ -100,21 +106,9 @@ static void cluster_too_few(struct hfi_route *base) {
 
 /* ---- Who wants one ---- */
 
-static void tell_locked(struct hfi_want *want, int err, const hf_error *error) {
-    struct hfi_task *task = want->task;
-    hfi_list_remove(&want->link);
-    want->err = err;
-    if (error != NULL)
-        want->error = *error;
-    hfi_task_post(task, want->event); /* after this the want may be gone */
-    hfi_task_unref(task);
-}
-
 static void tell_all(struct hfi_cluster *route, int err, const hf_error *error) {
-    struct hfi_link *link;
     pthread_mutex_lock(&route->mtx);
-    while ((link = route->wants.next) != &route->wants)
-        tell_locked(HFI_CONTAINER(link, struct hfi_want, link), err, error);
+    hfi_wants_tell_all(&route->wants, err, error);
     pthread_mutex_unlock(&route->mtx);
 }
 
@@ -123,7 +117,7 @@ static void tell_uncovered_locked(struct hfi_want *want) {
     hf_error error;
     hfi_error_clear(&error);
     hfi_fail(&error, HF_EREFUSED, "no server of the cluster serves slot %u", want->what);
-    tell_locked(want, error.code, &error);
+    hfi_wants_tell(want, error.code, &error);
 }
 
 void hfi_cluster_tell_wants(struct hfi_cluster *route) {
@@ -133,7 +127,7 @@ void hfi_cluster_tell_wants(struct hfi_cluster *route) {
         struct hfi_want *want = HFI_CONTAINER(link, struct hfi_want, link);
         next = link->next;
         if (member_for(route, want->what) != NULL)
-            tell_locked(want, HF_OK, NULL);
+            hfi_wants_tell(want, HF_OK, NULL);
         else if (!route->searching)
             tell_uncovered_locked(want);
     }
@@ -148,18 +142,10 @@ void hfi_cluster_tell_failure(struct hfi_cluster *route, const hf_error *error) 
 static void cluster_want(struct hfi_route *base, const char *key, size_t len, struct hfi_want *want,
                          struct hfi_task *task, unsigned event) {
     struct hfi_cluster *route = route_of(base);
-    want->task = task;
-    want->event = event;
-    want->err = HF_OK;
     want->what = key != NULL ? cluster_slot(base, key, len) : HFI_NO_SLOT;
     pthread_mutex_lock(&route->mtx);
     bool known = member_for(route, want->what) != NULL;
-    if (known) {
-        hfi_task_post(task, event);
-    } else {
-        hfi_task_ref(task);
-        hfi_list_push_back(&route->wants, &want->link);
-    }
+    hfi_wants_add(&route->wants, want, task, event, known);
     pthread_mutex_unlock(&route->mtx);
     if (!known)
         hfi_task_post(&route->task, HFI_CLUSTER_LOOK);
@@ -168,10 +154,9 @@ static void cluster_want(struct hfi_route *base, const char *key, size_t len, st
 static void cluster_unwant(struct hfi_route *base, struct hfi_want *want) {
     struct hfi_cluster *route = route_of(base);
     pthread_mutex_lock(&route->mtx);
-    bool linked = hfi_linked(&want->link);
-    hfi_list_remove(&want->link);
+    bool waited = hfi_wants_remove(want);
     pthread_mutex_unlock(&route->mtx);
-    if (linked)
+    if (waited)
         hfi_task_unref(want->task);
 }
 

@@ -15,9 +15,12 @@
 #include "redis/route/cluster.h"
 #include "redis/route/nodes.h"
 
+#include <limits.h>
+
 #define HFI_MEMBERS_MAX 1024 /* as many as a cluster can have in practice */
 #define HFI_MEMBER_HOST_MAX 256
 #define HFI_NO_SLOT HFI_SLOTS
+#define HFI_REPLICAS_UNKNOWN UINT_MAX
 
 struct hfi_cluster;
 
@@ -37,7 +40,7 @@ struct hfi_member {
     uint16_t port;
 
     atomic_uint slots;    /* how many it serves. Written under `mtx`, like the next, by anybody */
-    atomic_uint replicas; /* of its that are up */
+    atomic_uint replicas; /* of its that are up, by the last map that had it */
     bool took_over;   /* it has begun to serve since the engine was last told; under `mtx`, too */
     int64_t gave_ms;  /* when a slot of its went to another; 0: none did. The same */
     atomic_bool used; /* somebody was sent there since it was last looked at */
@@ -57,6 +60,7 @@ struct hfi_member {
 
     struct hfi_req *role;
     int64_t role_ms; /* when that was asked */
+    bool confirming; /* replicas were to confirm something when it was last looked at */
 };
 
 struct hfi_cluster {
@@ -88,6 +92,7 @@ struct hfi_cluster {
 
     /* A search. */
     bool searching, look_due, look_again;
+    bool misses_named;  /* somebody whom the url names is no member, for want of memory */
     unsigned fruitless; /* searches in a row that changed nothing */
     int64_t deadline_ms, ask_next_ms, next_search_ms;
     struct hfi_alarm timer;
@@ -124,13 +129,14 @@ void hfi_cluster_sweep_soon(struct hfi_cluster *route);
 struct hfi_member *hfi_cluster_next(struct hfi_cluster *route, size_t *index);
 /* The one that has this node; NULL: none has. Any thread. */
 struct hfi_member *hfi_cluster_member_of(struct hfi_cluster *route, const struct hfi_node *node);
-/* As the url names it. */
+/* As the url names it. If it is a member already, nothing happens. */
 int hfi_cluster_add_named(struct hfi_cluster *route, const char *host, uint16_t port,
                           hf_error *error);
 /* What a node said of one slot. Any thread. */
 struct hfi_detour hfi_cluster_redirect(struct hfi_cluster *route, const struct hfi_node *node,
                                        const struct hfi_redirect *redirect);
-/* What a member said of all of them. HF_EPROTO: that was no map; HF_EREFUSED: an empty one. */
+/* What a member said of all of them. HF_EPROTO: that was no map; HF_EREFUSED: an empty one; HF_EUNREACH: one without
+ * addresses. */
 int hfi_cluster_read_map(struct hfi_cluster *route, const struct hfi_member *from,
                          const redisReply *reply);
 /* Makes members of the strangers, and tells the engine what has moved. */

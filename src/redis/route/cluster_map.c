@@ -108,7 +108,8 @@ static size_t get(struct hfi_cluster *route, const struct address *at, hf_error 
     member->used_ms = hfi_now_ms();
     member->gave_ms = 0;
     atomic_store(&member->doubted_ms, 0);
-    member->idle = member->named = member->took_over = member->serving = false;
+    atomic_store(&member->replicas, HFI_REPLICAS_UNKNOWN);
+    member->idle = member->named = member->took_over = member->serving = member->confirming = false;
     member->state = HFI_MEMBER_UNASKED;
     atomic_store(&member->node, node);
     pthread_mutex_unlock(&route->mtx);
@@ -148,7 +149,8 @@ int hfi_cluster_add_named(struct hfi_cluster *route, const char *host, uint16_t 
     return HF_OK;
 }
 
-/* Whom the url names is there again at once, with a new node: it may be all that is left one day. */
+/* Whom the url names is there again at once, with a new node: it may be all that is left one day. If there is no memory for
+ * it, the next search tries again. */
 void hfi_cluster_drop_member(struct hfi_cluster *route, struct hfi_member *member) {
     struct hfi_node *node = atomic_load(&member->node);
     struct address at = {.port = member->port};
@@ -166,6 +168,7 @@ void hfi_cluster_drop_member(struct hfi_cluster *route, struct hfi_member *membe
     hfi_nodes_retire(&route->nodes, node);
     hfi_cluster_sweep_soon(route);
     size_t index = named ? get(route, &at, NULL) : 0;
+    route->misses_named = route->misses_named || (named && index == 0);
     if (index == 0)
         return;
     member_at(route, index)->named = true;
@@ -251,6 +254,7 @@ struct reading {
     struct hfi_cluster *route;
     const struct hfi_member *from;
     unsigned slots;
+    bool nameless; /* somebody is told of whose address is not */
 };
 
 /* By somebody who is there, as far as is known. */
@@ -265,6 +269,7 @@ static void read_range(const struct hfi_slot_range *range, void *arg) {
     struct reading *reading = arg;
     struct hfi_cluster *route = reading->route;
     struct address at;
+    reading->nameless = reading->nameless || !range->known;
     if (!range->known || !resolve(route, reading->from, &range->primary, &at))
         return;
     size_t index = get(route, &at, NULL);
@@ -291,7 +296,7 @@ int hfi_cluster_read_map(struct hfi_cluster *route, const struct hfi_member *fro
     if (err != HF_OK)
         return err;
     if (reading.slots == 0)
-        return HF_EREFUSED;
+        return reading.nameless ? HF_EUNREACH : HF_EREFUSED;
     atomic_store(&route->base.found, true);
     return HF_OK;
 }

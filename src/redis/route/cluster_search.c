@@ -142,6 +142,13 @@ static void decide_messages(struct hfi_cluster *route, const struct hfi_member *
         atomic_store(&route->base.sharded, sharded);
 }
 
+static const char *words_for_map(int err) {
+    if (err == HF_EREFUSED)
+        return "it knows of nobody who serves anything";
+    return err == HF_EUNREACH ? "it tells no addresses (is cluster-announce-hostname set there?)"
+                              : "what it says is not the map of a cluster";
+}
+
 /* True: the search is over. */
 static bool answered(struct hfi_cluster *route, struct hfi_member *member) {
     const redisReply *reply = member->map->err == HF_OK ? member->map->reply : NULL;
@@ -157,10 +164,7 @@ static bool answered(struct hfi_cluster *route, struct hfi_member *member) {
     decide_messages(route, member);
     int err = hfi_cluster_read_map(route, member, reply);
     if (err != HF_OK) {
-        fail(member, err,
-             err == HF_EREFUSED ? "it knows of nobody who serves anything"
-                                : "what it says is not the map of a cluster",
-             NULL);
+        fail(member, err, words_for_map(err), NULL);
         return false;
     }
     hfi_cluster_settle_map(route);
@@ -251,9 +255,21 @@ static void advance(struct hfi_cluster *route) {
     hfi_alarm_set(route->exec, &route->timer, hfi_min_ms(at_ms, route->deadline_ms));
 }
 
+/* Whom the url names, and who was dropped when there was no memory for another in its place. */
+static void bring_back_named(struct hfi_cluster *route) {
+    int err = HF_OK;
+    if (!route->misses_named)
+        return;
+    for (size_t i = 0; i < route->url->hosts_len && err == HF_OK; i++)
+        err = hfi_cluster_add_named(route, route->url->hosts[i].host, route->url->hosts[i].port,
+                                    NULL);
+    route->misses_named = err != HF_OK;
+}
+
 static void begin(struct hfi_cluster *route) {
     int64_t now_ms = hfi_now_ms();
     struct hfi_member *member;
+    bring_back_named(route);
     if (now_ms - route->next_search_ms >= SETTLED_MS)
         route->fruitless = 0;
     route->look_due = false;

@@ -3,7 +3,8 @@
  *
  * Runs on the keeper's thread, which owns everything here. A tick comes every second while something is
  * held, or is under way; else now and then, for as long as there is anything to close. While something is
- * held, it asks every member that was used lately for its role. A second without an answer, to that or to
+ * held, it asks every member that was used lately for its role; also one that waits for its replicas, since that is no
+ * silence of its own. A second without an answer, to that or to
  * anybody's command, is a reason to doubt it and to look at the map; so is a replica's answer.
  *
  * Who serves nothing any more, and is in doubt, is left at once: what is under way there ends as if the
@@ -113,17 +114,24 @@ void hfi_cluster_left(struct hfi_cluster *route, struct hfi_member *member) {
         hfi_cluster_drop_member(route, member);
 }
 
+/* Under the mutex nobody can be sent there between the look and the deed. False: somebody was. */
+static bool rest(struct hfi_cluster *route, struct hfi_node *node) {
+    pthread_mutex_lock(&route->mtx);
+    bool alone = !hfi_node_is_shared(node);
+    if (alone)
+        hfi_node_rest(node);
+    pthread_mutex_unlock(&route->mtx);
+    return alone;
+}
+
 static void close_idle(struct hfi_cluster *route, struct hfi_member *member) {
     struct hfi_node *node = atomic_load(&member->node);
     bool serves = atomic_load(&member->slots) > 0;
     if (member->idle || hfi_node_is_shared(node) || (route->watching && serves))
         return;
-    member->idle = true;
-    if (!serves) {
+    member->idle = !serves || rest(route, node);
+    if (!serves)
         hfi_cluster_drop_member(route, member);
-        return;
-    }
-    hfi_node_rest(node);
 }
 
 /* ---- Ticking ---- */
@@ -152,13 +160,17 @@ static void look_after(struct hfi_cluster *route, struct hfi_member *member, str
         return;
     }
     bool loaded = hfi_node_load(node) > 0;
-    round->busy = round->busy || used || loaded;
+    /* Then it was asked for its role a tick ago, or a connection was made for that. */
+    bool confirmed = member->confirming;
+    member->confirming = hfi_node_confirms(node);
+    round->busy = round->busy || used || loaded || member->confirming;
     round->awake = true;
-    if (loaded && round->now_ms - hfi_node_last_answer_ms(node) >= TICK_MS) {
+    if ((loaded || (confirmed && member->confirming)) &&
+        round->now_ms - hfi_node_last_answer_ms(node) >= TICK_MS) {
         suspect(route, member);
         return;
     }
-    if (route->watching && atomic_load(&member->slots) > 0)
+    if ((route->watching || member->confirming) && atomic_load(&member->slots) > 0)
         ask_role(route, member, round->now_ms);
 }
 

@@ -148,6 +148,7 @@ static int describe_us(struct hfi_node *node, const struct hfi_node_config *conf
     node->login.client_name = node->client_name;
     target->cmd_timeout_ms = config->cmd_timeout_ms;
     target->ping_ms = config->ping_ms;
+    target->sleeps_at_once = config->sleeps_at_once;
     target->commands = config->commands;
     target->reconnects = config->reconnects;
     return HF_OK;
@@ -395,6 +396,11 @@ unsigned hfi_node_load(struct hfi_node *node) {
         if (conns[i] != NULL)
             load += hfi_conn_load(conns[i]);
     return load;
+}
+
+bool hfi_node_confirms(struct hfi_node *node) {
+    struct hfi_conn *acks = atomic_load(&node->acks);
+    return acks != NULL && hfi_conn_load(acks) > 0;
 }
 
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {

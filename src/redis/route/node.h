@@ -33,6 +33,7 @@ struct hfi_met {
 struct hfi_learnt {
     struct hfi_pubsub *pubsub;   /* its channels; the same from `made` to `freed`, like the next */
     struct hfi_rumours *rumours; /* what is said there of broken holds */
+    struct hfi_answers *answers; /* and what is asked */
 
     /* Any thread. */
     _Atomic int64_t newest_us;   /* the newest time of its clock seen by those in line */
@@ -75,6 +76,7 @@ struct hfi_node_config {
     const struct hfi_tls_context *tls; /* to be like; NULL: one is made from the url */
     const char *client_name;           /* copied */
     int64_t cmd_timeout_ms, ping_ms;
+    bool sleeps_at_once;
     hf_map_fn map; /* see addresses.h */
     void *map_user;
     atomic_ullong *commands, *reconnects;
@@ -118,6 +120,8 @@ void hfi_node_close_fds(struct hfi_node *node);
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
 /* How many requests are under way; messages are none. On the keeper's thread. */
 unsigned hfi_node_load(struct hfi_node *node);
+/* Whether something is under way that replicas are to confirm, which is not in that number: it takes as long as they do. */
+bool hfi_node_confirms(struct hfi_node *node);
 struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
 /* That for what replicas are to confirm; requests on it may be sealed. NULL as above. */
 struct hfi_conn *hfi_node_acks(struct hfi_node *node);

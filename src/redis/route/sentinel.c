@@ -11,6 +11,7 @@
  * is the primary.
  */
 #include "redis/route/sentinel_impl.h"
+#include "redis/route/wants.h"
 
 #define SWEEP_MS 500
 
@@ -70,35 +71,14 @@ static void sentinel_too_few(struct hfi_route *base) {
 
 /* ---- Who wants one ---- */
 
-static void tell_wants_locked(struct hfi_sentinel *route, int err, const hf_error *error) {
-    struct hfi_link *link;
-    while ((link = hfi_list_pop_front(&route->wants)) != NULL) {
-        struct hfi_want *want = HFI_CONTAINER(link, struct hfi_want, link);
-        struct hfi_task *task = want->task;
-        want->err = err;
-        if (error != NULL)
-            want->error = *error;
-        hfi_task_post(task, want->event); /* after this the want may be gone */
-        hfi_task_unref(task);
-    }
-}
-
 static void sentinel_want(struct hfi_route *base, const char *key, size_t len,
                           struct hfi_want *want, struct hfi_task *task, unsigned event) {
     struct hfi_sentinel *route = route_of(base);
     (void)key;
     (void)len;
-    want->task = task;
-    want->event = event;
-    want->err = HF_OK;
     pthread_mutex_lock(&route->mtx);
     bool known = atomic_load(&route->primary) != NULL;
-    if (known) {
-        hfi_task_post(task, event);
-    } else {
-        hfi_task_ref(task);
-        hfi_list_push_back(&route->wants, &want->link);
-    }
+    hfi_wants_add(&route->wants, want, task, event, known);
     pthread_mutex_unlock(&route->mtx);
     if (!known)
         hfi_task_post(&route->task, HFI_SENTINEL_LOOK);
@@ -107,10 +87,9 @@ static void sentinel_want(struct hfi_route *base, const char *key, size_t len,
 static void sentinel_unwant(struct hfi_route *base, struct hfi_want *want) {
     struct hfi_sentinel *route = route_of(base);
     pthread_mutex_lock(&route->mtx);
-    bool linked = hfi_linked(&want->link);
-    hfi_list_remove(&want->link);
+    bool waited = hfi_wants_remove(want);
     pthread_mutex_unlock(&route->mtx);
-    if (linked)
+    if (waited)
         hfi_task_unref(want->task);
 }
 
@@ -119,7 +98,7 @@ void hfi_sentinel_tell_failure(struct hfi_sentinel *route, int err, const hf_err
         return; /* nobody waits */
     hfi_log(route->log, HF_LOG_WARN, "%s", error->text);
     pthread_mutex_lock(&route->mtx);
-    tell_wants_locked(route, err, error);
+    hfi_wants_tell_all(&route->wants, err, error);
     pthread_mutex_unlock(&route->mtx);
 }
 
@@ -144,7 +123,7 @@ void hfi_sentinel_publish(struct hfi_sentinel *route, struct hfi_node *node, int
     pthread_mutex_lock(&route->mtx);
     atomic_store(&route->primary, node);
     atomic_store(&route->base.found, true);
-    tell_wants_locked(route, HF_OK, NULL);
+    hfi_wants_tell_all(&route->wants, HF_OK, NULL);
     pthread_mutex_unlock(&route->mtx);
     if (epoch > route->epoch)
         route->epoch = epoch;
@@ -205,7 +184,7 @@ static void sentinel_stop(struct hfi_route *base) {
     hfi_sentinel_watch_stop(route);
     hfi_alarm_clear(route->exec, &route->sweep);
     pthread_mutex_lock(&route->mtx);
-    tell_wants_locked(route, HF_ECLOSED, NULL);
+    hfi_wants_tell_all(&route->wants, HF_ECLOSED, NULL);
     pthread_mutex_unlock(&route->mtx);
 }
 

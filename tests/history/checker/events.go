@@ -2,6 +2,7 @@ package main
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -10,9 +11,8 @@ import (
 // An event is what may have happened at one moment, as a model sees it. An operation that has
 // returned well is one event between its call and its return. What nobody can know is an event
 // that may come at any later time: then its end is forever. A model lets it come only when it has
-// something to do, so that fewer orders have to be tried. For locks there is always such a time in the
-// end, since all that is held is released, or ends; for the others there is an event "over", after all
-// that has returned, and what comes after it does nothing.
+// something to do, so that fewer orders have to be tried; and there is an event "over", after all that has
+// returned, and what comes after it does nothing.
 type event struct {
 	what   string
 	op     *op
@@ -21,11 +21,13 @@ type event struct {
 	late   bool   // the promise of its hold was over when it returned
 	free   bool   // of the line of a fair lock: it may have been passed over, and come back
 	line   string // who was seen to stand in line
-	mask   uint8  // of a group: which value
+	mask   uint8  // of a set: which values
 	either bool   // see moving.go: it may have been at the old primary, or at the new one
 	more   bool   // it may have found something of its own, and nested
 	like   int    // see alike: which of them,
 	rank   int    // and how many of them come before
+	chance *chance
+	until  int64 // of somebody who may stand in line: when nothing is left of that
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -43,10 +45,14 @@ type builder struct {
 	multi     bool // locks that are taken together
 	moving    bool // see moving.go
 	alikes    map[string]*alike
+	chances   map[string]*chance // nil: none, all is left to Porcupine
 	events    []porcupine.Operation
 }
 
 func (b *builder) add(from, to int64, e *event) {
+	if e.mask == 0 && e.op.args["values"] != "" {
+		e.mask = maskOf(e.op)
+	}
 	b.events = append(b.events, porcupine.Operation{Input: e, Call: from, Return: to})
 }
 
@@ -115,7 +121,7 @@ func (b *builder) ends(begun map[string]*op, over map[string]bool, given map[str
 		if from < o.call {
 			from = o.call
 		}
-		b.ever(from, &event{what: "end", op: o, hold: hold})
+		b.may(from, "end-"+hold, &event{what: "end", op: o, hold: hold}, ends)
 	}
 }
 
@@ -140,10 +146,11 @@ func splitSide(verb string) (string, string) {
 }
 
 // ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
-// end.
-func (b *builder) ghost(o *op, hold, side string) {
-	b.ever(o.call, &event{what: "take if free", op: o, hold: hold, side: side})
-	b.ever(o.call, &event{what: "end", op: o, hold: hold})
+// end. At a fair lock it may have come before whoever has been granted it since.
+func (b *builder) ghost(o *op, side string, free bool) {
+	hold := "given-up-" + o.owner + side + o.args["values"]
+	b.may(o.call, hold, &event{what: "take if free", op: o, hold: hold, side: side, free: free}, adds)
+	b.may(o.call, "end-"+hold, &event{what: "end", op: o, hold: hold}, ends)
 }
 
 // watchdog is the lease of holds without one of their own. silence is how long a waiter may be silent before it can be passed over: its lease, and the shortest
@@ -157,13 +164,12 @@ const (
 // inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. Of those who
 // may have been passed over when their turn came, or have been forgotten with the line, nothing is known
 // but that they hold the lock, or not: they come back, to their place or to the end.
-func (b *builder) inLine(o *op) {
+func (b *builder) inLine(o *op, ops []*op) {
 	if b.mayBePassedOver(o) {
 		if o.code == "HF_OK" {
 			b.whole(&event{what: "take", op: o, hold: o.id, side: "_write", free: true})
 		} else {
-			b.ever(o.call, &event{what: "take if free", op: o, hold: o.id, side: "_write", free: true})
-			b.ever(o.call, &event{what: "end", op: o, hold: o.id})
+			b.ghost(o, "_write", true)
 		}
 		return
 	}
@@ -172,9 +178,23 @@ func (b *builder) inLine(o *op) {
 		b.whole(stand)
 		b.whole(&event{what: "take granted", op: o, hold: o.id})
 	} else {
-		b.ever(o.call, stand) // What was sent may arrive when it was given up already.
-		b.ever(o.call, &event{what: "leave", op: o, hold: o.id})
+		// What was sent may arrive when it was given up already.
+		stand.until = settledBy(o, ops)
+		b.may(o.call, "stand-"+o.id, stand, stands)
+		b.may(o.call, "leave-"+o.id, &event{what: "leave", op: o, hold: o.id}, ends)
 	}
+}
+
+// settledBy is when nothing is left of a wait that was given up: before the same owner is answered again, by
+// which the server had been told of that.
+func settledBy(o *op, ops []*op) int64 {
+	for _, next := range ops {
+		answered := next.code == "HF_OK" || next.code == "HF_EBUSY"
+		if next.owner == o.owner && verbIs(next, "acquire") && answered && next.call >= o.ret {
+			return next.ret
+		}
+	}
+	return forever
 }
 
 func (b *builder) mayBePassedOver(o *op) bool {
@@ -250,7 +270,7 @@ func isTooLate(o *op) bool {
 	return lease > 0 && o.ret-o.call >= lease || o.ret-o.call >= watchdog
 }
 
-func (b *builder) acquire(o *op, side string, fair bool) {
+func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 	hold := o.args["hold"]
 	nested := o.args["nested"] == "1"
 	inLine := fair && isInLine(o)
@@ -258,7 +278,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 	case b.joint && (o.code == "HF_EBUSY" || unknown[o.code] && !nested):
 		b.refused(o)
 	case inLine && (o.code == "HF_OK" || unknown[o.code]):
-		b.inLine(o)
+		b.inLine(o, ops)
 	case o.code == "HF_OK" && nested && b.isAtEither(o):
 		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
 	case o.code == "HF_OK" && nested:
@@ -267,7 +287,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o),
 			either: b.isAtEither(o)})
 		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
-			b.ghost(o, o.id+"'", side)
+			b.ghost(o, side, fair)
 		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
@@ -281,7 +301,7 @@ func (b *builder) acquire(o *op, side string, fair bool) {
 		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
-		b.ghost(o, o.id, side)
+		b.ghost(o, side, fair)
 	default:
 		b.impossible(o)
 	}
@@ -315,6 +335,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 	b := &builder{h: h, unsettled: map[string]bool{}, loose: isLoose(h, ops), joint: isJoint(ops[0].kind),
 		quorum: isQuorum(ops[0].kind), multi: ops[0].kind == "multi", moving: isMoving(ops[0].kind)}
 	b.loose = b.loose || b.moving
+	b.chances = map[string]*chance{}
 	for _, o := range ops {
 		if strings.HasPrefix(o.verb, "break") && (o.code != "HF_OK" || o.value() == 1) {
 			b.breaks = append(b.breaks, o)
@@ -328,7 +349,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 			if o.code == "HF_OK" && o.args["nested"] != "1" {
 				begun[o.id] = o
 			}
-			b.acquire(o, side, o.kind == "fair" || o.kind == "moving_fair")
+			b.acquire(o, ops, side, o.kind == "fair" || o.kind == "moving_fair")
 			b.noteSettled(o, side)
 		case "release":
 			if o.args["left"] == "0" && o.code == "HF_OK" {
@@ -346,7 +367,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 			} else if o.code == "HF_OK" {
 				b.whole(&event{what: "break", op: o, side: side})
 			} else {
-				b.ever(o.call, &event{what: "break perhaps", op: o, side: side})
+				b.may(o.call, "break-"+side, &event{what: "break perhaps", op: o, side: side}, breaks)
 			}
 		case "trust":
 			if o.code == "HF_OK" && o.value() > 0 && !b.isInDoubt(o, begun[o.args["hold"]]) {
@@ -370,6 +391,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 	if !b.quorum {
 		b.wipes()
 	}
+	b.over()
 	return b.events
 }
 
@@ -382,7 +404,7 @@ func (b *builder) breakValues(o *op) {
 	}
 	for value, mask := 0, maskOf(o); value < setValues; value++ {
 		if mask>>value&1 != 0 {
-			b.ever(o.call, &event{what: "break value", op: o, mask: 1 << value})
+			b.may(o.call, "break-"+strconv.Itoa(value), &event{what: "break value", op: o, mask: 1 << value}, breaks)
 		}
 	}
 }
@@ -391,7 +413,7 @@ func (b *builder) breakValues(o *op) {
 func (b *builder) giveUps(ops []*op, begun map[string]*op) {
 	for _, o := range ops {
 		if begun[o.id] != nil && len(b.breaks) > 0 && o.kind == "group" {
-			b.ever(o.call, &event{what: "give up", op: o, hold: o.id})
+			b.may(o.call, "give-up-"+o.id, &event{what: "give up", op: o, hold: o.id}, ends)
 		}
 	}
 }

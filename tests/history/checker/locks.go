@@ -29,23 +29,11 @@ type lockState struct {
 	readers [maxReaders]hold // sorted by owner, none in the end
 	token   int64
 	line    string // of a fair lock, the first in line first: "owner#operation" each
-	gone    string // holds that were ended by others
 }
 
 func beginLock() interface{} { return lockState{} }
 
-func wipeLock(state interface{}) interface{} {
-	s := state.(lockState)
-	for _, place := range strings.Fields(s.line) {
-		s.gone = with(s.gone, operationOf(place))
-	}
-	s.line = ""
-	s.forget(&s.writer)
-	for s.readers[0].owner != "" {
-		s.forget(&s.readers[0])
-	}
-	return lockState{gone: s.gone}
-}
+func wipeLock(interface{}) interface{} { return lockState{} }
 
 func (s *lockState) of(side, owner string) *hold {
 	if side == "_write" {
@@ -74,7 +62,7 @@ func (s *lockState) addReader(h hold) {
 	s.readers[at] = h
 }
 
-// drop ends a hold, and nothing more.
+// drop ends a hold; nobody is granted anything for that.
 func (s *lockState) drop(h *hold) {
 	if h == &s.writer {
 		s.writer = hold{}
@@ -93,14 +81,6 @@ func (s *lockState) drop(h *hold) {
 func (s *lockState) free(h *hold) {
 	s.drop(h)
 	s.grant()
-}
-
-// forget ends a hold that its owner knows nothing of.
-func (s *lockState) forget(h *hold) {
-	if h.owner != "" {
-		s.gone = with(s.gone, h.id)
-	}
-	s.drop(h)
 }
 
 // isFree: whether this owner, who does not hold that side, could have it.
@@ -132,9 +112,7 @@ func (s *lockState) end(id string) bool {
 			return true
 		}
 	}
-	ended := has(s.gone, id)
-	s.gone = without(s.gone, id)
-	return ended
+	return false
 }
 
 func (l lock) draw(s *lockState, e *event) bool {
@@ -152,7 +130,7 @@ func (l lock) take(s *lockState, e *event) bool {
 		if !mine.ghost && !mine.granted {
 			return false
 		}
-		s.forget(mine) // Its leftover is taken over.
+		s.drop(mine) // Its leftover is taken over.
 	} else if s.comesBefore(e); !s.isFree(e.side, e.op.owner) {
 		return e.either && l.draw(s, e) // at the primary that is none any more
 	}
@@ -184,14 +162,19 @@ func (s *lockState) grant() {
 	s.writer = hold{owner: ownerOf(place), id: operationOf(place), granted: true}
 }
 
-func (s *lockState) stand(e *event) {
+// stand: of those who may have, nobody does twice.
+func (s *lockState) stand(e *event) bool {
+	if e.chance != nil && strings.Contains(" "+s.line, " "+e.op.owner+"#") {
+		return false
+	}
 	if s.writer.owner == e.op.owner && (s.writer.ghost || s.writer.granted) {
-		s.forget(&s.writer)
+		s.drop(&s.writer)
 		s.writer = hold{owner: e.op.owner, id: e.hold, granted: true}
-		return
+		return true
 	}
 	s.line += e.op.owner + "#" + e.hold + " "
 	s.grant()
+	return true
 }
 
 // leave says whether there was somebody to leave.
@@ -253,13 +236,13 @@ func (s *lockState) breakSide(side string, answer bool) bool {
 	}
 	for i := 0; i < maxReaders && s.readers[i].owner != ""; {
 		if side == "_read" || s.readers[i].owner == writer {
-			s.forget(&s.readers[i])
+			s.drop(&s.readers[i])
 		} else {
 			i++
 		}
 	}
 	if side == "_write" && writer != "" {
-		s.forget(&s.writer)
+		s.drop(&s.writer)
 		s.grant()
 	}
 	return true
@@ -350,8 +333,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 	case "busy":
 		return mine == nil && !s.isFree(e.side, e.op.owner)
 	case "stand":
-		s.stand(e)
-		return true
+		return s.stand(e)
 	case "leave":
 		return s.leave(e)
 	case "end":
@@ -379,7 +361,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 	case "break":
 		return s.breakSide(e.side, e.op.value() == 1)
 	case "break perhaps":
-		return s.breakSide(e.side, true) || s.breakSide(e.side, false)
+		return s.breakSide(e.side, true)
 	case "look":
 		return s.isSeen(e.op.outs["holder"], e.line)
 	default:

@@ -5,6 +5,7 @@
 //	checker -plant DIR     changes single answers of a good history, and expects to be told
 //	checker -expect DIR... expects a violation of every kind, in any of the runs
 //	checker -any DIR...    expects a violation of any kind
+//	checker -times DIR     also says which name of each kind took how long
 //
 // Each name is a history of its own, and its operations are few: what cannot be decided within
 // the limits of time and memory is a failure of its own.
@@ -28,10 +29,14 @@ const (
 	memoryMax     = 1 << 30
 	mostOps       = 4000 // on one name
 	expectWithin  = time.Second
+	explainWithin = 10 * time.Second
 	explainMax    = 20 // operations before the one that cannot be explained
 )
 
-var limit = flag.Duration("limit", 2*time.Minute, "for one name")
+var (
+	limit = flag.Duration("limit", 2*time.Minute, "for one name")
+	times = flag.Bool("times", false, "say which name took longest")
+)
 
 // watchMemory ends the program before it takes the machine's memory.
 func watchMemory() {
@@ -51,7 +56,11 @@ func judge(h *history, ops []*op, within time.Duration) porcupine.CheckResult {
 	if len(ops) > mostOps {
 		return porcupine.Unknown
 	}
-	return porcupine.CheckOperationsTimeout(m.porcupine(), m.events(h, ops), within)
+	events := m.events(h, ops)
+	if hasChances(events) {
+		return searched(m, events, within)
+	}
+	return porcupine.CheckOperationsTimeout(m.porcupine(), events, within)
 }
 
 // unreached is the operation that returned first of those that the longest order does not reach.
@@ -84,7 +93,7 @@ func unreached(info porcupine.LinearizationInfo, events []porcupine.Operation, o
 func explain(h *history, ops []*op, dir string) {
 	m := modelOf(ops[0].kind)
 	events := m.events(h, ops)
-	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), events, *limit)
+	_, info := porcupine.CheckOperationsVerbose(m.porcupine(), events, explainWithin)
 	if last := unreached(info, events, ops); last != nil {
 		var before []*op
 		for _, o := range ops {
@@ -108,6 +117,18 @@ func explain(h *history, ops []*op, dir string) {
 
 type tally struct {
 	names, ops, wrong, undecided int
+	slowest                      string
+	took                         time.Duration // for that one
+}
+
+// judgeTimed judges a name, and notes how long that took.
+func judgeTimed(h *history, ops []*op, t *tally) porcupine.CheckResult {
+	begun := time.Now()
+	result := judge(h, ops, *limit)
+	if took := time.Since(begun); took > t.took {
+		t.slowest, t.took = ops[0].name, took
+	}
+	return result
 }
 
 // judgeAll judges each name, and prints a line for each kind. If nothing is to be explained, one that is
@@ -124,7 +145,7 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 		}
 		t.names++
 		t.ops += len(ops)
-		switch judge(h, ops, *limit) {
+		switch judgeTimed(h, ops, t) {
 		case porcupine.Illegal:
 			t.wrong++
 			if explains {
@@ -143,6 +164,9 @@ func judgeAll(h *history, dir string, explains bool) map[string]*tally {
 		t := tallies[kind]
 		fmt.Printf("%-13s %3d names %6d operations %3d wrong %3d undecided\n", kind, t.names, t.ops, t.wrong,
 			t.undecided)
+		if *times {
+			fmt.Printf("%-13s at most %v, for %s\n", kind, t.took.Round(time.Millisecond), t.slowest)
+		}
 	}
 	return tallies
 }
@@ -203,7 +227,7 @@ func main() {
 	any := flag.Bool("any", false, "expect a violation of any kind")
 	flag.Parse()
 	if flag.NArg() < 1 || flag.NArg() > 1 && !*expects && !*any {
-		fmt.Fprintln(os.Stderr, "usage: checker [-limit 2m] [-plant] DIR | [-expect | -any] DIR...")
+		fmt.Fprintln(os.Stderr, "usage: checker [-limit 2m] [-times] [-plant] DIR | [-expect | -any] DIR...")
 		os.Exit(exitTrouble)
 	}
 	go watchMemory()

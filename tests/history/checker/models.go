@@ -51,10 +51,16 @@ func modelOf(kind string) *model {
 }
 
 func (m *model) happens(at *place, e *event) bool {
-	ok := e.what != "impossible"
-	if e.what == "wipe" {
+	ok := true
+	switch {
+	case at.over:
+	case e.what == "over":
+		*at = place{over: true}
+	case e.what == "impossible" || !at.done.comes(e):
+		return false
+	case e.what == "wipe":
 		at.state = m.wipe(at.state)
-	} else if ok {
+	default:
 		ok, at.state = m.step(at.state, e)
 	}
 	return ok
@@ -64,6 +70,7 @@ func (m *model) happens(at *place, e *event) bool {
 type place struct {
 	state interface{}
 	done  progress
+	over  bool // the history is: what did not happen never does
 }
 
 // porcupine makes a model for one check. Places are kept once each and known by their address: there
@@ -81,9 +88,8 @@ func (m *model) porcupine() porcupine.Model {
 	return porcupine.Model{
 		Init: func() interface{} { return keep(place{state: m.begin()}) },
 		Step: func(state, input, output interface{}) (bool, interface{}) {
-			e := input.(*event)
 			next := *state.(*place)
-			if !next.done.comes(e) || !m.happens(&next, e) {
+			if !m.happens(&next, input.(*event)) {
 				return false, state
 			}
 			return true, keep(next)
@@ -103,17 +109,12 @@ type numberState struct {
 	there  bool
 	number int64
 	ghosts string // what acquires have taken that were given up
-	over   bool   // the history is: what did not happen never does
 }
 
 func beginNumber() interface{} { return numberState{} }
 
 func wipeNumber(state interface{}) interface{} {
-	s := state.(numberState)
-	if s.over {
-		return s
-	}
-	return numberState{ghosts: s.ghosts}
+	return numberState{ghosts: state.(numberState).ghosts}
 }
 
 func with(set, word string) string {
@@ -128,12 +129,7 @@ func has(set, word string) bool { return strings.Contains(set, word+" ") }
 
 func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 	s := state.(numberState)
-	if s.over {
-		return true, s
-	}
 	switch e.what {
-	case "over":
-		s.over = true
 	case "acquire":
 		permits := e.op.number("permits")
 		ok := s.number >= permits
@@ -180,12 +176,7 @@ func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 func stepLatch(state interface{}, e *event) (bool, interface{}) {
 	s := state.(numberState)
 	was := s.number
-	if s.over {
-		return true, s
-	}
 	switch e.what {
-	case "over":
-		s.over = true
 	case "await":
 		return was == 0, s
 	case "busy":
@@ -217,17 +208,11 @@ type permitState struct {
 	there bool
 	taken string
 	count int64 // how many are taken
-	over  bool  // the history is: what did not happen never does
 }
 
 func beginPermits() interface{} { return permitState{} }
 
-func wipePermits(state interface{}) interface{} {
-	if s := state.(permitState); s.over {
-		return s
-	}
-	return permitState{}
-}
+func wipePermits(interface{}) interface{} { return permitState{} }
 
 func (s *permitState) take(id string) {
 	s.taken = with(s.taken, id)
@@ -246,12 +231,7 @@ func (s *permitState) give(id string) bool {
 func stepPermits(state interface{}, e *event) (bool, interface{}) {
 	s := state.(permitState)
 	free := s.total - s.count
-	if s.over {
-		return true, s
-	}
 	switch e.what {
-	case "over":
-		s.over = true
 	case "acquire":
 		for _, id := range ids(e.op.outs["ids"]) {
 			if has(s.taken, id) {

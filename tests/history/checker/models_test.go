@@ -270,3 +270,32 @@ func TestMovingSeemsLocked(t *testing.T) {
 	free := at(3, 4, "moving_readwrite", "b", "is_locked_write", "HF_OK", words{}, words{"value": "0"})
 	judged(t, porcupine.Illegal, map[string]int64{"a.acquire_write": 9e7}, held, free)
 }
+
+// Who gave up may stand in line for a while, but not when the same owner has been answered again.
+func TestWhoGaveUpHasLeft(t *testing.T) {
+	look := func(call, ret int64, holder, queue string) *op {
+		return at(call, ret, "fair", "driver", "look", "HF_OK", words{}, words{"holder": holder, "queue": queue})
+	}
+	holds := acquire(1, 2, "fair", "a", "acquire", "HF_OK")
+	given := acquire(3, 4, "fair", "b", "acquire", "HF_ECANCELED")
+	given.args["wait"] = "50"
+	refused := acquire(7, 8, "fair", "b", "acquire", "HF_EBUSY")
+	sure := map[string]int64{"a.acquire": 90e7}
+	judged(t, porcupine.Ok, sure, holds, given, look(5, 6, "a", "b"))
+	judged(t, porcupine.Ok, sure, holds, given, look(5, 6, "a", "b"), refused, look(9, 10, "a", ""))
+	judged(t, porcupine.Ok, sure, holds, given, look(9, 10, "a", "b"))
+	judged(t, porcupine.Illegal, sure, holds, given, refused, look(9, 10, "a", "b"))
+}
+
+// One that was killed may have taken the lock without waiting, before others stood in line.
+func TestWhoWasKilledIsWaitedFor(t *testing.T) {
+	killed := acquire(1, 2, "fair", "k", "acquire", "")
+	killed.ret = forever
+	waits := acquire(3, 8, "fair", "b", "acquire", "HF_OK")
+	waits.args["wait"] = "50"
+	look := func(queue string) *op {
+		return at(5, 6, "fair", "driver", "look", "HF_OK", words{}, words{"holder": "k", "queue": queue})
+	}
+	judged(t, porcupine.Ok, nil, killed, waits, look("b"))
+	judged(t, porcupine.Illegal, nil, killed, waits, look("c"))
+}

@@ -19,17 +19,12 @@ type setHold struct {
 }
 
 type setState struct {
-	of   [setValues]setHold
-	gone string // holds that were ended by others
+	of [setValues]setHold
 }
 
 func beginSets() interface{} { return setState{} }
 
-func wipeSets(state interface{}) interface{} {
-	s := state.(setState)
-	s.forget(1<<setValues - 1)
-	return s
-}
+func wipeSets(interface{}) interface{} { return setState{} }
 
 // maskOf reads "a,c".
 func maskOf(o *op) uint8 {
@@ -58,23 +53,13 @@ func (s *setState) meets(mask uint8, owner string) bool {
 	return false
 }
 
-// forget ends whatever hold any of these values belongs to, and its owner knows nothing of it.
-func (s *setState) forget(mask uint8) {
-	for i := range s.of {
-		if s.of[i].mask&mask != 0 {
-			s.gone = with(s.gone, s.of[i].id)
-			s.of[i] = setHold{}
-		}
-	}
-}
-
 func (s *setState) begin(mask uint8, h hold) {
 	s.of[bits.TrailingZeros8(mask)] = setHold{hold: h, mask: mask}
 }
 
 func (s *setState) take(e *event, mask uint8) bool {
 	if mine := s.mine(e.op.owner, mask); mine != nil && mine.ghost {
-		s.forget(mask) // Its leftover is taken over.
+		*mine = setHold{} // Its leftover is taken over.
 	}
 	if s.meets(mask, "") {
 		return false
@@ -98,9 +83,7 @@ func (s *setState) end(id string) bool {
 			return true
 		}
 	}
-	ended := has(s.gone, id)
-	s.gone = without(s.gone, id)
-	return ended
+	return false
 }
 
 func nestSet(mine *hold, e *event) bool {
@@ -124,7 +107,7 @@ func (s *setState) release(mine *setHold, e *event) bool {
 }
 
 // breakValue takes one value from whoever has it; of that hold nobody believes anything any more.
-func (s *setState) breakValue(mask uint8) {
+func (s *setState) breakValue(mask uint8) bool {
 	for i := range s.of {
 		h := s.of[i]
 		if h.mask&mask == 0 {
@@ -133,25 +116,23 @@ func (s *setState) breakValue(mask uint8) {
 		s.of[i] = setHold{}
 		h.mask &^= mask
 		h.ghost, h.broken = true, true
-		if h.mask == 0 {
-			s.gone = with(s.gone, h.id)
-		} else {
+		if h.mask != 0 {
 			s.of[bits.TrailingZeros8(h.mask)] = h
 		}
+		return true
 	}
+	return false
 }
 
-// giveUp: what is left of a hold that was broken goes, too. Of one that never was there is nothing to go.
+// giveUp: what is left of a hold that was broken goes, too.
 func (s *setState) giveUp(id string) bool {
 	for i := range s.of {
-		if s.of[i].mask != 0 && s.of[i].id == id {
-			s.gone = with(s.gone, id)
-			broken := s.of[i].broken
+		if s.of[i].broken && s.of[i].id == id {
 			s.of[i] = setHold{}
-			return broken
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // waitsForItself: the owner has some of these together with others, or could not trust that any more.
@@ -172,10 +153,9 @@ func (sets) step(state interface{}, e *event) (bool, interface{}) {
 	case "give up":
 		return s.giveUp(e.hold), s
 	case "break value":
-		s.breakValue(e.mask)
-		return true, s
+		return s.breakValue(e.mask), s
 	}
-	ok := s.happens(e, maskOf(e.op))
+	ok := s.happens(e, e.mask)
 	return ok, s
 }
 

@@ -1,0 +1,286 @@
+/*
+ * holdfast doctor: checks the server, or each of a quorum's, for what hurts locks, and says what to
+ * do about it.
+ *
+ * What a server says of itself is asked by hf_lock_facts() and judged by doctor_facts.c; what has to
+ * be tried is in doctor_probe.c. What the library itself warns of meanwhile is a finding like any
+ * other. Nothing is changed, and what is written is under a name of its own and gone afterwards.
+ */
+#include "doctor.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPREAD_MS 1000 /* clocks of several servers that are further apart */
+
+enum { ID_PREFIX = 1, ID_SKIP };
+
+static const struct option_spec specs[] = {
+    {OPTION_VALUE, ID_PREFIX, 0, "prefix", false},
+    {OPTION_VALUE, ID_SKIP, 0, "skip", true},
+    COMMON_OPTIONS,
+    {OPTION_END, 0, 0, NULL, false},
+};
+
+struct doctor {
+    struct connection *connection;
+    const char *prefix;
+    struct findings findings; /* of the server that is looked at */
+    enum verdict worst;
+    json_t *servers;
+    int64_t ahead_least_ms, ahead_most_ms; /* the clocks, of all so far */
+    int clocks;
+
+    pthread_mutex_t mtx; /* for what the library says, on whichever thread */
+    size_t warnings_len;
+    char warnings[4][200];
+};
+
+static int take(void *user, int id, char *value, const char *shown) {
+    struct doctor *doctor = user;
+    struct findings *findings = &doctor->findings;
+    if (id == ID_PREFIX) {
+        doctor->prefix = value;
+    } else if (id == ID_SKIP) {
+        if (findings->skip_len == sizeof findings->skip / sizeof findings->skip[0])
+            return usage_error("doctor", "%s: too many", shown);
+        findings->skip[findings->skip_len++] = value;
+    } else {
+        common_option(doctor->connection, id);
+    }
+    return 0;
+}
+
+/* ---- What the library warns of --------------------------------------------------------------- */
+
+/* Eviction has a check of its own. */
+static void on_log(hf_log_level level, const char *message, void *user) {
+    struct doctor *doctor = user;
+    if (level > HF_LOG_WARN || message[0] == '\'' || strstr(message, "evict") != NULL)
+        return;
+    pthread_mutex_lock(&doctor->mtx);
+    size_t room = sizeof doctor->warnings / sizeof doctor->warnings[0];
+    if (doctor->warnings_len < room)
+        snprintf(doctor->warnings[doctor->warnings_len++], sizeof doctor->warnings[0], "%s",
+                 message);
+    pthread_mutex_unlock(&doctor->mtx);
+}
+
+/* When the client is closed. */
+static void add_warnings(struct doctor *doctor) {
+    for (size_t i = 0; i < doctor->warnings_len; i++)
+        finding_add(&doctor->findings, VERDICT_WARNING, "client",
+                    "this is what programs meet here, too", "%s", doctor->warnings[i]);
+    doctor->warnings_len = 0;
+}
+
+/* ---- One server ------------------------------------------------------------------------------ */
+
+static void note_clock(struct doctor *doctor, const hf_facts *facts) {
+    int64_t ahead_ms;
+    if (!doctor_number(facts, "clock.ahead_ms", &ahead_ms))
+        return;
+    if (doctor->clocks == 0 || ahead_ms < doctor->ahead_least_ms)
+        doctor->ahead_least_ms = ahead_ms;
+    if (doctor->clocks == 0 || ahead_ms > doctor->ahead_most_ms)
+        doctor->ahead_most_ms = ahead_ms;
+    doctor->clocks++;
+}
+
+/* A name that nobody has. */
+static char *own_name(const struct doctor *doctor, const hf_client *client) {
+    char *name;
+    return asprintf(&name, "%sholdfast-doctor-%s", doctor->prefix, hf_client_id(client)) < 0 ? NULL
+                                                                                             : name;
+}
+
+static int ask_facts(struct doctor *doctor, hf_client *client, const char *name) {
+    hf_lock *lock = NULL;
+    hf_facts *facts = NULL;
+    int code = hf_lock_new(client, name, &lock);
+    if (code == HF_OK)
+        code = hf_lock_facts(lock, &facts);
+    if (code == HF_OK) {
+        doctor_judge(&doctor->findings, facts);
+        note_clock(doctor, facts);
+    }
+    hf_facts_free(facts);
+    hf_lock_free(lock);
+    if (code == HF_ENOTSUP) {
+        finding_add(&doctor->findings, VERDICT_UNKNOWN, "server", NULL,
+                    "what ZooKeeper says of itself is not looked at");
+        code = HF_OK;
+    }
+    return code;
+}
+
+/* An exit status if nothing could be found out. */
+static int examine(struct doctor *doctor, hf_client *client) {
+    char *name = own_name(doctor, client);
+    int code = name != NULL ? hf_ping(client) : HF_ENOMEM;
+    if (code == HF_OK)
+        code = ask_facts(doctor, client, name);
+    if (code == HF_OK)
+        doctor_probe(&doctor->findings, client, name);
+    free(name);
+    return code == HF_OK ? 0 : library_error(code, hf_last_error(), "look at the server", NULL);
+}
+
+/* ---- Telling --------------------------------------------------------------------------------- */
+
+static void print_findings(const struct findings *findings) {
+    for (size_t i = 0; i < findings->len; i++) {
+        const struct finding *finding = &findings->all[i];
+        printf("%-8s %-12s %s\n", verdict_word(finding->verdict), finding->check, finding->found);
+        if (finding->advice != NULL)
+            printf("%-8s %-12s -> %s\n", "", "", finding->advice);
+    }
+}
+
+static json_t *json_findings(const struct findings *findings) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < findings->len; i++) {
+        const struct finding *finding = &findings->all[i];
+        json_t *object =
+            json_pack("{s:s, s:s, s:o}", "check", finding->check, "verdict",
+                      verdict_word(finding->verdict), "found", json_text(finding->found));
+        if (object != NULL && finding->advice != NULL)
+            json_object_set_new(object, "advice", json_string(finding->advice));
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static void tell(struct doctor *doctor, const char *server) {
+    struct findings *findings = &doctor->findings;
+    enum verdict worst = findings_worst(findings);
+    if (worst > doctor->worst)
+        doctor->worst = worst;
+    if (doctor->connection->json) {
+        json_t *object = json_pack("{s:o}", "checks", json_findings(findings));
+        if (object != NULL && server != NULL)
+            json_object_set_new(object, "server", json_text(server));
+        json_array_append_new(doctor->servers, object);
+    } else {
+        if (server != NULL)
+            printf("%s\n", server);
+        print_findings(findings);
+    }
+    findings->len = 0;
+}
+
+/* ---- One or several -------------------------------------------------------------------------- */
+
+static int look_at(struct doctor *doctor, struct connection *one, const char *server) {
+    hf_client *client;
+    hf_options options = HF_OPTIONS_INIT;
+    options.log = on_log;
+    options.log_user = doctor;
+    int status = connection_open(one, &options, &client);
+    if (status != 0)
+        return status;
+    status = examine(doctor, client);
+    if (status == 0 && server == NULL)
+        doctor_fleet(&doctor->findings, client);
+    hf_close(client);
+    add_warnings(doctor);
+    if (status != 0 && server == NULL)
+        return status;
+    if (status != 0)
+        finding_add(&doctor->findings, VERDICT_BAD, "server",
+                    "the others can do without it, as long "
+                    "as they are more than half",
+                    "it cannot be looked at");
+    tell(doctor, server);
+    return 0;
+}
+
+/* What concerns them together. */
+static int look_at_fleet(struct doctor *doctor) {
+    hf_client *client;
+    hf_options options = HF_OPTIONS_INIT;
+    int64_t spread_ms = doctor->ahead_most_ms - doctor->ahead_least_ms;
+    bool apart = spread_ms > SPREAD_MS;
+    if (doctor->clocks > 1)
+        finding_add(&doctor->findings, apart ? VERDICT_WARNING : VERDICT_OK, "clocks",
+                    apart ? "have all servers keep time (NTP)" : NULL,
+                    "the servers' are %lld ms apart", (long long)spread_ms);
+    options.log = on_log;
+    options.log_user = doctor;
+    int status = connection_open(doctor->connection, &options, &client);
+    if (status != 0)
+        return status;
+    doctor_fleet(&doctor->findings, client);
+    hf_close(client);
+    doctor->warnings_len = 0; /* each server has told by itself */
+    tell(doctor, "all servers");
+    return 0;
+}
+
+static int look_at_all(struct doctor *doctor) {
+    const char *list = doctor->connection->target;
+    struct connection one = *doctor->connection;
+    int status = 0;
+    while (status == 0 && connection_next_server(&list, &one)) {
+        char server[256];
+        connection_shown_server(&one, server, sizeof server);
+        status = look_at(doctor, &one, server);
+        explicit_bzero(one.target, strlen(one.target)); /* it may have a password in it */
+        free(one.target);
+    }
+    return status == 0 ? look_at_fleet(doctor) : status;
+}
+
+static int conclude(struct doctor *doctor) {
+    int status = doctor->worst == VERDICT_BAD ? 2 : doctor->worst == VERDICT_WARNING ? 1 : 0;
+    if (doctor->connection->json) {
+        const char *word =
+            verdict_word(doctor->worst == VERDICT_UNKNOWN ? VERDICT_OK : doctor->worst);
+        int printed =
+            print_json(json_pack("{s:s, s:O}", "verdict", word, "servers", doctor->servers));
+        return printed != STATUS_OK ? printed : status;
+    }
+    if (fflush(stdout) == 0)
+        return status;
+    say(LEVEL_ERROR, "cannot write to the standard output");
+    return STATUS_OS;
+}
+
+static int run(struct connection *connection, int argc, char **argv) {
+    static struct doctor doctor; /* large */
+    doctor = (struct doctor){.connection = connection, .prefix = ""};
+    pthread_mutex_init(&doctor.mtx, NULL);
+    int first = command_options(&command_doctor, specs, argc, argv, take, &doctor);
+    if (first <= 0)
+        return -first;
+    if (argc != first)
+        return usage_error("doctor", "it takes no arguments, only options");
+    int status = connection_resolve(connection);
+    if (status != 0)
+        return status;
+    doctor.servers = json_array();
+    status = connection_has_several(connection) ? look_at_all(&doctor)
+                                                : look_at(&doctor, connection, NULL);
+    if (status == 0)
+        status = conclude(&doctor);
+    json_decref(doctor.servers);
+    return status;
+}
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .summary = "check the server for what hurts locks",
+    .usage =
+        "[OPTIONS]\n"
+        "Looks for what hurts locks: version, eviction, persistence, replicas, clock, limits for\n"
+        "connections, what this user may do, certificates, how long a lock takes, and whether who\n"
+        "waits is woken, deadlocks. Tells for each whether it is ok, and else what to do.\n\n"
+        "      --prefix TEXT   try on names that begin with this, if this user may use no others\n"
+        "      --skip CHECK    leave out a check, by the word it has in the output\n"
+        "  -q, --quiet   -v, --verbose   --json\n"
+        "\nExit status: 0 all is well; 1 there are warnings; 2 something is bad.\n",
+    .run = run,
+};

@@ -1,0 +1,68 @@
+/*
+ * The check of `holdfast doctor` that asks the fleet: does anybody wait for ever, because they wait
+ * for each other?
+ *
+ * Two surveys a second apart, on the main thread. Who does not answer is not known to wait, so what
+ * is found is true, and what is not found may be there all the same.
+ */
+#include "doctor.h"
+
+#include <inttypes.h>
+#include <time.h>
+
+#define BETWEEN_S 1
+#define LIMIT_MS 5000
+
+static void describe(const hf_fleet_party *party, char *text, size_t size) {
+    const hf_fleet_client *client = party->client;
+    if (client != NULL && client->host[0] != '\0')
+        snprintf(text, size, "%s %" PRId64 " %s", client->host, client->pid, client->program);
+    else
+        snprintf(text, size, "%s", party->owner);
+}
+
+static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock) {
+    char words[sizeof findings->all[0].found] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < deadlock->steps_len && len < sizeof words; i++) {
+        char waiter[80], name[SHOWN_NAME_SIZE];
+        describe(deadlock->steps[i].waiter, waiter, sizeof waiter);
+        len += (size_t)snprintf(words + len, sizeof words - len, "%s%s waits for '%s'",
+                                i > 0 ? "; who has that, " : "", waiter,
+                                shown_name(deadlock->steps[i].lock->name, name));
+    }
+    finding_add(findings, VERDICT_BAD, "deadlocks",
+                "end one of them; and have all take locks in the same order, or together (run -m)",
+                "%s", words);
+}
+
+static int look(hf_client *client, hf_fleet **ret_fleet) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    options.limit_ms = LIMIT_MS;
+    return hf_survey(client, &options, ret_fleet);
+}
+
+void doctor_fleet(struct findings *findings, hf_client *client) {
+    const struct timespec between = {.tv_sec = BETWEEN_S};
+    hf_fleet *earlier = NULL, *later = NULL;
+    hf_deadlocks *deadlocks = NULL;
+    if (findings_skip(findings, "deadlocks"))
+        return;
+    int code = look(client, &earlier);
+    if (code == HF_OK) {
+        nanosleep(&between, NULL);
+        code = look(client, &later);
+    }
+    if (code == HF_OK)
+        code = hf_fleet_deadlocks(earlier, later, &deadlocks);
+    if (code != HF_OK)
+        finding_add(findings, VERDICT_UNKNOWN, "deadlocks", NULL, "nobody could be asked: %s",
+                    hf_strerror(code));
+    else if (deadlocks->len == 0)
+        finding_add(findings, VERDICT_OK, "deadlocks", NULL, "none among those who answered");
+    for (size_t i = 0; code == HF_OK && i < deadlocks->len; i++)
+        add_deadlock(findings, &deadlocks->all[i]);
+    hf_deadlocks_free(deadlocks);
+    hf_fleet_free(earlier);
+    hf_fleet_free(later);
+}

@@ -1,0 +1,73 @@
+/*
+ * A survey of the whole fleet: arguments, and the calls that need no client. What is found is the
+ * engine's, and src/survey makes one view of it. On the caller's thread; stateless.
+ */
+#include "survey/survey.h"
+
+#include "api/client.h"
+#include "api/handle.h"
+#include "api/sized.h"
+
+#include <string.h>
+
+#define PATTERN_MAX 256
+#define HOUR_MS (3600 * 1000)
+
+static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
+                       struct hfi_op_args *args) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = hfi_sized_read(&hfi_sized_survey_options, given, &options, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    if (ret_fleet == NULL)
+        return hfi_invalid("no place for what is found");
+    if (options.limit_ms < 1 || options.limit_ms > HOUR_MS)
+        return hfi_invalid("limit_ms is 1 ms to one hour");
+    const char *pattern = options.pattern != NULL ? options.pattern : "";
+    if (strlen(pattern) > PATTERN_MAX)
+        return hfi_invalid("the pattern is longer than 256 bytes");
+    *args = (struct hfi_op_args){.verb = &hfi_verb_survey,
+                                 .name = pattern,
+                                 .name_len = strlen(pattern),
+                                 .wait_ms = options.limit_ms,
+                                 .ret_fleet = ret_fleet};
+    return HF_OK;
+}
+
+int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet) {
+    struct hfi_op_args args;
+    int err = survey_args(options, ret_fleet, &args);
+    return err == HF_OK ? hfi_run_sync(client, &args, NULL) : err;
+}
+
+int hf_survey_start(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet,
+                    hf_callback callback, void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    int err = survey_args(options, ret_fleet, &args);
+    if (err != HF_OK)
+        return err;
+    if (callback == NULL && ret_op == NULL)
+        return hfi_invalid("without a callback, somebody has to wait for the operation");
+    args.callback = callback;
+    args.user = user;
+    return hfi_start_async(client, &args, ret_op);
+}
+
+void hf_fleet_free(hf_fleet *fleet) {
+    hfi_fleet_free(fleet);
+}
+
+int hf_fleet_deadlocks(const hf_fleet *earlier, const hf_fleet *later,
+                       hf_deadlocks **ret_deadlocks) {
+    if (earlier == NULL || later == NULL || ret_deadlocks == NULL)
+        return hfi_invalid("two surveys, and a place for the deadlocks are needed");
+    if (later->taken_ms < earlier->taken_ms)
+        return hfi_invalid("the second survey is the earlier one");
+    return hfi_remember(hfi_fleet_deadlocks(earlier, later, ret_deadlocks), NULL);
+}
+
+void hf_deadlocks_free(hf_deadlocks *deadlocks) {
+    hfi_deadlocks_free(deadlocks);
+}

@@ -1,0 +1,105 @@
+/*
+ * What this client holds and waits for, for whoever asks the fleet (hf_survey()).
+ *
+ * Called by the engine on the keeper's thread when a question has come. Holds and operations are
+ * visited shard by shard, under its mutex, so what is told is of one moment within a shard only. A wait
+ * is an operation that may wait and is not over for its caller; what it waits in line for behind its
+ * own owner is told as well, since that owner waits.
+ */
+#include "core/op.h"
+
+#include <string.h>
+
+typedef void visit_fn(void *arg, const struct hfi_standing *standing);
+
+/* -1: there is no such time. */
+static int64_t left_of_ms(int64_t until_ms) {
+    return until_ms == HFI_NEVER ? -1 : hfi_left_ms(until_ms);
+}
+
+static void tell_hold(const struct hfi_hold *hold, int64_t now_ms, visit_fn *visit, void *arg) {
+    if (hold->count == 0 || hold->kind->joint)
+        return;
+    const struct hfi_standing standing = {
+        .kind = hold->held_as != NULL ? hold->held_as : hold->kind,
+        .name = hold->name,
+        .name_len = hfi_kind_stem_len(hold->kind, hold->name, hold->name_len),
+        .owner = hold->owner,
+        .owner_len = hold->owner_len,
+        .count = hold->count,
+        .for_ms = now_ms - hold->since_us / 1000,
+        .left_ms = left_of_ms(hfi_hold_deadline_ms(hold)),
+        .renewed = hfi_hold_is_watched(hold),
+    };
+    visit(arg, &standing);
+}
+
+/* One that settles is over for its caller. */
+static bool is_wait(const struct hf_op *op) {
+    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->call.kind->joint &&
+           op->verb != &hfi_verb_survey;
+}
+
+static void tell_wait(const struct hf_op *op, int64_t now_ms, visit_fn *visit, void *arg) {
+    if (!is_wait(op))
+        return;
+    const struct hfi_standing standing = {
+        .waits = true,
+        .kind = op->call.kind,
+        .name = op->call.name,
+        .name_len = hfi_kind_stem_len(op->call.kind, op->call.name, op->call.name_len),
+        .owner = op->owner_text,
+        .owner_len = strlen(op->owner_text),
+        .for_ms = now_ms - op->start_us / 1000,
+        .left_ms = left_of_ms(op->deadline_ms),
+    };
+    visit(arg, &standing);
+}
+
+static void tell_shard(struct hfi_shard *shard, visit_fn *visit, void *arg) {
+    int64_t now_ms = hfi_now_ms();
+    pthread_mutex_lock(&shard->mtx);
+    for (struct hfi_hold *hold = hfi_hold_first_locked(shard); hold != NULL;
+         hold = hfi_hold_next_locked(hold))
+        tell_hold(hold, now_ms, visit, arg);
+    for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next)
+        tell_wait(HFI_CONTAINER(link, struct hf_op, shard_link), now_ms, visit, arg);
+    pthread_mutex_unlock(&shard->mtx);
+}
+
+static uint64_t read_counter(atomic_ullong *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+bool hfi_standing_tell(void *arg, struct hfi_bearing *ret, visit_fn *visit, void *visit_arg) {
+    struct hfi_core *core = arg;
+    struct hfi_counters *counters = &core->counters;
+    if (core->report_after_ms < 0)
+        return false;
+    *ret = (struct hfi_bearing){.id = core->id,
+                                .up_ms = hfi_now_ms() - core->since_ms,
+                                .under = core->under[0] != '\0' ? core->under : NULL,
+                                .acquired = read_counter(&counters->acquired),
+                                .contended = read_counter(&counters->contended),
+                                .timed_out = read_counter(&counters->timed_out),
+                                .losses = read_counter(&counters->losses),
+                                .renew_failures = read_counter(&counters->renew_failures)};
+    for (int i = 0; i < HFI_SHARDS; i++)
+        tell_shard(&core->shards[i], visit, visit_arg);
+    return true;
+}
+
+int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core) {
+    int64_t since_ms = HFI_NEVER;
+    for (int i = 0; i < HFI_SHARDS; i++) {
+        struct hfi_shard *shard = &core->shards[i];
+        pthread_mutex_lock(&shard->mtx);
+        for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next) {
+            const struct hf_op *op = HFI_CONTAINER(link, struct hf_op, shard_link);
+            if (is_wait(op))
+                since_ms = hfi_min_ms(since_ms, op->start_us / 1000);
+        }
+        pthread_mutex_unlock(&shard->mtx);
+    }
+    return since_ms;
+}

@@ -1,0 +1,87 @@
+/* What an engine finds in a survey, before it is joined (src/survey): what its servers say of locks and
+ * connections, and the answers of clients, each as it came. Made with malloc, since what is made of it
+ * outlives the client. */
+#ifndef HFI_ENGINE_FINDINGS_H
+#define HFI_ENGINE_FINDINGS_H
+
+#include "base/list.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#define HFI_FOUND_OWNER_SIZE 72
+#define HFI_FOUND_NAME_SIZE 256
+
+enum hfi_found_kind { HFI_FOUND_PLAIN, HFI_FOUND_FAIR, HFI_FOUND_READ, HFI_FOUND_WRITE };
+
+struct hfi_found_owner {
+    char owner[HFI_FOUND_OWNER_SIZE];
+    int64_t count; /* 0: it waits */
+    bool writes;
+};
+
+struct hfi_found_lock {
+    struct hfi_link link;
+    enum hfi_found_kind kind;
+    int64_t ttl_ms;
+    int64_t listeners; /* how many processes listen for its release; -1: not known */
+    int64_t left_out;  /* so many owners more */
+    size_t owners_len; /* holders, and then who waits in line */
+    struct hfi_found_owner *owners;
+    size_t name_len;
+    char name[];
+};
+
+struct hfi_found_answer {
+    struct hfi_link link;
+    size_t len;
+    char text[];
+};
+
+struct hfi_found_connection {
+    struct hfi_link link;
+    bool listens; /* to some channel */
+    char name[HFI_FOUND_NAME_SIZE];
+};
+
+struct hfi_findings {
+    struct hfi_link locks, answers, connections;
+    int64_t taken_ms, took_ms;
+    int64_t hearers; /* how many clients have heard the question; -1: it was not asked */
+    bool connections_told;
+    bool cut;        /* there was more than could be looked at */
+    char words[160]; /* why something is missing; "": nothing is */
+};
+
+static inline struct hfi_findings *hfi_findings_new(void) {
+    struct hfi_findings *findings = calloc(1, sizeof *findings);
+    if (findings == NULL)
+        return NULL;
+    findings->hearers = -1;
+    hfi_list_init(&findings->locks);
+    hfi_list_init(&findings->answers);
+    hfi_list_init(&findings->connections);
+    return findings;
+}
+
+static inline void hfi_findings_free(struct hfi_findings *findings) {
+    struct hfi_link *link, *next;
+    if (findings == NULL)
+        return;
+    for (link = findings->locks.next; link != &findings->locks; link = next) {
+        next = link->next;
+        free(HFI_CONTAINER(link, struct hfi_found_lock, link)->owners);
+        free(HFI_CONTAINER(link, struct hfi_found_lock, link));
+    }
+    for (link = findings->answers.next; link != &findings->answers; link = next) {
+        next = link->next;
+        free(HFI_CONTAINER(link, struct hfi_found_answer, link));
+    }
+    for (link = findings->connections.next; link != &findings->connections; link = next) {
+        next = link->next;
+        free(HFI_CONTAINER(link, struct hfi_found_connection, link));
+    }
+    free(findings);
+}
+
+#endif

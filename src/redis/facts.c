@@ -1,0 +1,293 @@
+/*
+ * What a server says of itself: INFO, some of CONFIG, its clock, its certificate, and whether it lets
+ * this user do what a client does, tried one by one.
+ *
+ * Called by src/core through the engine's table, on the thread of the call's executor. A command
+ * that the server refuses is a fact, too; only a server that does not answer ends the call. What is
+ * written to find out whether it may be is written under the name that was given, if nothing has
+ * it, and deleted in the same step. The result is made with malloc, since it is freed without a
+ * client.
+ */
+#include "engine/facts.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/internal.h"
+#include "redis/kind.h"
+#include "redis/plain.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Each command as our scripts would call it. The order is that of `scripted`. */
+static const char trial[] =
+    "local key, reply = KEYS[1], {}\n"
+    "local function try(...)\n"
+    "  local answer = redis.pcall(...)\n"
+    "  reply[#reply + 1] = type(answer) == 'table' and answer.err or ''\n"
+    "  return answer\n"
+    "end\n"
+    "try('time')\n"
+    "if try('exists', key) == 1 then return reply end\n"
+    "try('hset', key, 'f', 1) try('hexists', key, 'f') try('hmget', key, 'f')\n"
+    "try('pexpire', key, 1000) try('pttl', key)\n"
+    "try('hget', key, 'f') try('hlen', key) try('hdel', key, 'f')\n"
+    "try('del', key) try(ARGV[1], ARGV[2], '')\n"
+    "return reply\n";
+static const char *const scripted[] = {"time", "exists", "hset", "hexists", "hmget", "pexpire",
+                                       "pttl", "hget",   "hlen", "hdel",    "del",   "publish"};
+
+/* ---- The list ---- */
+
+static char *copy_of(const char *bytes, size_t len) {
+    return bytes != NULL ? strndup(bytes, len) : NULL;
+}
+
+/* False: out of memory. `value` may be NULL, and then `why` is not. */
+static bool add(hf_facts *facts, const char *group, const char *name, size_t name_len,
+                const char *value, size_t value_len, const char *why) {
+    hf_fact **more = realloc(facts->facts, (facts->facts_len + 1) * sizeof *more);
+    if (more == NULL)
+        return false;
+    facts->facts = more;
+    hf_fact *fact = calloc(1, sizeof *fact);
+    if (fact == NULL)
+        return false;
+    more[facts->facts_len++] = fact;
+    size_t group_len = strlen(group);
+    fact->name = malloc(group_len + name_len + 1);
+    if (fact->name == NULL)
+        return false;
+    memcpy(fact->name, group, group_len);
+    memcpy(fact->name + group_len, name, name_len);
+    fact->name[group_len + name_len] = '\0';
+    fact->value = copy_of(value, value_len);
+    fact->why = value == NULL ? strdup(why) : NULL;
+    return fact->value != NULL || fact->why != NULL;
+}
+
+static bool add_text(hf_facts *facts, const char *group, const char *name, const char *value,
+                     const char *why) {
+    return add(facts, group, name, strlen(name), value, value != NULL ? strlen(value) : 0, why);
+}
+
+static bool add_number(hf_facts *facts, const char *name, int64_t number) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return add_text(facts, "", name, text, NULL);
+}
+
+/* ---- Reading answers. False: out of memory ---- */
+
+/* Lines of "field:value". */
+static bool read_info(struct hfi_call *call, const redisReply *reply, const char *name,
+                      hf_facts *facts) {
+    const char *line = reply->str, *end = reply->str + reply->len;
+    (void)call;
+    (void)name;
+    while (reply->type == REDIS_REPLY_STRING && line < end) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        const char *stop = newline != NULL ? newline : end;
+        const char *colon = memchr(line, ':', (size_t)(stop - line));
+        const char *next = stop + 1;
+        if (stop > line && stop[-1] == '\r')
+            stop--;
+        if (colon != NULL && colon < stop && *line != '#' &&
+            !add(facts, "info.", line, (size_t)(colon - line), colon + 1,
+                 (size_t)(stop - colon - 1), NULL))
+            return false;
+        line = next;
+    }
+    return true;
+}
+
+/* A name and its value, or nothing: the server does not know it. */
+static bool read_config(struct hfi_call *call, const redisReply *reply, const char *name,
+                        hf_facts *facts) {
+    (void)call;
+    bool known = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+                 reply->element[1]->type == REDIS_REPLY_STRING;
+    return add(facts, "config.", name, strlen(name), known ? reply->element[1]->str : NULL,
+               known ? reply->element[1]->len : 0, "the server does not know it");
+}
+
+static int64_t wall_us(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+/* The server read its clock at some time since the command was sent. */
+static bool read_clock(struct hfi_call *call, const redisReply *reply, const char *name,
+                       hf_facts *facts) {
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    (void)name;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_STRING)
+        return true;
+    int64_t took_ms = hfi_now_ms() - x->sent_ms;
+    int64_t there_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+                       strtoll(reply->element[1]->str, NULL, 10);
+    int64_t ahead_ms = (there_us - wall_us()) / 1000 + took_ms / 2;
+    return add_number(facts, "clock.ahead_ms", ahead_ms) &&
+           add_number(facts, "clock.uncertain_ms", took_ms / 2 + 1);
+}
+
+static bool read_may(struct hfi_call *call, const redisReply *reply, const char *name,
+                     hf_facts *facts) {
+    (void)call;
+    (void)reply;
+    return add_text(facts, "may.", name, "yes", NULL);
+}
+
+static bool read_trial(struct hfi_call *call, const redisReply *reply, const char *name,
+                       hf_facts *facts) {
+    bool fine = read_may(call, reply, name, facts);
+    size_t len = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+    for (size_t i = 0; i < len && i < sizeof scripted / sizeof scripted[0] && fine; i++) {
+        const redisReply *one = reply->element[i];
+        bool may = one->type == REDIS_REPLY_STRING && one->len == 0;
+        fine = add_text(facts, "may.script.", scripted[i], may ? "yes" : NULL,
+                        one->type == REDIS_REPLY_STRING ? one->str : "no answer");
+    }
+    return fine;
+}
+
+/* ---- The commands ---- */
+
+#define KEY "\1"   /* stands for the key */
+#define TRIAL "\2" /* for the script, its key and arguments */
+
+static const struct step {
+    const char *group, *name; /* of the fact, if it is refused */
+    const char *words[5];
+    bool (*read)(struct hfi_call *call, const redisReply *reply, const char *name, hf_facts *facts);
+} steps[] = {
+    {"may.", "info", {"INFO"}, read_info},
+    {"may.", "time", {"TIME"}, read_clock},
+#define CONFIG_STEP(name)                                                                          \
+    { "config.", name, {"CONFIG", "GET", name}, read_config }
+    CONFIG_STEP("maxmemory"),
+    CONFIG_STEP("maxmemory-policy"),
+    CONFIG_STEP("appendonly"),
+    CONFIG_STEP("appendfsync"),
+    CONFIG_STEP("save"),
+    CONFIG_STEP("min-replicas-to-write"),
+    CONFIG_STEP("timeout"),
+    CONFIG_STEP("maxclients"),
+    CONFIG_STEP("client-output-buffer-limit"),
+#undef CONFIG_STEP
+    {"may.", "eval", {"EVAL", TRIAL}, read_trial},
+    {"may.", "exists", {"EXISTS", KEY}, read_may},
+    {"may.", "hget", {"HGET", KEY, "f"}, read_may},
+    {"may.", "pttl", {"PTTL", KEY}, read_may},
+    {"may.", "type", {"TYPE", KEY}, read_may},
+    {"may.", "hgetall", {"HGETALL", KEY}, read_may},
+    {"may.", "get", {"GET", KEY}, read_may},
+    {"may.", "ping", {"PING"}, read_may},
+    {"may.", "client|list", {"CLIENT", "LIST", "TYPE", "master"}, read_may},
+    {"may.", "pubsub|numsub", {"PUBSUB", "NUMSUB"}, read_may},
+    {"may.", "scan", {"SCAN", "0", "COUNT", "1"}, read_may},
+    {"may.", "role", {"ROLE"}, read_may},
+    {"may.", "wait", {"WAIT", "0", "1"}, read_may},
+};
+#define STEPS (sizeof steps / sizeof steps[0])
+
+static void write_trial(struct hfi_exchange *x, struct hfi_command *command) {
+    const struct hfi_call *call = hfi_state_around(x)->call;
+    hfi_command_bytes(command, trial, sizeof trial - 1);
+    hfi_command_text(command, "1");
+    hfi_name_key(&x->redis->names, call->name, call->name_len, command);
+    hfi_redis_write_publish(x->redis, command);
+    char *room = hfi_command_room(command, hfi_plain_channel(x->redis, call, NULL));
+    if (room != NULL)
+        hfi_plain_channel(x->redis, call, room);
+}
+
+static void write_step(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_call_state *state = hfi_state_around(x);
+    const struct hfi_call *call = state->call;
+    const char *const *words = steps[state->u.facts.step].words;
+    (void)not_after_ms;
+    for (; *words != NULL; words++) {
+        if (strcmp(*words, KEY) == 0)
+            hfi_name_key(&x->redis->names, call->name, call->name_len, command);
+        else if (strcmp(*words, TRIAL) == 0)
+            write_trial(x, command);
+        else
+            hfi_command_text(command, *words);
+    }
+}
+
+/* ---- Life ---- */
+
+static void drop(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    hfi_facts_free(state->u.facts.list);
+    state->u.facts.list = NULL;
+}
+
+static bool add_server(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    hf_facts *facts = state->u.facts.list;
+    facts->node = strdup(x->node != NULL ? hfi_node_name(x->node) : "");
+    int64_t until_s = x->conn != NULL ? hfi_conn_tls_until_s(x->conn) : 0;
+    return facts->node != NULL && (until_s == 0 || add_number(facts, "tls.until_s", until_s));
+}
+
+/* The server has answered, but not with what was asked for. */
+static bool is_refusal(int err) {
+    return err == HF_EPERM || err == HF_EREFUSED || err == HF_EWRONGTYPE || err == HF_EOOM;
+}
+
+static void next_step(struct hfi_call *call);
+
+static void answered(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    const struct step *step = &steps[state->u.facts.step];
+    hf_facts *facts = state->u.facts.list;
+    bool fine;
+    if (x->err != HF_OK && !is_refusal(x->err)) {
+        hfi_call_finish(call, x->err);
+        return;
+    }
+    if (x->err != HF_OK)
+        fine = add_text(facts, step->group, step->name, NULL, call->error.text);
+    else
+        fine = step->read(call, hfi_answer_of(call), step->name, facts);
+    hfi_error_clear(&call->error);
+    state->u.facts.step++;
+    if (fine && state->u.facts.step == STEPS)
+        fine = add_server(call);
+    if (!fine)
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+    else
+        next_step(call);
+}
+
+static void next_step(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->u.facts.step < STEPS) {
+        hfi_call_send(call, NULL, write_step, answered);
+        return;
+    }
+    call->facts = state->u.facts.list;
+    state->u.facts.list = NULL;
+    hfi_call_finish(call, HF_OK);
+}
+
+void hfi_facts(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_call_begin(call);
+    state->u.facts.list = calloc(1, sizeof *state->u.facts.list);
+    state->u.facts.step = 0;
+    state->cleanup = drop;
+    if (state->u.facts.list == NULL)
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+    else
+        next_step(call);
+}

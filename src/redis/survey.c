@@ -1,0 +1,235 @@
+/*
+ * A survey: who holds what, who waits, and who is there, as the server and the clients say.
+ *
+ *   CLIENT LIST -> ask the fleet -> SCAN, look, SCAN, look, ... -> wait for the answers -> done
+ *
+ * In a cluster the fleet is asked once, since its servers pass messages on, and the rest is done at each of them in turn.
+ * Called by src/core through the engine's table, on the thread of the call's executor. What cannot be
+ * had is missing, with a word why, and the rest is told: only if the server does not answer at all, or
+ * refuses to list its keys, there is an error. The answers are of different moments; nothing is decided by them.
+ */
+#include "redis/survey.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CONNECTIONS_MAX 100000
+
+static void drop_survey(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis_survey *survey = state->u.survey;
+    if (survey == NULL)
+        return;
+    hfi_survey_stop_asking(call);
+    hfi_findings_free(survey->findings);
+    for (size_t i = 0; i < survey->nodes_len; i++)
+        hfi_node_unref(survey->nodes[i]);
+    free(survey->nodes);
+    free(survey->names);
+    free(survey);
+    state->u.survey = NULL;
+}
+
+static void succeed(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    hfi_survey_stop_asking(call);
+    survey->findings->taken_ms = hfi_now_ms();
+    survey->findings->took_ms = survey->findings->taken_ms - survey->begun_ms;
+    call->findings = survey->findings;
+    survey->findings = NULL;
+    hfi_error_clear(&call->error);
+    hfi_call_finish(call, HF_OK);
+}
+
+static void await_answers(struct hfi_call *call) {
+    hfi_survey_await(call, succeed);
+}
+
+/* ---- Each node ---- */
+
+static void list_connections(struct hfi_call *call);
+
+static void look_at_locks(struct hfi_call *call);
+
+/* All are asked for their locks; of the first, connections are known already. */
+static void go_on(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (++survey->node < survey->nodes_len)
+        list_connections(call);
+    else
+        await_answers(call);
+}
+
+static void look_at_locks(struct hfi_call *call) {
+    hfi_survey_look(call, go_on);
+}
+
+/* One more that is in use. */
+static void note_node(struct hfi_node *node, void *arg) {
+    struct hfi_redis_survey *survey = arg;
+    if (hfi_node_is_retired(node))
+        return;
+    if (survey->nodes_len == survey->nodes_cap) {
+        size_t cap = survey->nodes_cap == 0 ? 16 : survey->nodes_cap * 2;
+        struct hfi_node **nodes = realloc(survey->nodes, cap * sizeof(struct hfi_node *));
+        if (nodes == NULL) {
+            survey->nodes_failed = true;
+            return;
+        }
+        survey->nodes = nodes;
+        survey->nodes_cap = cap;
+    }
+    survey->nodes[survey->nodes_len++] = hfi_node_ref(node);
+}
+
+void hfi_survey_send(struct hfi_call *call,
+                     void (*write)(struct hfi_exchange *, int64_t, struct hfi_command *),
+                     void (*answered)(struct hfi_call *call)) {
+    struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (survey->node < survey->nodes_len) {
+        hfi_node_unref(x->ask_at);
+        x->ask_at = hfi_node_ref(survey->nodes[survey->node]);
+        x->retry = HFI_RETRY_NONE; /* what goes elsewhere would answer another question */
+    }
+    hfi_call_send(call, NULL, write, answered);
+}
+
+void hfi_survey_failed(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    int err = hfi_state_of(call)->exchange.err;
+    if (survey->nodes_len == 0 || err == HF_ECLOSED || err == HF_ECANCELED) {
+        hfi_call_finish(call, err);
+        return;
+    }
+    survey->findings->cut = true;
+    snprintf(survey->findings->words, sizeof survey->findings->words,
+             "a server of the cluster did not answer: %s: %.80s",
+             hfi_node_name(survey->nodes[survey->node]), call->error.text);
+    hfi_error_clear(&call->error);
+    go_on(call);
+}
+
+/* ---- CLIENT LIST ---- */
+
+/* The value of `field` ("name=") in one line, up to a blank. */
+static const char *field_of(const char *line, size_t len, const char *field, size_t *ret_len) {
+    const char *at = memmem(line, len, field, strlen(field));
+    if (at == NULL)
+        return NULL;
+    at += strlen(field);
+    const char *blank = memchr(at, ' ', (size_t)(line + len - at));
+    *ret_len = (size_t)((blank != NULL ? blank : line + len) - at);
+    return at;
+}
+
+static bool is_zero(const char *value, size_t len) {
+    return value == NULL || (len == 1 && *value == '0');
+}
+
+/* A connection with a name. False: out of memory. */
+static bool add_connection(struct hfi_findings *findings, const char *line, size_t len) {
+    size_t name_len = 0, sub_len = 0, ssub_len = 0;
+    const char *name = field_of(line, len, " name=", &name_len);
+    if (name == NULL || name_len == 0 || name_len >= HFI_FOUND_NAME_SIZE)
+        return true;
+    struct hfi_found_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return false;
+    const char *sub = field_of(line, len, " sub=", &sub_len);
+    const char *ssub = field_of(line, len, " ssub=", &ssub_len);
+    memcpy(connection->name, name, name_len);
+    connection->listens = !is_zero(sub, sub_len) || !is_zero(ssub, ssub_len);
+    hfi_list_push_back(&findings->connections, &connection->link);
+    return true;
+}
+
+static bool read_connections(struct hfi_findings *findings, const redisReply *list) {
+    const char *line = list->str, *end = list->str + list->len;
+    for (size_t i = 0; line < end && i < CONNECTIONS_MAX; i++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t len = (size_t)((newline != NULL ? newline : end) - line);
+        if (!add_connection(findings, line, len))
+            return false;
+        line += len + 1;
+    }
+    return true;
+}
+
+/* The first server has answered, so the others are known. */
+static void begin(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    struct hfi_route *route = hfi_redis_of(call->engine)->route;
+    survey->begun = true;
+    if (hfi_route_has_slots(route)) {
+        struct hfi_node *first = hfi_state_of(call)->exchange.node;
+        note_node(first, survey);
+        route->ops->each(route, note_node, survey);
+        for (size_t i = 1; i < survey->nodes_len; i++)
+            if (survey->nodes[i] == first) { /* once is enough */
+                hfi_node_unref(first);
+                survey->nodes[i] = survey->nodes[--survey->nodes_len];
+                break;
+            }
+    }
+    if (survey->nodes_failed)
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+    else
+        hfi_survey_ask(call, look_at_locks);
+}
+
+/* Who may not list connections still learns of the locks. */
+static void listed(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    const struct hfi_exchange *x = &state->exchange;
+    struct hfi_findings *findings = state->u.survey->findings;
+    if (x->err != HF_OK && x->err != HF_EPERM) {
+        hfi_survey_failed(call);
+        return;
+    }
+    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    bool told = reply != NULL && reply->type == REDIS_REPLY_STRING;
+    findings->connections_told = told && (findings->connections_told || !state->u.survey->begun);
+    if (told && !read_connections(findings, reply)) {
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        return;
+    }
+    if (!findings->connections_told)
+        snprintf(findings->words, sizeof findings->words,
+                 "the server does not tell who is connected: CLIENT LIST is refused");
+    if (state->u.survey->begun)
+        look_at_locks(call);
+    else
+        begin(call);
+}
+
+static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)x;
+    (void)not_after_ms;
+    hfi_command_text(command, "CLIENT");
+    hfi_command_text(command, "LIST");
+}
+
+static void list_connections(struct hfi_call *call) {
+    hfi_survey_send(call, write_list, listed);
+}
+
+void hfi_survey(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_call_begin(call);
+    state->exchange.name = NULL; /* what the call has is a pattern */
+    state->exchange.name_len = 0;
+    state->u.survey = calloc(1, sizeof *state->u.survey);
+    state->cleanup = drop_survey;
+    if (state->u.survey != NULL) {
+        state->u.survey->begun_ms = hfi_now_ms();
+        state->u.survey->findings = hfi_findings_new();
+    }
+    if (state->u.survey == NULL || state->u.survey->findings == NULL) {
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        return;
+    }
+    list_connections(call);
+}

@@ -1,0 +1,185 @@
+/*
+ * The fleet's half of a survey: a question to all who listen, and what they answer (answer.h).
+ *
+ * Steps of survey.c, on the thread of the call's executor. It subscribes to the channel of its own
+ * number first, and publishes when that is confirmed, so no answer is missed. Answers come on the thread of
+ * whoever reads the connection, under the mutex of the registry of channels; they are kept as they are,
+ * up to a limit, and read by nobody here.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/survey.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define ANSWER_BYTES (256 * 1024) /* of one client */
+#define ALL_BYTES (64 * 1024 * 1024)
+#define PATIENCE_MS 500 /* those who are well answer in a tenth of this */
+
+/* ---- Answers ---- */
+
+/* Under the mutex of the registry. */
+static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
+    struct hfi_redis_survey *survey = HFI_CONTAINER(waiter, struct hfi_redis_survey, waiter);
+    if (len > ANSWER_BYTES || survey->answers_bytes + len > ALL_BYTES)
+        return;
+    struct hfi_found_answer *answer = malloc(sizeof *answer + len);
+    if (answer == NULL)
+        return;
+    *answer = (struct hfi_found_answer){.len = len};
+    memcpy(answer->text, message, len);
+    survey->answers_bytes += len;
+    hfi_list_push_back(&survey->findings->answers, &answer->link);
+    atomic_fetch_add(&survey->answers, 1);
+}
+
+void hfi_survey_stop_asking(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (survey->home != NULL) {
+        hfi_pubsub_leave(&survey->waiter);
+        hfi_node_unref(survey->home);
+        survey->home = NULL;
+    }
+}
+
+static void note_news(struct hfi_redis_survey *survey, unsigned events) {
+    if ((events & HFI_EVENT_SUBSCRIBED) != 0)
+        survey->heard = true;
+    if ((events & HFI_EVENT_DEAF) != 0)
+        survey->deaf = true;
+}
+
+/* ---- Waiting for them ---- */
+
+static bool all_answered(const struct hfi_redis_survey *survey) {
+    return survey->deaf || atomic_load(&survey->answers) >= survey->findings->hearers;
+}
+
+static void step_await(struct hfi_call *call, unsigned events) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    note_news(survey, events);
+    bool late =
+        (events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&hfi_state_of(call)->exchange);
+    if (late || all_answered(survey))
+        survey->next(call);
+}
+
+void hfi_survey_await(struct hfi_call *call, hfi_survey_step *next) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis_survey *survey = state->u.survey;
+    int64_t until_ms = hfi_min_ms(survey->asked_ms + PATIENCE_MS, call->deadline_ms - 1);
+    survey->next = next;
+    if (survey->findings->hearers < 0 || all_answered(survey) || hfi_now_ms() >= until_ms) {
+        next(call);
+        return;
+    }
+    state->step = step_await;
+    hfi_exchange_sleep(&state->exchange, until_ms);
+}
+
+/* ---- The question ---- */
+
+static void say_missing(struct hfi_call *call, const char *words) {
+    struct hfi_findings *findings = hfi_survey_of(call)->findings;
+    snprintf(findings->words, sizeof findings->words, "the clients were not asked: %s", words);
+}
+
+static void asked(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis_survey *survey = state->u.survey;
+    const struct hfi_exchange *x = &state->exchange;
+    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (x->err != HF_OK && x->err != HF_EPERM) {
+        hfi_call_finish(call, x->err);
+        return;
+    }
+    if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0) {
+        /* a server of a cluster knows of its own only, and that is taken for too few */
+        survey->findings->hearers = survey->nodes_len > 0 ? INT64_MAX : reply->integer;
+        survey->asked_ms = hfi_now_ms();
+    } else {
+        say_missing(call, "this user may not publish on " HFI_RUMOUR_CHANNEL);
+    }
+    survey->next(call);
+}
+
+static void write_question(struct hfi_exchange *x, int64_t not_after_ms,
+                           struct hfi_command *command) {
+    const struct hfi_call *call = hfi_state_around(x)->call;
+    const struct hfi_redis_survey *survey = hfi_state_around(x)->u.survey;
+    const struct hfi_names *names = &x->redis->names;
+    char head[128];
+    (void)not_after_ms;
+    int head_len = snprintf(head, sizeof head, HFI_ASK "%s %d %d %zu ", survey->number,
+                            ANSWER_BYTES, x->redis->db, names->prefix_len);
+    hfi_command_text(command, "PUBLISH");
+    hfi_command_text(command, HFI_RUMOUR_CHANNEL);
+    char *room = hfi_command_room(command, (size_t)head_len + names->prefix_len + call->name_len);
+    if (room == NULL)
+        return;
+    memcpy(room, head, (size_t)head_len);
+    memcpy(room + head_len, names->prefix, names->prefix_len);
+    memcpy(room + head_len + names->prefix_len, call->name, call->name_len);
+}
+
+static void publish_or_not(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (survey->heard && !survey->deaf) {
+        hfi_call_send(call, NULL, write_question, asked);
+        return;
+    }
+    say_missing(call, survey->deaf ? "the server refuses to tell their answers"
+                                   : "the server does not confirm that it will tell their answers");
+    hfi_survey_stop_asking(call);
+    survey->next(call);
+}
+
+static void step_subscribing(struct hfi_call *call, unsigned events) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    note_news(survey, events);
+    bool late =
+        (events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&hfi_state_of(call)->exchange);
+    if (survey->heard || survey->deaf || late)
+        publish_or_not(call);
+}
+
+static bool draw_number(char *number) {
+    unsigned char bytes[HFI_ASK_NUMBER_LEN / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(number + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    struct hfi_redis_survey *survey = state->u.survey;
+    char channel[sizeof HFI_TELL_CHANNEL + HFI_ASK_NUMBER_LEN];
+    survey->next = next;
+    if (!draw_number(survey->number)) {
+        hfi_fail_errno(&call->error, HF_ESYS, errno, "no random numbers");
+        hfi_call_finish(call, HF_ESYS);
+        return;
+    }
+    snprintf(channel, sizeof channel, HFI_TELL_CHANNEL "%s", survey->number);
+    survey->waiter.hear = hear;
+    survey->waiter.deaf = "the server refuses to tell what clients answer to a survey";
+    if (call->lane == HFI_LANE_CALLER)
+        survey->waiter.caller = &state->exchange.attendant;
+    struct hfi_node *node = hfi_node_ref(state->exchange.node);
+    if (hfi_pubsub_join(hfi_node_learnt(node)->pubsub, &survey->waiter, call->task, channel,
+                        strlen(channel), &survey->heard) != HF_OK) {
+        hfi_node_unref(node);
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        return;
+    }
+    survey->home = node;
+    state->step = step_subscribing;
+    hfi_exchange_sleep(
+        &state->exchange,
+        hfi_min_ms(hfi_now_ms() + state->exchange.redis->cmd_timeout_ms, call->deadline_ms - 1));
+}

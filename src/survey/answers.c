@@ -1,0 +1,226 @@
+/*
+ * Reading what a client answers: a JSON text that anybody may have written.
+ *
+ * A text is believed as a whole or not at all: it is read into a draft, which counts only when the text
+ * has ended as it should. It must be of our version, and name a uuid; what it says of other clients'
+ * owners is passed over, except for permits, whose owners are no clients. A second answer of the same
+ * client adds nothing.
+ */
+#include "base/glob.h"
+#include "base/json.h"
+#include "survey/join.h"
+
+#include <string.h>
+
+#define NAME_SIZE 65537
+
+static bool is_hex(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+bool hfi_is_uuid(const char *text) {
+    for (int i = 0; i < HFI_UUID_LEN; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? text[i] != '-' : !is_hex(text[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- The client itself ---- */
+
+struct draft {
+    int64_t version;
+    char id[HFI_UUID_LEN + 2];
+    char name[256], under[80], program_version[32];
+    int64_t up_ms, left_out, acquired, contended, timed_out, losses, renew_failures;
+};
+
+static void read_self(struct hfi_json_reader *reader, const char *key, struct draft *draft) {
+    size_t len;
+    const struct {
+        const char *key;
+        char *text;
+        size_t size;
+    } texts[] = {
+        {"id", draft->id, sizeof draft->id},
+        {"name", draft->name, sizeof draft->name},
+        {"under", draft->under, sizeof draft->under},
+        {"version", draft->program_version, sizeof draft->program_version},
+    };
+    const struct {
+        const char *key;
+        int64_t *number;
+    } numbers[] = {
+        {"v", &draft->version},           {"up_ms", &draft->up_ms},
+        {"left_out", &draft->left_out},   {"acquired", &draft->acquired},
+        {"contended", &draft->contended}, {"timed_out", &draft->timed_out},
+        {"losses", &draft->losses},       {"renew_failures", &draft->renew_failures},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (strcmp(key, texts[i].key) == 0) {
+            hfi_json_read_text(reader, texts[i].text, texts[i].size, &len);
+            return;
+        }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (strcmp(key, numbers[i].key) == 0) {
+            hfi_json_read_number(reader, numbers[i].number);
+            return;
+        }
+    hfi_json_skip(reader);
+}
+
+/* ---- What it holds and waits for ---- */
+
+struct standing {
+    char *name; /* NAME_SIZE bytes */
+    size_t name_len;
+    char kind[32];
+    char owner[80];
+    int64_t count, for_ms, left_ms, renewed;
+};
+
+static int hex_value(char c) {
+    return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+}
+
+/* In place. False: it is no hex. */
+static bool decode_hex(struct standing *it) {
+    for (size_t i = 0; i < it->name_len; i++)
+        if (!is_hex(it->name[i]))
+            return false;
+    it->name_len /= 2;
+    for (size_t i = 0; i < it->name_len; i++)
+        it->name[i] = (char)(hex_value(it->name[2 * i]) * 16 + hex_value(it->name[2 * i + 1]));
+    return true;
+}
+
+/* False: it makes no sense. */
+static bool read_standing(struct hfi_json_reader *reader, struct standing *it) {
+    char key[16];
+    size_t len;
+    bool good = true;
+    it->name_len = 0;
+    it->kind[0] = it->owner[0] = '\0';
+    it->count = it->renewed = 0;
+    it->for_ms = it->left_ms = -1;
+    if (!hfi_json_enter(reader, '{')) {
+        hfi_json_skip(reader);
+        return false;
+    }
+    while (hfi_json_next_key(reader, key, sizeof key)) {
+        if (strcmp(key, "name") == 0)
+            good = hfi_json_read_text(reader, it->name, NAME_SIZE, &it->name_len) && good;
+        else if (strcmp(key, "name_hex") == 0)
+            good = hfi_json_read_text(reader, it->name, NAME_SIZE, &it->name_len) && good &&
+                   decode_hex(it);
+        else if (strcmp(key, "kind") == 0)
+            hfi_json_read_text(reader, it->kind, sizeof it->kind, &len);
+        else if (strcmp(key, "owner") == 0)
+            hfi_json_read_text(reader, it->owner, sizeof it->owner, &len);
+        else if (strcmp(key, "for_ms") == 0)
+            hfi_json_read_number(reader, &it->for_ms);
+        else if (strcmp(key, "left_ms") == 0)
+            hfi_json_read_number(reader, &it->left_ms);
+        else if (strcmp(key, "count") == 0)
+            hfi_json_read_number(reader, &it->count);
+        else if (strcmp(key, "renewed") == 0)
+            hfi_json_read_number(reader, &it->renewed);
+        else
+            hfi_json_skip(reader);
+    }
+    return good && it->name_len > 0 && it->owner[0] != '\0';
+}
+
+static bool is_its_own(const hf_fleet_client *client, const struct standing *it) {
+    return strcmp(it->kind, "permits") == 0 ||
+           (strncmp(it->owner, client->id, HFI_UUID_LEN) == 0 && it->owner[HFI_UUID_LEN] == ':');
+}
+
+static void add_claim(struct hfi_join *join, hf_fleet_client *client, const struct standing *it,
+                      bool waits) {
+    if (!is_its_own(client, it) || (!waits && it->count <= 0) ||
+        !hfi_glob(join->pattern, join->pattern_len, it->name, it->name_len))
+        return;
+    struct hfi_claim *claim = hfi_join_claim(join);
+    if (claim == NULL)
+        return;
+    struct hfi_arena *arena = &join->arena;
+    claim->name = hfi_arena_text(arena, it->name, it->name_len);
+    claim->name_len = it->name_len;
+    claim->waits = waits;
+    claim->writes = strcmp(it->kind, "write") == 0;
+    claim->party = (hf_fleet_party){.owner = hfi_arena_text(arena, it->owner, strlen(it->owner)),
+                                    .client = client,
+                                    .seen_by = HF_SEEN_BY_CLIENT,
+                                    .kind = hfi_arena_text(arena, it->kind, strlen(it->kind)),
+                                    .count = waits ? 0 : it->count,
+                                    .for_ms = it->for_ms >= 0 ? it->for_ms : -1,
+                                    .left_ms = it->left_ms >= 0 ? it->left_ms : -1,
+                                    .renewed = !waits && it->renewed == 1};
+}
+
+static void read_list(struct hfi_join *join, struct hfi_json_reader *reader,
+                      hf_fleet_client *client, struct standing *it, bool waits) {
+    if (!hfi_json_enter(reader, '[')) {
+        hfi_json_skip(reader);
+        return;
+    }
+    while (!join->failed && hfi_json_next(reader))
+        if (read_standing(reader, it) && client != NULL)
+            add_claim(join, client, it, waits);
+}
+
+/* Reads the whole text: what is said of the client into the draft, and the rest for `client` into claims. NULL for
+ * it: only the draft. */
+static bool read_answer(struct hfi_join *join, const char *text, size_t len, struct draft *draft,
+                        hf_fleet_client *client, struct standing *it) {
+    struct hfi_json_reader reader;
+    char key[24];
+    hfi_json_read(&reader, text, len);
+    if (!hfi_json_enter(&reader, '{'))
+        return false;
+    while (hfi_json_next_key(&reader, key, sizeof key)) {
+        bool waits = strcmp(key, "waits") == 0;
+        if (waits || strcmp(key, "holds") == 0)
+            read_list(join, &reader, client, it, waits);
+        else
+            read_self(&reader, key, draft);
+    }
+    return hfi_json_is_over(&reader);
+}
+
+static void describe(struct hfi_join *join, hf_fleet_client *client, const struct draft *draft) {
+    struct hfi_arena *arena = &join->arena;
+    if (strncmp(draft->name, "holdfast:", 9) == 0 &&
+        strncmp(draft->name + 9, draft->id, HFI_UUID_LEN) == 0)
+        hfi_join_describe(join, client, draft->name);
+    client->version = hfi_arena_text(arena, draft->program_version, strlen(draft->program_version));
+    client->under = hfi_arena_text(arena, draft->under, strlen(draft->under));
+    client->presence = HF_ALIVE;
+    client->up_ms = draft->up_ms;
+    client->left_out = draft->left_out > 0 ? draft->left_out : 0;
+    client->acquired = (uint64_t)draft->acquired;
+    client->contended = (uint64_t)draft->contended;
+    client->timed_out = (uint64_t)draft->timed_out;
+    client->losses = (uint64_t)draft->losses;
+    client->renew_failures = (uint64_t)draft->renew_failures;
+}
+
+void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {
+    struct draft draft = {.up_ms = -1};
+    struct standing it = {.name = malloc(NAME_SIZE)};
+    if (it.name == NULL) {
+        join->failed = true;
+        return;
+    }
+    if (read_answer(join, text, len, &draft, NULL, &it) && draft.version == 1 &&
+        strlen(draft.id) == HFI_UUID_LEN && hfi_is_uuid(draft.id)) {
+        hf_fleet_client *client = hfi_join_client(join, draft.id);
+        if (client != NULL && client->presence != HF_ALIVE) {
+            describe(join, client, &draft);
+            read_answer(join, text, len, &draft, client, &it);
+        }
+    }
+    free(it.name);
+}

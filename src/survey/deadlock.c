@@ -1,0 +1,297 @@
+/*
+ * Deadlocks: circles of those who wait for each other, in two surveys.
+ *
+ * A wait points to every wait of whoever holds what it wants. A wait is its owner's, and also that of the owner for whom
+ * its process was started (`under`), who cannot go on either, and so on outwards. Circles are found by one walk in depth;
+ * of the circles that share a wait one is told, since whoever breaks it looks again.
+ *
+ * What changes between two surveys is no deadlock, nor is what ends by itself. Pure; the caller's thread.
+ */
+#include "survey/join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEVELS_MAX 8 /* of processes inside others */
+
+struct wait {
+    const hf_fleet_lock *lock;
+    const hf_fleet_party *waiter;
+    size_t first, end; /* its edges */
+    enum { UNSEEN, ON_THE_WAY, SEEN } state;
+    bool told;
+    size_t at; /* on the way: the edge that is looked at */
+};
+
+/* That a wait is also this owner's. */
+struct actor {
+    const char *owner;
+    size_t wait;
+};
+
+struct edge {
+    size_t to;
+    const hf_fleet_party *holder;
+};
+
+struct graph {
+    const hf_fleet *earlier, *later;
+    int64_t interval_ms;
+    struct wait *waits;
+    struct actor *actors;
+    struct edge *edges;
+    size_t *way; /* the waits from where the walk began */
+    size_t waits_len, waits_cap, actors_len, actors_cap, edges_len, edges_cap, way_len;
+    bool failed;
+};
+
+/* Room for one more. */
+static void *add(void **all, size_t *len, size_t *cap, size_t size, bool *failed) {
+    if (*len == *cap) {
+        size_t more = *cap == 0 ? 64 : *cap * 2;
+        void *grown = realloc(*all, more * size);
+        if (grown == NULL) {
+            *failed = true;
+            return NULL;
+        }
+        *all = grown;
+        *cap = more;
+    }
+    return (char *)*all + (*len)++ * size;
+}
+
+/* ---- What both surveys show ---- */
+
+static int compare_name(const hf_fleet_lock *lock, const hf_fleet_lock *other) {
+    size_t len = lock->name_len < other->name_len ? lock->name_len : other->name_len;
+    int order = memcmp(lock->name, other->name, len);
+    return order != 0 ? order
+                      : (lock->name_len > other->name_len) - (lock->name_len < other->name_len);
+}
+
+static const hf_fleet_lock *find_lock(const hf_fleet *fleet, const hf_fleet_lock *same) {
+    size_t low = 0, high = fleet->locks_len;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = compare_name(fleet->locks[middle], same);
+        if (order == 0)
+            return fleet->locks[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+static bool has_party(const hf_fleet_party *const *all, size_t len, const char *owner) {
+    for (size_t i = 0; i < len; i++)
+        if (strcmp(all[i]->owner, owner) == 0)
+            return true;
+    return false;
+}
+
+/* It was there before, has lasted, and does not end by itself soon. */
+static bool is_stuck(const struct graph *graph, const hf_fleet_lock *before,
+                     const hf_fleet_party *waiter) {
+    return before != NULL && has_party(before->waiters, before->waiters_len, waiter->owner) &&
+           (waiter->for_ms < 0 || waiter->for_ms >= 2 * graph->interval_ms) &&
+           (waiter->left_ms < 0 || waiter->left_ms > graph->interval_ms);
+}
+
+/* ---- The graph ---- */
+
+static void add_actor(struct graph *graph, const char *owner, size_t wait) {
+    void *all = graph->actors;
+    struct actor *actor =
+        add(&all, &graph->actors_len, &graph->actors_cap, sizeof *actor, &graph->failed);
+    graph->actors = all;
+    if (actor != NULL)
+        *actor = (struct actor){.owner = owner, .wait = wait};
+}
+
+static const hf_fleet_client *client_of(const hf_fleet *fleet, const char *owner) {
+    for (size_t i = 0; i < fleet->clients_len; i++)
+        if (strncmp(fleet->clients[i]->id, owner, HFI_UUID_LEN) == 0)
+            return fleet->clients[i];
+    return NULL;
+}
+
+static void add_actors(struct graph *graph, size_t wait) {
+    const hf_fleet_party *waiter = graph->waits[wait].waiter;
+    const hf_fleet_client *client = waiter->client;
+    add_actor(graph, waiter->owner, wait);
+    for (int level = 0; level < LEVELS_MAX && client != NULL && client->under[0] != '\0'; level++) {
+        add_actor(graph, client->under, wait);
+        client = client_of(graph->later, client->under);
+    }
+}
+
+static void add_waits(struct graph *graph, const hf_fleet_lock *lock) {
+    const hf_fleet_lock *before = lock->waiters_len > 0 ? find_lock(graph->earlier, lock) : NULL;
+    for (size_t i = 0; i < lock->waiters_len && !graph->failed; i++) {
+        if (!is_stuck(graph, before, lock->waiters[i]))
+            continue;
+        void *all = graph->waits;
+        struct wait *wait =
+            add(&all, &graph->waits_len, &graph->waits_cap, sizeof *wait, &graph->failed);
+        graph->waits = all;
+        if (wait == NULL)
+            return;
+        *wait = (struct wait){.lock = lock, .waiter = lock->waiters[i]};
+        add_actors(graph, graph->waits_len - 1);
+    }
+}
+
+static int compare_actors(const void *a, const void *b) {
+    return strcmp(((const struct actor *)a)->owner, ((const struct actor *)b)->owner);
+}
+
+/* The first of an owner's. */
+static size_t first_actor(const struct graph *graph, const char *owner) {
+    size_t low = 0, high = graph->actors_len;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(graph->actors[middle].owner, owner) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_edges_to(struct graph *graph, const hf_fleet_party *holder) {
+    for (size_t i = first_actor(graph, holder->owner);
+         i < graph->actors_len && strcmp(graph->actors[i].owner, holder->owner) == 0; i++) {
+        void *all = graph->edges;
+        struct edge *edge =
+            add(&all, &graph->edges_len, &graph->edges_cap, sizeof *edge, &graph->failed);
+        graph->edges = all;
+        if (edge != NULL)
+            *edge = (struct edge){.to = graph->actors[i].wait, .holder = holder};
+    }
+}
+
+/* An owner does not wait for itself: that is refused, or another command of its own. */
+static void add_edges(struct graph *graph, struct wait *wait) {
+    const hf_fleet_lock *lock = wait->lock, *before = find_lock(graph->earlier, lock);
+    wait->first = wait->at = graph->edges_len;
+    for (size_t i = 0; i < lock->holders_len && !graph->failed; i++)
+        if (strcmp(lock->holders[i]->owner, wait->waiter->owner) != 0 &&
+            has_party(before->holders, before->holders_len, lock->holders[i]->owner))
+            add_edges_to(graph, lock->holders[i]);
+    wait->end = graph->edges_len;
+}
+
+static void build(struct graph *graph) {
+    for (size_t i = 0; i < graph->later->locks_len && !graph->failed; i++)
+        add_waits(graph, graph->later->locks[i]);
+    if (graph->actors_len > 1)
+        qsort(graph->actors, graph->actors_len, sizeof *graph->actors, compare_actors);
+    for (size_t i = 0; i < graph->waits_len && !graph->failed; i++)
+        add_edges(graph, &graph->waits[i]);
+    graph->way = calloc(graph->waits_len + 1, sizeof *graph->way);
+    graph->failed = graph->failed || graph->way == NULL;
+}
+
+/* ---- Circles ---- */
+
+struct told {
+    hf_deadlocks pub;
+    hf_deadlock *all;
+    size_t cap;
+};
+
+/* From `start` on, the way is a circle. */
+static void tell_circle(struct graph *graph, size_t start, struct told *told) {
+    size_t len = graph->way_len - start;
+    void *all = told->all;
+    hf_deadlock *deadlock = add(&all, &told->pub.len, &told->cap, sizeof *deadlock, &graph->failed);
+    told->all = all;
+    hf_deadlock_step *steps = deadlock != NULL ? calloc(len + 1, sizeof *steps) : NULL;
+    if (deadlock == NULL)
+        return;
+    *deadlock = (hf_deadlock){.steps = steps, .steps_len = steps != NULL ? len : 0};
+    graph->failed = graph->failed || steps == NULL;
+    for (size_t i = 0; steps != NULL && i < len; i++) {
+        struct wait *wait = &graph->waits[graph->way[start + i]];
+        steps[i] = (hf_deadlock_step){
+            .lock = wait->lock, .waiter = wait->waiter, .holder = graph->edges[wait->at].holder};
+        wait->told = true;
+    }
+}
+
+static bool is_told(const struct graph *graph, size_t start) {
+    for (size_t i = start; i < graph->way_len; i++)
+        if (graph->waits[graph->way[i]].told)
+            return true;
+    return false;
+}
+
+static void meet(struct graph *graph, size_t met, struct told *told) {
+    size_t start = 0;
+    while (graph->way[start] != met)
+        start++;
+    if (!is_told(graph, start))
+        tell_circle(graph, start, told);
+}
+
+static void set_out(struct graph *graph, size_t wait) {
+    graph->waits[wait].state = ON_THE_WAY;
+    graph->way[graph->way_len++] = wait;
+}
+
+static void walk(struct graph *graph, size_t from, struct told *told) {
+    set_out(graph, from);
+    while (graph->way_len > 0 && !graph->failed) {
+        struct wait *wait = &graph->waits[graph->way[graph->way_len - 1]];
+        if (wait->at == wait->end) {
+            wait->state = SEEN;
+            graph->way_len--;
+            if (graph->way_len > 0)
+                graph->waits[graph->way[graph->way_len - 1]].at++;
+            continue;
+        }
+        size_t to = graph->edges[wait->at].to;
+        if (graph->waits[to].state == UNSEEN) {
+            set_out(graph, to);
+            continue;
+        }
+        if (graph->waits[to].state == ON_THE_WAY)
+            meet(graph, to, told);
+        wait->at++;
+    }
+}
+
+int hfi_fleet_deadlocks(const hf_fleet *earlier, const hf_fleet *later, hf_deadlocks **ret) {
+    struct graph graph = {
+        .earlier = earlier, .later = later, .interval_ms = later->taken_ms - earlier->taken_ms};
+    struct told *told = calloc(1, sizeof *told);
+    if (told == NULL)
+        return HF_ENOMEM;
+    build(&graph);
+    for (size_t i = 0; i < graph.waits_len && !graph.failed; i++)
+        if (graph.waits[i].state == UNSEEN)
+            walk(&graph, i, told);
+    free(graph.waits);
+    free(graph.actors);
+    free(graph.edges);
+    free(graph.way);
+    told->pub.all = told->all;
+    if (graph.failed) {
+        hfi_deadlocks_free(&told->pub);
+        return HF_ENOMEM;
+    }
+    *ret = &told->pub;
+    return HF_OK;
+}
+
+void hfi_deadlocks_free(hf_deadlocks *deadlocks) {
+    if (deadlocks == NULL)
+        return;
+    struct told *told = HFI_CONTAINER(deadlocks, struct told, pub);
+    for (size_t i = 0; i < told->pub.len; i++)
+        free((void *)(uintptr_t)told->all[i].steps);
+    free(told->all);
+    free(told);
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# The subcommand `ls`: all locks, who holds them and who waits.
+. "$(dirname "$0")/lib.sh"
+server_start
+
+# listed TEXT ARGUMENT...: ls shows a line that matches. A client that a busy machine keeps from answering
+# in time is shown as silent, so what clients are to tell is waited for.
+listed() {
+    local text=$1
+    shift
+    hf ls "$@" 2>/dev/null | grep -Eq -- "$text"
+}
+# stuck STATUS ARGUMENT...: ls --stuck ends with that.
+stuck() {
+    local wanted=$1 status=0
+    shift
+    hf ls --stuck "$@" >/dev/null 2>&1 || status=$?
+    [ "$status" = "$wanted" ]
+}
+
+# In a database that no other test uses.
+test_nothing_is_an_empty_list() {
+    expect 0 hf -n 3 ls
+    same "$out$err" ""
+    expect 0 hf -n 3 --json ls
+    same "$out$err" ""
+    expect 0 hf -n 3 ls --stuck
+    expect 0 hf -n 3 ls 'no such *'
+    same "$out$err" ""
+}
+
+test_holder_and_waiter() {
+    start hf run busy -- sleep 100
+    wait_until listed '^busy +plain +alive +[^ ]+ [0-9]+ holdfast +[0-9.]+s +[0-9.]+s +0 ' busy
+    start hf run busy -- true
+    wait_until listed '^busy +plain +alive .* 1 +[0-9.]+s$' busy
+    wait_until listed '^{"name":"busy","kind":"plain","disputed":false,"waiting":1,"holders":\[{"owner":".*"state":"alive".*"waiters":\[{"owner":"' \
+        --json 'b[tu]s?'
+    wait_until stuck 0 busy
+    wait_until stuck 1 --over 0s busy
+    expect 0 hf ls 'no such *'
+    same "$out" ""
+}
+
+test_gone_is_stuck() {
+    redis hset dead 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:4294967297 1 >/dev/null
+    redis hset java 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    expect 1 hf ls --stuck
+    [[ $out == *dead*gone* ]] || fail "$out"
+    [[ $out != *java* ]] || fail "$out"
+    expect 0 hf ls java
+    [[ $out == *java*unknown* ]] || fail "$out"
+    redis del dead java >/dev/null
+}
+
+test_sorted() {
+    redis hset s1 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    redis hset s2 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    redis pexpire s1 100000 >/dev/null
+    redis pexpire s2 900000 >/dev/null
+    expect 0 hf ls 's?'
+    [[ $out == *s1*s2* ]] || fail "$out"
+    expect 0 hf ls --sort ttl 's?'
+    [[ $out == *s2*s1* ]] || fail "$out"
+    redis del s1 s2 >/dev/null
+}
+
+# What others named is shown, and does nothing to a terminal.
+test_names_are_disarmed() {
+    redis hset $'evil\e[31m' 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    expect 0 hf ls 'evil*'
+    [[ $out == *'evil?[31m'* ]] || fail "$out"
+    redis del $'evil\e[31m' >/dev/null
+}
+
+test_what_is_missing_is_said() {
+    redis acl setuser mute on '>pw' '~*' +@all resetchannels '&redisson*' >/dev/null
+    redis hset seen 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    expect 0 hf --user mute -a pw ls seen
+    [[ $out == *seen* ]] || fail "$out"
+    says "not all is told: the clients were not asked"
+    redis del seen >/dev/null
+}
+
+test_usage() {
+    expect 64 hf ls --sort size
+    expect 64 hf ls a b
+    expect 64 hf ls --over soon
+}
+
+run_tests

@@ -1,0 +1,86 @@
+/*
+ * A survey of a quorum: what all servers say is one view, and a client that is asked at all of them is one
+ * client. Who holds and waits is told as the client sees it, not for each server.
+ */
+#include "joint/fleet.h"
+
+#include <string.h>
+
+struct seen {
+    hf_client *client;
+    unsigned missing; /* what is to be */
+    hf_fleet *fleet;
+};
+
+/* Holder and waiter have answered, and all servers, or not all. */
+static bool both_are_told(void *arg) {
+    struct seen *seen = arg;
+    hf_fleet_free(seen->fleet);
+    seen->fleet = NULL;
+    assert_int_equal(hf_survey(seen->client, NULL, &seen->fleet), HF_OK);
+    const hf_fleet *fleet = seen->fleet;
+    return fleet->missing == seen->missing && fleet->locks_len == 1 &&
+           fleet->locks[0]->waiters_len == 1 && fleet->locks[0]->holders_len == 1 &&
+           fleet->locks[0]->holders[0]->presence == HF_ALIVE;
+}
+
+static void check(const struct fleet *f, const hf_fleet_lock *lock, const hf_client *waiter) {
+    const hf_fleet_party *holder = lock->holders[0];
+    assert_string_equal(lock->name, FLEET_NAME);
+    assert_string_equal(holder->owner, f->owner);
+    assert_string_equal(holder->kind, "plain");
+    assert_int_equal(holder->count, 1);
+    assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
+    assert_true(holder->renewed);
+    assert_false(lock->disputed);
+    assert_string_equal(lock->waiters[0]->client->id, hf_client_id(waiter));
+    assert_int_equal(lock->waiters[0]->left_ms, -1);
+}
+
+static void a_quorum_is_one_view(void **state) {
+    (void)state;
+    struct fleet f;
+    struct fleet_caller waiter;
+    hf_options options = fleet_options();
+    options.report_after_ms = 0;
+    fleet_begin(&f, &options);
+    hf_client *asker;
+    assert_int_equal(hf_open(f.direct_urls, &options, &asker), HF_OK);
+    assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
+    fleet_call_acquire(&waiter, f.rival_lock, (hf_acquire_options)HF_ACQUIRE_INIT);
+    struct seen seen = {.client = asker};
+    assert_true(wait_until(both_are_told, &seen, HANG_MS));
+    check(&f, seen.fleet->locks[0], f.rival);
+
+    server_kill(f.server[4]);
+    seen.missing = HF_MISSING_LOCKS;
+    assert_true(wait_until(both_are_told, &seen, HANG_MS));
+    check(&f, seen.fleet->locks[0], f.rival);
+    assert_non_null(strstr(seen.fleet->words, "of 5 servers did not answer"));
+    hf_fleet_free(seen.fleet);
+
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_int_equal(fleet_join(&waiter), HF_OK);
+    assert_int_equal(hf_close(asker), HF_OK);
+    fleet_end(&f);
+}
+
+static void without_a_majority_there_is_none(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_fleet *fleet = NULL;
+    fleet_begin(&f, NULL);
+    for (int i = 0; i < MAJORITY; i++)
+        server_kill(f.server[i]);
+    assert_int_equal(hf_survey(f.rival, NULL, &fleet), HF_ENOQUORUM);
+    assert_null(fleet);
+    fleet_end(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_quorum_is_one_view),
+        cmocka_unit_test(without_a_majority_there_is_none),
+    };
+    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
+}

@@ -1,0 +1,159 @@
+/*
+ * A cluster whose servers announce host names, or no host at all: they are found and followed all the same, and if they can
+ * not be, it is said what is missing. With real servers, three primaries, from Redis 7.0 on.
+ */
+#include "route/ring.h"
+
+#include "support/server_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ADDRESS "127.0.0.1"
+#define HOST                                                                                       \
+    "LocalHost" /* names have no case; this one can be told from what anybody else would write */
+
+/* ---- What they announce ---- */
+
+struct announced {
+    struct shards *shards;
+    const char *host; /* NULL: none */
+};
+
+static bool says_it(struct server *server, const char *host) {
+    redisReply *reply = cmd(server, "CLUSTER SLOTS");
+    bool all = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    for (size_t i = 0; all && i < reply->elements; i++) {
+        const redisReply *said = reply->element[i]->element[2]->element[0];
+        all = host == NULL ? said->type == REDIS_REPLY_NIL
+                           : said->type == REDIS_REPLY_STRING && strcmp(said->str, host) == 0;
+    }
+    freeReplyObject(reply);
+    return all;
+}
+
+static bool all_say_it(void *arg) {
+    const struct announced *announced = arg;
+    for (int i = 0; i < shards_count(announced->shards); i++)
+        if (!says_it(shards_server(announced->shards, i), announced->host))
+            return false;
+    return true;
+}
+
+/* Returns when each of them says so of all. */
+static void announce(struct shards *shards, const char *type, const char *name, const char *said) {
+    struct announced announced = {shards, said};
+    for (int i = 0; i < shards_count(shards); i++) {
+        cmd_ok(shards_server(shards, i), "CONFIG SET cluster-announce-hostname %s", name);
+        cmd_ok(shards_server(shards, i), "CONFIG SET cluster-preferred-endpoint-type %s", type);
+    }
+    assert_true(wait_until(all_say_it, &announced, HANG_MS));
+}
+
+/* ---- What comes of it ---- */
+
+/* Which hosts a client goes to; the `arg` of note_host. */
+struct hosts {
+    atomic_int wanted, others;
+    const char *host;
+};
+
+static bool note_host(const char *host, uint16_t port, char *ret_host, uint16_t *ret_port,
+                      void *user) {
+    struct hosts *hosts = user;
+    (void)port;
+    (void)ret_host;
+    (void)ret_port;
+    atomic_fetch_add(strcmp(host, hosts->host) == 0 ? &hosts->wanted : &hosts->others, 1);
+    return false;
+}
+
+static hf_client *open_first(struct shards *shards, const char *host, struct hosts *hosts) {
+    char url[128];
+    hf_client *client;
+    hf_options options = scene_options();
+    options.map = note_host;
+    options.map_user = hosts;
+    snprintf(url, sizeof url, "redis-cluster://%s:%d", host, server_port(shards_server(shards, 0)));
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    return client;
+}
+
+/* At each of the three, and after a slot when it goes to another. */
+static void use_everywhere(struct ring *r, hf_client *client) {
+    for (int i = 0; i < SHARDS; i++) {
+        struct server *server = shards_server(r->shards, i);
+        char stem[16], name[32];
+        snprintf(stem, sizeof stem, "at-%d", i);
+        ring_name_at(r, server, stem, name);
+        hf_lock *lock = scene_lock(client, HF_PLAIN, name);
+        assert_int_equal(hf_lock_acquire(lock), HF_OK);
+        assert_true(key_exists(server, name));
+
+        unsigned slot = shards_slot(r->shards, name);
+        struct server *to = shards_other(r->shards, server);
+        shards_open_slot(r->shards, slot, server, to);
+        shards_move_keys(r->shards, slot, server, to);
+        shards_close_slot(r->shards, slot, server, to);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+        assert_false(key_exists(to, name));
+        hf_lock_free(lock);
+    }
+}
+
+static void found_by_their_names(void **state) {
+    struct ring r;
+    struct hosts hosts = {.host = HOST};
+    (void)state;
+    ring_begin(&r, NULL);
+    announce(r.shards, "hostname", HOST, HOST);
+    hf_client *client = open_first(r.shards, ADDRESS, &hosts);
+    use_everywhere(&r, client);
+    assert_true(atomic_load(&hosts.wanted) >= SHARDS);
+    hf_close(client);
+    ring_end(&r);
+}
+
+/* Then they are where the one is that was asked. */
+static void found_where_the_first_is(void **state) {
+    struct ring r;
+    struct hosts hosts = {.host = "localhost"}; /* as the url has it, and nobody else */
+    (void)state;
+    ring_begin(&r, NULL);
+    announce(r.shards, "unknown-endpoint", "", NULL);
+    hf_client *client = open_first(r.shards, "localhost", &hosts);
+    use_everywhere(&r, client);
+    assert_true(atomic_load(&hosts.wanted) >= SHARDS);
+    assert_int_equal(atomic_load(&hosts.others), 0);
+    hf_close(client);
+    ring_end(&r);
+}
+
+/* They are to be known by names, and have none. */
+static void nameless(void **state) {
+    struct ring r;
+    struct hosts hosts = {.host = "?"};
+    (void)state;
+    ring_begin(&r, NULL);
+    announce(r.shards, "hostname", "", "?");
+    hf_client *client = open_first(r.shards, ADDRESS, &hosts);
+    assert_int_equal(hf_ping(client), HF_EUNREACH);
+    assert_non_null(strstr(hf_last_error()->text, "cluster-announce-hostname"));
+    assert_int_equal(atomic_load(&hosts.wanted), 0);
+
+    announce(r.shards, "ip", "", ADDRESS);
+    assert_int_equal(hf_ping(client), HF_OK);
+    hf_close(client);
+    ring_end(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(found_by_their_names),
+        cmocka_unit_test(found_where_the_first_is),
+        cmocka_unit_test(nameless),
+    };
+    if (!server_is_7())
+        return 77;
+    return cmocka_run_group_tests(tests, ring_start, ring_stop);
+}

@@ -1,0 +1,123 @@
+/*
+ * A survey of a cluster: all servers are asked for their locks, and every client answers once. With real
+ * servers.
+ */
+#include "support/shards.h"
+#include "support/wait.h"
+
+#include <holdfast/holdfast.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define HANG_MS 30000
+#define LOCKS 24 /* some at each of three servers */
+
+static struct shards *shards;
+
+static int start(void **state) {
+    static const struct shards_options options = {.partial = true};
+    (void)state;
+    shards = shards_start(&options);
+    return 0;
+}
+
+static int stop(void **state) {
+    (void)state;
+    shards_free(shards);
+    return 0;
+}
+
+static hf_client *open_one(int64_t report_after_ms) {
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    options.cmd_timeout_ms = 5000;
+    options.watchdog_ms = 60000;
+    options.report_after_ms = report_after_ms;
+    assert_int_equal(hf_open(shards_url(shards), &options, &client), HF_OK);
+    return client;
+}
+
+static size_t told_by_both(const hf_fleet *fleet) {
+    size_t told = 0;
+    for (size_t i = 0; i < fleet->locks_len; i++)
+        told += fleet->locks[i]->holders_len == 1 &&
+                fleet->locks[i]->holders[0]->presence == HF_ALIVE &&
+                fleet->locks[i]->holders[0]->seen_by == (HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
+    return told;
+}
+
+struct seen {
+    hf_client *client;
+    hf_fleet *fleet;
+};
+
+static bool all_are_told(void *arg) {
+    struct seen *seen = arg;
+    hf_fleet_free(seen->fleet);
+    seen->fleet = NULL;
+    assert_int_equal(hf_survey(seen->client, NULL, &seen->fleet), HF_OK);
+    return told_by_both(seen->fleet) == LOCKS && seen->fleet->missing == 0;
+}
+
+static void locks_of_all_servers_are_told(void **state) {
+    (void)state;
+    hf_client *client = open_one(0), *asker = open_one(1000);
+    hf_lock *locks[LOCKS];
+    for (int i = 0; i < LOCKS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "spread-%d", i);
+        assert_int_equal(hf_lock_new(client, name, &locks[i]), HF_OK);
+        assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
+    }
+    struct seen seen = {.client = asker};
+    assert_true(wait_until(all_are_told, &seen, HANG_MS));
+    assert_int_equal(seen.fleet->locks_len, LOCKS);
+    for (size_t i = 0; i < seen.fleet->locks_len; i++)
+        assert_false(seen.fleet->locks[i]->disputed);
+    hf_fleet_free(seen.fleet);
+    for (int i = 0; i < LOCKS; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(hf_close(asker), HF_OK);
+}
+
+static bool all_answer(void *arg) {
+    hf_fleet *fleet = NULL;
+    bool answer = hf_survey(arg, NULL, &fleet) == HF_OK && fleet->missing == 0;
+    hf_fleet_free(fleet);
+    return answer;
+}
+
+/* What the others say is told, and who is missing is named. */
+static void a_dead_server_is_missing(void **state) {
+    (void)state;
+    hf_client *client = open_one(1000);
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    options.limit_ms = HANG_MS;
+    assert_true(wait_until(all_answer, client, HANG_MS));
+    server_kill(shards_server(shards, 1));
+    int err = hf_survey(client, &options, &fleet);
+    if (err == HF_OK) { /* else it was the first that was asked */
+        assert_int_equal(fleet->missing & HF_MISSING_LOCKS, HF_MISSING_LOCKS);
+        assert_non_null(strstr(fleet->words, "did not answer"));
+        hf_fleet_free(fleet);
+    }
+    assert_int_equal(hf_close(client), HF_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(locks_of_all_servers_are_told),
+        cmocka_unit_test(a_dead_server_is_missing),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,259 @@
+/*
+ * Joining the halves of a survey, and deadlocks in it (survey/survey.h), without servers: what is forged,
+ * too old, twice or nonsense, and which circles are deadlocks.
+ */
+#include "survey/survey.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define A "aaaaaaaa-0000-4000-8000-000000000001"
+#define B "bbbbbbbb-0000-4000-8000-000000000002"
+#define C "cccccccc-0000-4000-8000-000000000003"
+
+/* Found by a server, as these tests write it down. */
+static struct hfi_findings *begin(int64_t taken_ms) {
+    struct hfi_findings *findings = hfi_findings_new();
+    assert_non_null(findings);
+    findings->taken_ms = taken_ms;
+    findings->connections_told = true;
+    findings->hearers = 0;
+    return findings;
+}
+
+/* `owners` ends with NULL; the first holds, the others wait in line. */
+static void found(struct hfi_findings *findings, const char *name, const char *const *owners) {
+    struct hfi_found_lock *lock = calloc(1, sizeof *lock + strlen(name) + 1);
+    assert_non_null(lock);
+    lock->owners = calloc(8, sizeof *lock->owners);
+    assert_non_null(lock->owners);
+    lock->ttl_ms = 30000;
+    lock->listeners = -1;
+    lock->name_len = strlen(name);
+    memcpy(lock->name, name, lock->name_len);
+    for (; owners[lock->owners_len] != NULL; lock->owners_len++) {
+        struct hfi_found_owner *owner = &lock->owners[lock->owners_len];
+        snprintf(owner->owner, sizeof owner->owner, "%s", owners[lock->owners_len]);
+        owner->count = lock->owners_len == 0;
+    }
+    lock->kind = lock->owners_len > 1 ? HFI_FOUND_FAIR : HFI_FOUND_PLAIN;
+    hfi_list_push_back(&findings->locks, &lock->link);
+}
+
+static void answered(struct hfi_findings *findings, const char *text) {
+    size_t len = strlen(text);
+    struct hfi_found_answer *answer = malloc(sizeof *answer + len + 1);
+    assert_non_null(answer);
+    *answer = (struct hfi_found_answer){.len = len};
+    memcpy(answer->text, text, len + 1);
+    hfi_list_push_back(&findings->answers, &answer->link);
+    findings->hearers++;
+}
+
+static hf_fleet *join(struct hfi_findings *findings) {
+    hf_fleet *fleet = hfi_fleet_join(findings, "", 0);
+    assert_non_null(fleet);
+    hfi_findings_free(findings);
+    return fleet;
+}
+
+#define HOLD(name, owner)                                                                          \
+    "{\"name\":\"" name "\",\"kind\":\"plain\",\"owner\":\"" owner                                 \
+    "\",\"for_ms\":9000,\"left_ms\":20000,\"count\":1,\"renewed\":1}"
+#define WAIT(name, owner, for_ms, left_ms)                                                         \
+    "{\"name\":\"" name "\",\"kind\":\"plain\",\"owner\":\"" owner "\",\"for_ms\":" #for_ms        \
+    ",\"left_ms\":" #left_ms "}"
+#define ANSWER(id, more, waits, holds)                                                             \
+    "{\"v\":1,\"id\":\"" id "\",\"name\":\"holdfast:" id ":host:12:prog\"," more                   \
+    "\"waits\":[" waits "],\"holds\":[" holds "]}"
+
+static void both_halves_are_one(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    found(findings, "x", (const char *[]){A ":1", NULL});
+    answered(findings, ANSWER(A, "\"new\":{\"a\":[1]},", "", HOLD("x", A ":1")));
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->locks_len, 1);
+    assert_int_equal(fleet->clients_len, 1);
+    const hf_fleet_party *holder = fleet->locks[0]->holders[0];
+    assert_int_equal(fleet->locks[0]->holders_len, 1);
+    assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
+    assert_int_equal(holder->for_ms, 9000);
+    assert_string_equal(holder->client->host, "host");
+    assert_int_equal(holder->client->pid, 12);
+    assert_string_equal(holder->client->program, "prog");
+    hfi_fleet_free(fleet);
+}
+
+/* What the server does not have is marked; what it has twice is one. */
+static void a_dispute_is_marked(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    found(findings, "x", (const char *[]){B ":1", NULL});
+    found(findings, "x", (const char *[]){B ":1", NULL});
+    answered(findings, ANSWER(A, "", "", HOLD("x", A ":1")));
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->locks_len, 1);
+    assert_true(fleet->locks[0]->disputed);
+    assert_int_equal(fleet->locks[0]->holders_len, 2);
+    hfi_fleet_free(fleet);
+}
+
+static void nonsense_is_passed_over(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "nonsense",
+        "[]",
+        "{\"v\":1}",
+        "{\"v\":1,\"id\":\"" A "\"",                                     /* cut */
+        "{\"v\":2,\"id\":\"" A "\",\"holds\":[" HOLD("x", A ":1") "]}",  /* of another version */
+        "{\"id\":\"" A "\",\"holds\":[" HOLD("x", A ":1") "]}",          /* of none */
+        "{\"v\":1,\"id\":\"" A "0\",\"holds\":[" HOLD("x", A ":1") "]}", /* too long */
+        "{\"v\":1,\"id\":5,\"holds\":[" HOLD("x", A ":1") "]}",
+        "{\"v\":1,\"id\":\"" A "\",\"holds\":[" HOLD("x", A ":1") "]} x",
+        "{\"v\":1,\"id\":\"" A "\",\"holds\":[[[[[[[[[[1]]]]]]]]]]}",
+    };
+    struct hfi_findings *findings = begin(1000);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        answered(findings, texts[i]);
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->clients_len, 0);
+    assert_int_equal(fleet->locks_len, 0);
+    hfi_fleet_free(fleet);
+}
+
+/* A client speaks for itself only, and once. */
+static void nobody_speaks_for_others(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    answered(findings, ANSWER(A, "", "", HOLD("mine", A ":1") "," HOLD("forged", B ":1")));
+    answered(findings, ANSWER(A, "", "", HOLD("second", A ":1")));
+    answered(findings,
+             ANSWER(C, "", "{\"name\":\"no owner\"},5,[]", "{},{\"owner\":5,\"name\":\"x\"}"));
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->locks_len, 1);
+    assert_string_equal(fleet->locks[0]->name, "mine");
+    assert_int_equal(fleet->clients_len, 2);
+    hfi_fleet_free(fleet);
+}
+
+/* ---- Deadlocks ---- */
+
+#define INTERVAL_MS 1000
+
+/* Two surveys of the same answers. */
+static size_t deadlocks_in(const char *const *answers, size_t *ret_steps) {
+    hf_fleet *fleets[2];
+    hf_deadlocks *deadlocks = NULL;
+    for (int i = 0; i < 2; i++) {
+        struct hfi_findings *findings = begin(5000 + i * INTERVAL_MS);
+        for (size_t k = 0; answers[k] != NULL; k++)
+            answered(findings, answers[k]);
+        fleets[i] = join(findings);
+    }
+    assert_int_equal(hfi_fleet_deadlocks(fleets[0], fleets[1], &deadlocks), HF_OK);
+    size_t len = deadlocks->len;
+    *ret_steps = len > 0 ? deadlocks->all[0].steps_len : 0;
+    hfi_deadlocks_free(deadlocks);
+    hfi_fleet_free(fleets[0]);
+    hfi_fleet_free(fleets[1]);
+    return len;
+}
+
+static void circles_are_deadlocks(void **state) {
+    (void)state;
+    size_t steps;
+    static const char *const two[] = {ANSWER(A, "", WAIT("y", A ":1", 5000, -1), HOLD("x", A ":1")),
+                                      ANSWER(B, "", WAIT("x", B ":1", 5000, -1), HOLD("y", B ":1")),
+                                      NULL};
+    assert_int_equal(deadlocks_in(two, &steps), 1);
+    assert_int_equal(steps, 2);
+    static const char *const three[] = {
+        ANSWER(A, "", WAIT("y", A ":1", 5000, -1), HOLD("x", A ":1")),
+        ANSWER(B, "", WAIT("z", B ":1", 5000, -1), HOLD("y", B ":1")),
+        ANSWER(C, "", WAIT("x", C ":1", 5000, -1) "," WAIT("x", C ":2", 5000, -1),
+               HOLD("z", C ":1")),
+        NULL};
+    assert_int_equal(deadlocks_in(three, &steps), 1);
+    assert_int_equal(steps, 3);
+}
+
+/* A script that runs inside another's lock: the outer owner waits with it. */
+static void inner_processes_count_for_outer_owners(void **state) {
+    (void)state;
+    size_t steps;
+    static const char *const scripts[] = {
+        ANSWER(A, "", "", HOLD("x", A ":1")), ANSWER(B, "", "", HOLD("y", B ":1")),
+        ANSWER(C, "\"under\":\"" A ":1\",", WAIT("y", C ":1", 5000, -1), ""),
+        ANSWER("dddddddd-0000-4000-8000-000000000004", "\"under\":\"" B ":1\",",
+               WAIT("x", "dddddddd-0000-4000-8000-000000000004:1", 5000, -1), ""),
+        NULL};
+    assert_int_equal(deadlocks_in(scripts, &steps), 1);
+    assert_int_equal(steps, 2);
+    static const char *const itself[] = {
+        ANSWER(A, "", "", HOLD("x", A ":1")),
+        ANSWER(B, "\"under\":\"" A ":1\",", WAIT("x", B ":1", 5000, -1), ""), NULL};
+    assert_int_equal(deadlocks_in(itself, &steps), 1);
+    assert_int_equal(steps, 1);
+}
+
+static void what_goes_on_is_none(void **state) {
+    (void)state;
+    size_t steps;
+    static const char *const line[] = {
+        ANSWER(A, "", "", HOLD("x", A ":1")),
+        ANSWER(B, "", WAIT("x", B ":1", 5000, -1), HOLD("y", B ":1")),
+        ANSWER(C, "", WAIT("y", C ":1", 5000, -1), ""), NULL};
+    assert_int_equal(deadlocks_in(line, &steps), 0);
+    static const char *const threads[] = {
+        ANSWER(A, "", WAIT("y", A ":2", 5000, -1), HOLD("x", A ":1")),
+        ANSWER(B, "", WAIT("x", B ":1", 5000, -1), HOLD("y", B ":1")), NULL};
+    assert_int_equal(deadlocks_in(threads, &steps), 0);
+    static const char *const young[] = {
+        ANSWER(A, "", WAIT("y", A ":1", 1500, -1), HOLD("x", A ":1")),
+        ANSWER(B, "", WAIT("x", B ":1", 5000, -1), HOLD("y", B ":1")), NULL};
+    assert_int_equal(deadlocks_in(young, &steps), 0);
+    static const char *const ending[] = {
+        ANSWER(A, "", WAIT("y", A ":1", 5000, 900), HOLD("x", A ":1")),
+        ANSWER(B, "", WAIT("x", B ":1", 5000, -1), HOLD("y", B ":1")), NULL};
+    assert_int_equal(deadlocks_in(ending, &steps), 0);
+}
+
+/* Java owners, of whom only the server knows: they stand in line for fair locks. */
+static void lines_of_the_server_count(void **state) {
+    (void)state;
+    hf_fleet *fleets[2];
+    hf_deadlocks *deadlocks;
+    for (int i = 0; i < 2; i++) {
+        struct hfi_findings *findings = begin(5000 + i * INTERVAL_MS);
+        found(findings, "x", (const char *[]){A ":1", B ":7", NULL});
+        found(findings, "y", (const char *[]){B ":7", A ":1", NULL});
+        fleets[i] = join(findings);
+    }
+    assert_int_equal(hfi_fleet_deadlocks(fleets[0], fleets[1], &deadlocks), HF_OK);
+    assert_int_equal(deadlocks->len, 1);
+    hfi_deadlocks_free(deadlocks);
+    hfi_fleet_free(fleets[0]);
+    hfi_fleet_free(fleets[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_halves_are_one),
+        cmocka_unit_test(a_dispute_is_marked),
+        cmocka_unit_test(nonsense_is_passed_over),
+        cmocka_unit_test(nobody_speaks_for_others),
+        cmocka_unit_test(circles_are_deadlocks),
+        cmocka_unit_test(inner_processes_count_for_outer_owners),
+        cmocka_unit_test(what_goes_on_is_none),
+        cmocka_unit_test(lines_of_the_server_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,63 @@
+/*
+ * The numbers of those in line end at 2147483647, and then a server gives that one to everybody: nobody can tell any more
+ * who was first. Whoever gets such a number is refused, and leaves; when the node was deleted it begins anew.
+ */
+#include "zk/scene.h"
+
+#include <string.h>
+
+struct row {
+    any_kind kind;
+    const char *name, *path;
+};
+
+static void play(const struct row *row) {
+    assert_int_equal(zk_make(scene.eyes, row->path, "", 0), 0); /* it stays when it is empty */
+    zk_set_next_number(scene.zk, row->path, INT32_MAX - 1);
+    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, row->kind, row->name),
+            *wanted = scene_lock(rival, row->kind, row->name);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    for (int i = 0; i < 3; i++) {
+        assert_hf(HF_EREFUSED, hf_lock_acquire_for(wanted, HANG_MS));
+        assert_non_null(strstr(hf_last_error()->text, "no more numbers"));
+        assert_true(zk_wait_children(scene.eyes, row->path, 1, HANG_MS));
+    }
+    assert_true(hf_lock_remaining_ms(lock) > 0);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    assert_hf(HF_EREFUSED, hf_lock_acquire(lock));
+    assert_true(zk_wait_children(scene.eyes, row->path, 0, HANG_MS));
+    assert_int_equal(zk_delete(scene.eyes, row->path), 0);
+    assert_hf(HF_OK, hf_lock_acquire(wanted));
+    assert_hf(HF_OK, hf_lock_release(wanted));
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_close(client);
+    hf_close(rival);
+}
+
+static void numbers_that_are_used_up_are_refused(void **state) {
+    (void)state;
+    static const struct row rows[] = {
+        {HF_PLAIN, "used-up", "/used-up"},
+        {HF_READ, "used-up-read", "/used-up-read"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        play(&rows[i]);
+}
+
+static int start(void **state) {
+    (void)state;
+    struct zk_options options = {
+        .config = (const char *const[]){"maxSessionTimeout=60000", "digest.enabled=false", NULL}};
+    scene.zk = zk_start(&options);
+    scene.proxy = NULL;
+    scene.eyes = zk_client_open(zk_port(scene.zk));
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_that_are_used_up_are_refused)};
+    zk_need();
+    return cmocka_run_group_tests(tests, start, scene_stop);
+}
