@@ -383,8 +383,8 @@ typedef enum hf_kind {
  *   - With one attempt (a wait of 0) another thread that waits is as good as one that has it: HF_EBUSY.
  *   - To handles without HF_COHORT, even of the same client, it is another owner's.
  * Offered are HF_PLAIN and HF_FAIR, also with HF_NONREENTRANT. Not with HF_FENCED, since whoever is passed the
- * lock gets no token of its own; and no member of hf_lock_new_all(). `acks` of an acquire are refused; those
- * of the client count for the hold on the server. */
+ * lock gets no token of its own; and no member of hf_lock_new_all(). hf_lock_adopt() is HF_ENOTSUP. `acks` of an
+ * acquire are refused; those of the client count for the hold on the server. */
 #define HF_COHORT 0x800u
 
 typedef struct hf_lock_options {

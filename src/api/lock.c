@@ -182,6 +182,8 @@ static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *a
         return hfi_invalid("no place for the answer");
     int err = lock_args(lock, &hfi_verb_facts, 0, args);
     args->ret_facts = ret_facts;
+    if (err == HF_OK)
+        hfi_ask_the_lock(args);
     return err;
 }
 

@@ -155,6 +155,10 @@ static void questions(void **state) {
     assert_int_equal(info->holders[0]->count, 1);
     assert_memory_equal(info->holders[0]->owner, hf_client_id(w.client), 36);
     hf_lock_info_free(info);
+    hf_facts *facts;
+    assert_int_equal(hf_lock_facts(w.lock, &facts), HF_OK);
+    hf_facts_free(facts);
+    assert_int_equal(hf_lock_adopt(w.lock, w.rival_owner, 60000, NULL), HF_ENOTSUP);
     assert_int_equal(hf_lock_token(w.lock, &ttl_ms), HF_ENOTSUP);
     assert_string_equal(hf_lock_name(w.lock, NULL), WORLD_NAME);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
