@@ -7,6 +7,7 @@
  *   holdfast.c  the library: synchronous with threads, asynchronous with 64 in flight
  *   tls.c       the library over TLS, and OpenSSL with one connection per thread
  *   contend.c   threads and processes that all want one lock
+ *   cohort.c    many threads of few processes that all want one lock
  *   queue.c     a fair lock with ten to ten thousand in its queue
  *   watchdog.c  ten thousand holds on one client
  *   memory.c    bytes per handle, hold and waiter
@@ -70,6 +71,7 @@ void run_contending_fair(const struct bench *bench, int n, struct sample *ret); 
 void report_watchdog(const struct bench *bench);
 void report_memory(const struct bench *bench);
 void report_queue(const struct bench *bench);
+void report_cohort(const struct bench *bench);
 
 /* ---- measure.c ---- */
 

@@ -303,6 +303,8 @@ static void report(const struct bench *bench) {
         report_memory(bench);
     if (strstr("queue", bench->only) != NULL)
         report_queue(bench);
+    if (strstr("cohort", bench->only) != NULL)
+        report_cohort(bench);
 }
 
 int main(int argc, char **argv) {

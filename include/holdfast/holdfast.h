@@ -364,28 +364,51 @@ typedef enum hf_kind {
 } hf_kind;
 
 /* Not every combination is offered: the constructor answers the others with HF_ENOTSUP. Offered are
- * HF_PLAIN with one of these, and HF_FAIR with HF_NONREENTRANT. No flag is also the number of a
+ * HF_PLAIN with one of the first three, HF_FAIR with HF_NONREENTRANT, and what HF_COHORT says. No flag is also the number of a
  * kind. */
 #define HF_NONREENTRANT 0x100u /* an owner that acquires again gets HF_EDEADLK at once */
 #define HF_SPIN 0x200u         /* waits by retrying: for very short holds */
 #define HF_FENCED 0x400u       /* every acquire draws a token for hf_fence_check(): RFencedLock */
+/* Threads of this process that want the lock pass it on among themselves, in the order in which they came,
+ * without asking the server: many times faster where many threads want one lock. On the server the client
+ * is one owner, which others see, Java included; hf_lock_is_mine() is true for the thread inside only. When
+ * it was passed on `cohort_passes` times, or `cohort_ms` after the server granted it, it is released, and
+ * those who wait elsewhere are let in: with HF_FAIR in their turn, else the client leaves them a moment before
+ * it asks again. So one who waits elsewhere is kept waiting by a client for `cohort_ms` and one hold longer.
+ *   - A release that passes the lock on asks nobody: HF_OK means that no loss was known. What is lost is told
+ *     to whoever is inside then, as always, and nobody is let in any more.
+ *   - A hold of which so little is left that its end would be warned of is not passed on.
+ *   - A lease is kept by the client: on the server it is `watchdog_ms`, whatever it is here, until
+ *     nobody is inside. An extension asks nobody.
+ *   - With one attempt (a wait of 0) another thread that waits is as good as one that has it: HF_EBUSY.
+ *   - To handles without HF_COHORT, even of the same client, it is another owner's.
+ * Offered are HF_PLAIN and HF_FAIR, also with HF_NONREENTRANT. Not with HF_FENCED, since whoever is passed the
+ * lock gets no token of its own; and no member of hf_lock_new_all(). hf_lock_adopt() is HF_ENOTSUP. `acks` of an
+ * acquire are refused; those of the client count for the hold on the server. */
+#define HF_COHORT 0x800u
 
 typedef struct hf_lock_options {
     size_t size;    /* sizeof(hf_lock_options): set by HF_LOCK_INIT */
     hf_kind kind;   /* the base */
-    unsigned flags; /* HF_NONREENTRANT, HF_SPIN, HF_FENCED */
+    unsigned flags; /* HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT */
     /* HF_SPIN: the sleep between two attempts is first this long, then each time so many times
      * longer, with some chance in it, and never longer than that. As with Redisson's LockOptions:
      * initialDelay, multiplier, maxDelay. Times are 1 ms to one day, the factor is 1 to 1000. */
     int64_t spin_first_ms;
     int64_t spin_factor;
     int64_t spin_max_ms;
+    /* HF_COHORT: how often in a row, and for how long, threads of this process may pass the lock on while
+     * others may be waiting: 1 to 1000000, and 1 ms to a minute. Of several handles the strictest count. */
+    int64_t cohort_passes;
+    int64_t cohort_ms;
 } hf_lock_options;
 
 #define HF_LOCK_DEFAULTS(X)                                                                        \
     X(spin_first_ms, 1)                                                                            \
     X(spin_factor, 2)                                                                              \
-    X(spin_max_ms, 128)
+    X(spin_max_ms, 128)                                                                            \
+    X(cohort_passes, 1000)                                                                         \
+    X(cohort_ms, 5)
 #define HF_LOCK_INIT HF_INIT(hf_lock_options, HF_LOCK_DEFAULTS)
 
 /* Makes a handle; nothing is sent. The name is copied: 1 to 65535 bytes of any value, the client's

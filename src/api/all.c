@@ -93,6 +93,14 @@ static int check_client(hf_lock *lock) {
     return hfi_remember(err, NULL);
 }
 
+/* Its members are held by the owner of the whole, and that of a cohort is the process. */
+static int refuse_cohort(void) {
+    hf_error error;
+    hfi_error_clear(&error);
+    return hfi_remember(hfi_fail(&error, HF_ENOTSUP, "a lock of several has no HF_COHORT members"),
+                        &error);
+}
+
 static int gather(hf_lock *const *locks, size_t len, struct members *members) {
     for (size_t i = 0; i < len; i++) {
         if (locks[i] == NULL)
@@ -100,6 +108,8 @@ static int gather(hf_lock *const *locks, size_t len, struct members *members) {
         int err = check_client(locks[i]);
         if (err != HF_OK)
             return err;
+        if (hfi_handle_is_cohort(&locks[i]->handle))
+            return refuse_cohort();
         if (!add_handle(members, &locks[i]->handle))
             return hfi_invalid("a lock of several has 64 members at most");
     }

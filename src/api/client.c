@@ -50,6 +50,7 @@ void hfi_client_unref(hf_client *client) {
     pthread_cond_destroy(&client->close_cond);
     pthread_mutex_destroy(&client->handles_mtx);
     pthread_cond_destroy(&client->handles_cond);
+    hfi_cohorts_clear(&client->cohorts);
     free_fork_mark(client->not_forked);
     hfi_spares_clear(&client->mem);
     struct hfi_mem mem = {.hook = client->mem.hook};
@@ -241,6 +242,7 @@ static void init_locks(hf_client *client) {
     pthread_mutex_init(&client->handles_mtx, NULL);
     pthread_cond_init(&client->handles_cond, NULL);
     hfi_list_init(&client->ears);
+    hfi_cohorts_init(&client->cohorts, &client->mem);
 }
 
 static void stop_engine(void *arg) {

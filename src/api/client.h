@@ -10,6 +10,7 @@
  *   lock.c, sem.c, permits.c, latch.c   the verbs of each
  *   group.c     making a lock of some values of a group
  *   all.c       making one lock out of many
+ *   cohort.c    making one that threads pass on among themselves
  *   ears.c      telling handles about trouble with holds
  *   sized.c     the public structs that can grow
  *   dispatch.c  where callbacks run
@@ -20,6 +21,7 @@
 
 #include "core/core.h"
 #include "core/op.h"
+#include "joint/cohort.h"
 
 #include <poll.h>
 
@@ -57,6 +59,7 @@ struct hf_client {
     struct hfi_core core;
     struct hfi_quorum *quorum; /* the core's engine, if there are several servers; else NULL */
     struct hfi_dispatcher dispatcher;
+    struct hfi_cohorts cohorts;
 
     atomic_int callers; /* synchronous calls inside */
     pthread_mutex_t close_mtx;

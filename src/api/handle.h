@@ -99,6 +99,17 @@ int hfi_run(struct hfi_handle *handle, int err, struct hfi_op_args *args);
 int hfi_start(struct hfi_handle *handle, int err, struct hfi_op_args *args, hf_callback callback,
               void *user, hf_op **ret_op);
 
+/* ---- cohort.c ---- */
+
+/* Whether the options of a lock, which may be wrong, have HF_COHORT. NULL: they have not. */
+bool hfi_wants_cohort(const hf_lock_options *options);
+/* Makes a handle with it. */
+int hfi_cohort_handle_new(hf_client *client, const void *name, size_t name_len,
+                          const hf_lock_options *options, struct hfi_handle **ret_handle);
+bool hfi_handle_is_cohort(const struct hfi_handle *handle);
+/* What is asked of a lock whoever is inside: of a cohort's it is the one that the server knows. */
+void hfi_ask_the_lock(struct hfi_op_args *args);
+
 /* lock.c: what any handle on a lock tells. */
 void hfi_lock_tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
                    const hf_event *event);

@@ -33,7 +33,9 @@ int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
     struct hfi_handle *handle;
     if (ret_lock == NULL)
         return hfi_invalid("no place for the handle");
-    int err = hfi_handle_new(client, &type, name, name_len, options, &handle);
+    int err = hfi_wants_cohort(options)
+                  ? hfi_cohort_handle_new(client, name, name_len, options, &handle)
+                  : hfi_handle_new(client, &type, name, name_len, options, &handle);
     if (err == HF_OK)
         *ret_lock = HFI_CONTAINER(handle, hf_lock, handle);
     return err;
@@ -153,6 +155,8 @@ static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_question question,
                     struct hfi_op_args *args) {
     int err = lock_args(lock, &hfi_verb_ask, owner, args);
     args->question = question;
+    if (err == HF_OK && question != HFI_ASK_COUNT)
+        hfi_ask_the_lock(args);
     return err;
 }
 
@@ -161,6 +165,15 @@ static int inspect_args(hf_lock *lock, hf_lock_info **ret_info, struct hfi_op_ar
         return hfi_invalid("no place for the answer");
     int err = lock_args(lock, &hfi_verb_inspect, 0, args);
     args->ret_info = ret_info;
+    if (err == HF_OK)
+        hfi_ask_the_lock(args);
+    return err;
+}
+
+static int break_args(hf_lock *lock, struct hfi_op_args *args) {
+    int err = lock_args(lock, &hfi_verb_force, 0, args);
+    if (err == HF_OK)
+        hfi_ask_the_lock(args);
     return err;
 }
 
@@ -169,6 +182,8 @@ static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *a
         return hfi_invalid("no place for the answer");
     int err = lock_args(lock, &hfi_verb_facts, 0, args);
     args->ret_facts = ret_facts;
+    if (err == HF_OK)
+        hfi_ask_the_lock(args);
     return err;
 }
 
@@ -230,8 +245,7 @@ int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result
 
 int hf_lock_break(hf_lock *lock, bool *ret_broken) {
     struct hfi_op_args args;
-    return hfi_run_done(handle_of(lock), lock_args(lock, &hfi_verb_force, 0, &args), &args,
-                        ret_broken);
+    return hfi_run_done(handle_of(lock), break_args(lock, &args), &args, ret_broken);
 }
 
 static int ask(hf_lock *lock, hf_owner owner, enum hfi_question question, int64_t *ret_value) {
@@ -389,8 +403,7 @@ int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_
 
 int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(lock), lock_args(lock, &hfi_verb_force, 0, &args), &args, callback,
-                     user, ret_op);
+    return hfi_start(handle_of(lock), break_args(lock, &args), &args, callback, user, ret_op);
 }
 
 int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {

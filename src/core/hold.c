@@ -28,12 +28,20 @@ bool hfi_hold_expired_locked(const struct hfi_hold *hold) {
     return hold->count > 0 && hfi_now_ms() >= hfi_hold_deadline_ms(hold);
 }
 
+/* When its parts say so; and if it has a lease of its own, a quarter of that before its end. */
+static int64_t joint_warn_at_ms(const struct hfi_hold *hold) {
+    int64_t of_parts_ms = hfi_shares_warn_at_ms(hold);
+    if (hold->promised_until_ms == HFI_NEVER)
+        return of_parts_ms;
+    return hfi_min_ms(of_parts_ms, hold->promised_until_ms - hold->lease_ms / 4);
+}
+
 /* Half the lease for one that should have been renewed by now, a quarter for a fixed one, or of
  * what is proved of it so far; of what ends with a session half of that, since all of it is proved in
  * parts. */
 int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
     if (hold->kind->joint)
-        return hfi_shares_warn_at_ms(hold);
+        return joint_warn_at_ms(hold);
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     if (hold->part_ms > 0)
         return deadline_ms - hold->part_ms / (hold->kind->ends_with_session ? 2 : 4);
@@ -236,7 +244,7 @@ bool hfi_hold_warn_locked(struct hfi_hold *hold, int64_t now_ms) {
 
 void hfi_hold_unwatch_locked(struct hfi_hold *hold) {
     if (hfi_hold_is_watched(hold))
-        hold->promised_until_ms = hold->proved_until_ms;
+        hold->promised_until_ms = hfi_hold_deadline_ms(hold);
 }
 
 void hfi_hold_stop_renewing_locked(struct hfi_hold *hold) {

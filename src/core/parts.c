@@ -45,6 +45,8 @@ void hfi_parts_unref(struct hfi_parts *parts) {
     } hooks[HF_MEMBERS_MAX];
     if (parts == NULL || atomic_fetch_sub_explicit(&parts->refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (parts->end != NULL)
+        parts->end(parts);
     size_t len = parts->len;
     for (size_t i = 0; i < len; i++) {
         hooks[i].forget = parts->of[i].core->hooks.forget;

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 
+struct hfi_cohort;
 struct hfi_core;
 struct hfi_hold;
 
@@ -26,10 +27,12 @@ struct hfi_part {
     size_t name_len;
 };
 
-/* Does not change; any thread. */
+/* Does not change once it is in use; any thread. */
 struct hfi_parts {
     atomic_int refs; /* handles, operations, shares */
     const struct hfi_mem *mem;
+    struct hfi_cohort *cohort;            /* of a cohort (src/joint): what it is; else NULL */
+    void (*end)(struct hfi_parts *parts); /* the last reference goes; or NULL */
     size_t len;
     unsigned char order[HF_MEMBERS_MAX]; /* in which they are waited for: indices */
     struct hfi_part of[];                /* as they were given; the names are behind it */

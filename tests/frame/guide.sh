@@ -103,7 +103,7 @@ mapfile -t errors < <(grep -oE 'X\(HF_E[A-Z]+' "$header" | cut -c 3-)
 mapfile -t kinds < <(members_of hf_kind | grep -oE '^HF_[A-Z_]+')
 mapfile -t options < <(members_of hf_options | sed -n 's/.*[ *]\([a-z_]*\);.*/\1/p' | grep -vx size)
 mapfile -t flags < <(sed -n '/^} hf_kind;/,/^typedef/s/^#define \(HF_[A-Z_]*\) 0x.*/\1/p' "$header")
-mapfile -t sleeps < <(members_of hf_lock_options | grep -oE 'spin_[a-z_]+')
+mapfile -t sleeps < <(members_of hf_lock_options | grep -oE '(spin|cohort)_[a-z_]+')
 knows error "${errors[@]}"
 knows kind "${kinds[@]}"
 knows flag "${flags[@]}"

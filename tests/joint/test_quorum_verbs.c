@@ -356,6 +356,36 @@ static void statistics(void **state) {
     fleet_end(&f);
 }
 
+/* Threads pass it on without the servers. */
+static void cohort(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_lock *lock;
+    hf_op *next;
+    bool mine;
+    hf_lock_options options = HF_LOCK_INIT;
+    hf_acquire_options eleven = HF_ACQUIRE_INIT;
+    fleet_begin(&f, NULL);
+    options.flags = HF_COHORT;
+    options.cohort_ms = 60000;
+    eleven.owner = 11;
+    assert_int_equal(hf_lock_new_with(f.client, FLEET_NAME, strlen(FLEET_NAME), &options, &lock),
+                     HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_start(lock, &eleven, NULL, NULL, &next), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_op_wait(next, HANG_MS, NULL), HF_OK);
+    hf_op_free(next);
+    assert_int_equal(hf_lock_is_mine_as(lock, 11, &mine), HF_OK);
+    assert_true(mine);
+    assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release_as(lock, 11), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    hf_lock_free(lock);
+    fleet_end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nesting_is_local),
@@ -371,6 +401,7 @@ int main(void) {
         cmocka_unit_test(closed),
         cmocka_unit_test(forked),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(cohort),
     };
     return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
 }

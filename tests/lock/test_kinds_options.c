@@ -16,6 +16,10 @@ static int make(hf_client *client, const hf_lock_options *options) {
 }
 
 static bool is_offered(hf_kind kind, unsigned flags) {
+    if (flags & HF_COHORT) {
+        unsigned others = flags & ~HF_COHORT;
+        return (kind == HF_PLAIN || kind == HF_FAIR) && (others == 0 || others == HF_NONREENTRANT);
+    }
     if (kind == HF_PLAIN)
         return flags == 0 || flags == HF_NONREENTRANT || flags == HF_SPIN || flags == HF_FENCED;
     return flags == 0 || (kind == HF_FAIR && flags == HF_NONREENTRANT);
@@ -42,7 +46,7 @@ static void every_combination_is_offered_or_refused(void **state) {
 /* As 0.1 had it, or mistaken for one another. */
 static void a_flag_is_no_kind(void **state) {
     (void)state;
-    static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, 4, 5, 6, 7};
+    static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT, 4, 5, 6, 7};
     struct world w;
     world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {

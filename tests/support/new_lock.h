@@ -10,7 +10,7 @@ typedef unsigned any_kind;
 
 static inline int new_lock(hf_client *client, any_kind kind, const void *name, size_t name_len,
                            hf_lock **ret_lock) {
-    const unsigned flags = HF_NONREENTRANT | HF_SPIN | HF_FENCED;
+    const unsigned flags = HF_NONREENTRANT | HF_SPIN | HF_FENCED | HF_COHORT;
     hf_lock_options options = HF_LOCK_INIT;
     options.kind = (hf_kind)(kind & ~flags);
     options.flags = kind & flags;

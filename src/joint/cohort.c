@@ -1,0 +1,538 @@
+/*
+ * Cohorts (cohort.h): who is inside and who waits, when the lock is passed on, and the hold at the server.
+ *
+ * Calls come on the executors of their own; what the server answers, and the alarm, come on the keeper. They
+ * meet under the cohort's mutex. Whoever is let in is told by an event, and until it has come for what it
+ * was given that can be taken back: its thread may be stuck. Exactly one of those who wait in line, the one
+ * inside and the operation at the server moves the cohort on, so nobody polls.
+ *
+ * A hold is passed on only while more of it is left than what would be warned of, and not more often nor
+ * longer than the limits say. Then it is released, and with a lock for which the server keeps no line the
+ * cohort pauses before it comes again: those who wait elsewhere are told by a message, and need a moment.
+ */
+#include "joint/cohort.h"
+
+#include <string.h>
+
+#define GRACE_MS 500 /* a thread may be this late to come for what it was given, and is not stuck */
+#define PAUSE_MIN_MS 2  /* the clock knows whole milliseconds only */
+#define PAUSE_MAX_MS 20 /* however long the server took to answer */
+
+static struct hfi_core *core_of(const struct hfi_cohort *cohort) {
+    return cohort->parts->of[0].core;
+}
+
+static struct hf_op *op_of(struct hfi_call *call) {
+    return HFI_CONTAINER(call, struct hf_op, call);
+}
+
+static struct hfi_call *first_in_line(const struct hfi_cohort *cohort) {
+    if (hfi_list_empty(&cohort->queue))
+        return NULL;
+    return HFI_CONTAINER(cohort->queue.next, struct hfi_cohort_call, link)->call;
+}
+
+/* ---- Tenures and shares ---- */
+
+static void tenure_unref(struct hfi_tenure *tenure) {
+    if (tenure == NULL || atomic_fetch_sub_explicit(&tenure->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (tenure->give_back != NULL)
+        hfi_task_unref(&tenure->give_back->task);
+    hfi_stake_unref(tenure->stake);
+    hfi_free(tenure->mem, tenure);
+}
+
+static void told_of_release(void *user, const hf_result *result);
+
+static struct hf_op *new_op(struct hfi_cohort *cohort, const struct hfi_tenure *tenure,
+                            struct hfi_op_args *args) {
+    const struct hfi_part *part = &cohort->parts->of[0];
+    args->kind = part->kind;
+    args->name = part->name;
+    args->name_len = part->name_len;
+    args->owner = cohort->owner;
+    args->spin = &part->spin;
+    args->lane = HFI_LANE_KEEPER;
+    args->exec = part->core->keeper;
+    args->stake = tenure->stake;
+    args->user = cohort;
+    return hfi_op_new(part->core, args);
+}
+
+/* With what gives it back, so that this needs no memory. */
+static struct hfi_tenure *tenure_new(struct hfi_cohort *cohort) {
+    struct hfi_core *core = core_of(cohort);
+    struct hfi_op_args args = {.verb = &hfi_verb_give_back, .told = told_of_release};
+    struct hfi_tenure *tenure = hfi_zalloc(core->mem, sizeof *tenure);
+    if (tenure == NULL)
+        return NULL;
+    atomic_init(&tenure->refs, 1);
+    tenure->mem = core->mem;
+    tenure->stake = hfi_stake_new(&cohort->parts->of[0], core);
+    if (tenure->stake != NULL)
+        tenure->give_back = new_op(cohort, tenure, &args);
+    if (tenure->give_back == NULL) {
+        tenure_unref(tenure);
+        return NULL;
+    }
+    return tenure;
+}
+
+static bool is_lost(const struct hfi_tenure *tenure) {
+    return atomic_load(&tenure->stake->lost) != NULL;
+}
+
+static void give_share_locked(const struct hfi_cohort *cohort, struct hfi_cohort_share *share) {
+    struct hfi_tenure *tenure = cohort->tenure;
+    atomic_fetch_add_explicit(&tenure->refs, 1, memory_order_relaxed);
+    share->tenure = tenure;
+    share->share.len = 1;
+    share->share.stakes = &tenure->stake;
+}
+
+void hfi_cohort_share_free(struct hfi_cohort_share *share) {
+    if (share == NULL)
+        return;
+    struct hfi_parts *parts = share->parts;
+    tenure_unref(share->tenure);
+    hfi_free(parts->mem, share);
+    hfi_parts_unref(parts);
+}
+
+/* ---- The alarm: a pause is over, or somebody does not come ---- */
+
+static void set_alarm_locked(struct hfi_cohort *cohort, int64_t at_ms) {
+    if (cohort->alarm_set)
+        return;
+    cohort->alarm_set = true;
+    hfi_parts_ref(cohort->parts);
+    hfi_alarm_set(core_of(cohort)->keeper, &cohort->alarm, at_ms);
+}
+
+/* True: a reference is to be dropped when the cohort is unlocked. */
+static bool clear_alarm_locked(struct hfi_cohort *cohort) {
+    if (!cohort->alarm_set || !hfi_alarm_clear(core_of(cohort)->keeper, &cohort->alarm))
+        return false;
+    cohort->alarm_set = false;
+    return true;
+}
+
+/* ---- Telling calls ---- */
+
+static void tell_locked(struct hfi_call *call, enum hfi_cohort_phase phase,
+                        struct hfi_wakes *wakes) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    hfi_list_remove(&state->link);
+    state->phase = phase;
+    hfi_task_post_gathered(call->task, HFI_COHORT_EVENT, wakes);
+}
+
+static void tell_error_locked(struct hfi_call *call, enum hfi_cohort_phase phase, int err,
+                              const hf_error *error, struct hfi_wakes *wakes) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    state->err = err;
+    if (error != NULL)
+        state->error = *error;
+    tell_locked(call, phase, wakes);
+}
+
+/* Those who have waited since then at least hear what came of it. */
+static void fail_waiters_locked(struct hfi_cohort *cohort, int err, const hf_error *error,
+                                int64_t since_ms, struct hfi_wakes *wakes) {
+    struct hfi_link *next;
+    for (struct hfi_link *link = cohort->queue.next; link != &cohort->queue; link = next) {
+        struct hfi_call *call = HFI_CONTAINER(link, struct hfi_cohort_call, link)->call;
+        next = link->next;
+        if (call->start_ms <= since_ms)
+            tell_error_locked(call, HFI_COHORT_FAILED, err, error, wakes);
+    }
+}
+
+/* ---- At the server ---- */
+
+static void told_of_grant(void *user, const hf_result *result);
+
+static void post_begin_locked(struct hfi_cohort *cohort, struct hf_op *op,
+                              enum hfi_cohort_state state) {
+    cohort->op = op;
+    cohort->state = state;
+    hfi_parts_ref(cohort->parts);
+    hfi_task_post(&op->task, HFI_OP_BEGIN);
+}
+
+/* For those in line; one that wants a single attempt gets one of its own. */
+static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
+    struct hfi_call *first = first_in_line(cohort);
+    cohort->state = HFI_COHORT_FREE;
+    if (first == NULL)
+        return;
+    struct hfi_op_args args = {.verb = &hfi_verb_acquire,
+                               .wait_ms = hfi_cohort_call_of(first)->one_attempt ? 0 : HF_FOREVER,
+                               .lease_ms = HF_WATCHDOG,
+                               .told = told_of_grant};
+    struct hf_op *op = NULL;
+    cohort->tenure = tenure_new(cohort);
+    if (cohort->tenure != NULL)
+        op = new_op(cohort, cohort->tenure, &args);
+    if (op != NULL) {
+        post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
+        return;
+    }
+    tenure_unref(cohort->tenure);
+    cohort->tenure = NULL;
+    fail_waiters_locked(cohort, HF_ENOMEM, NULL, HFI_NEVER, wakes);
+}
+
+/* True: a reference is to be dropped when the cohort is unlocked. */
+static bool release_locked(struct hfi_cohort *cohort) {
+    struct hf_op *op = cohort->tenure->give_back;
+    cohort->tenure->give_back = NULL;
+    cohort->in_the_way = !hfi_list_empty(&cohort->queue);
+    cohort->release_us = hfi_now_us();
+    cohort->count = 0;
+    cohort->granted = NULL;
+    atomic_fetch_add(&core_of(cohort)->returns, 1);
+    hfi_op_set_off(op);
+    post_begin_locked(cohort, op, HFI_COHORT_RELEASING);
+    return clear_alarm_locked(cohort);
+}
+
+/* ---- Inside ---- */
+
+static void let_in_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
+    struct hfi_call *call = first_in_line(cohort);
+    cohort->inside = op_of(call)->owner;
+    cohort->count = 1;
+    cohort->granted = call;
+    cohort->granted_ms = hfi_now_ms();
+    give_share_locked(cohort, hfi_cohort_call_of(call)->share);
+    set_alarm_locked(cohort, cohort->granted_ms + GRACE_MS);
+    tell_locked(call, HFI_COHORT_GRANTED, wakes);
+}
+
+static bool may_pass_locked(const struct hfi_cohort *cohort) {
+    int64_t now_ms = hfi_now_ms();
+    const struct hfi_stake *stake = cohort->tenure->stake;
+    return !hfi_list_empty(&cohort->queue) && cohort->passes < cohort->limits.passes &&
+           now_ms < cohort->until_ms && !is_lost(cohort->tenure) &&
+           now_ms < atomic_load(&stake->warn_at_ms) && !atomic_load(&core_of(cohort)->closing);
+}
+
+/* Nobody is inside any more. True: a reference is to be dropped when the cohort is unlocked. */
+static bool move_on_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
+    if (!may_pass_locked(cohort))
+        return release_locked(cohort);
+    cohort->passes++;
+    let_in_locked(cohort, wakes);
+    return false;
+}
+
+/* ---- What the server has answered, on the keeper ---- */
+
+/* Takes the operation that has ended. */
+static struct hf_op *take_op_locked(struct hfi_cohort *cohort) {
+    struct hf_op *op = cohort->op;
+    cohort->op = NULL;
+    return op;
+}
+
+/* `alarm`: its reference goes, too. */
+static void unlock_after(struct hfi_cohort *cohort, struct hf_op *op, struct hfi_wakes *wakes,
+                         bool alarm) {
+    struct hfi_parts *parts = cohort->parts;
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_wakes_flush(wakes);
+    hfi_task_unref(&op->task);
+    if (alarm)
+        hfi_parts_unref(parts);
+    hfi_parts_unref(parts);
+}
+
+static void not_granted_locked(struct hfi_cohort *cohort, struct hf_op *op, const hf_result *result,
+                               struct hfi_wakes *wakes) {
+    struct hfi_call *first = first_in_line(cohort);
+    int64_t held_up_ms = atomic_load(&op->call.signs.held_up_since_ms);
+    int64_t since_ms = op->call.no_server && held_up_ms != 0 ? held_up_ms : HFI_NEVER;
+    tenure_unref(cohort->tenure);
+    cohort->tenure = NULL;
+    if (result->code == HF_EBUSY && first != NULL && hfi_cohort_call_of(first)->one_attempt)
+        tell_error_locked(first, HFI_COHORT_FAILED, HF_EBUSY, &result->error, wakes);
+    else if (result->code != HF_EBUSY && result->code != HF_ECANCELED && result->code != HF_ELOST)
+        fail_waiters_locked(cohort, result->code, &result->error, since_ms, wakes);
+    acquire_locked(cohort, wakes);
+}
+
+/* That the last hold was lost is told by the first call on it; those concerned know by their stake. */
+static void told_of_grant(void *user, const hf_result *result) {
+    struct hfi_cohort *cohort = user;
+    struct hfi_wakes wakes = {.len = 0};
+    bool alarm = false;
+    pthread_mutex_lock(&cohort->mtx);
+    struct hf_op *op = take_op_locked(cohort);
+    if (result->code != HF_OK) {
+        not_granted_locked(cohort, op, result, &wakes);
+    } else if (hfi_list_empty(&cohort->queue)) {
+        alarm = release_locked(cohort);
+    } else {
+        cohort->state = HFI_COHORT_HELD;
+        cohort->passes = 0;
+        cohort->until_ms = hfi_now_ms() + cohort->limits.ms;
+        hfi_cohort_call_of(first_in_line(cohort))->contended |= op->call.contended;
+        let_in_locked(cohort, &wakes);
+    }
+    unlock_after(cohort, op, &wakes, alarm);
+}
+
+/* Those who wait elsewhere need as long as we did to hear of it, and as long again to ask. */
+static int64_t pause_ms(const struct hfi_cohort *cohort) {
+    int64_t round_us = hfi_now_us() - cohort->release_us;
+    return hfi_min_ms(PAUSE_MIN_MS + 2 * round_us / 1000, PAUSE_MAX_MS);
+}
+
+static void come_again_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
+    cohort->state = HFI_COHORT_FREE;
+    if (atomic_load(&core_of(cohort)->closing)) {
+        fail_waiters_locked(cohort, HF_ECLOSED, NULL, HFI_NEVER, wakes);
+    } else if (cohort->in_the_way && !cohort->yields && !hfi_list_empty(&cohort->queue)) {
+        cohort->state = HFI_COHORT_PAUSING;
+        set_alarm_locked(cohort, hfi_now_ms() + pause_ms(cohort));
+    } else {
+        acquire_locked(cohort, wakes);
+    }
+}
+
+static void told_of_release(void *user, const hf_result *result) {
+    struct hfi_cohort *cohort = user;
+    struct hfi_wakes wakes = {.len = 0};
+    pthread_mutex_lock(&cohort->mtx);
+    struct hf_op *op = take_op_locked(cohort);
+    struct hfi_call *releaser = cohort->releaser;
+    cohort->releaser = NULL;
+    tenure_unref(cohort->tenure);
+    cohort->tenure = NULL;
+    if (releaser != NULL)
+        tell_error_locked(releaser, HFI_COHORT_LEFT, result->code, &result->error, &wakes);
+    come_again_locked(cohort, &wakes);
+    unlock_after(cohort, op, &wakes, false);
+}
+
+/* ---- On the keeper: the alarm ---- */
+
+/* It lines up again when it comes. */
+static void take_back_locked(struct hfi_cohort *cohort) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(cohort->granted);
+    state->phase = HFI_COHORT_PARKED;
+    tenure_unref(state->share->tenure);
+    state->share->tenure = NULL;
+    cohort->granted = NULL;
+    cohort->count = 0;
+}
+
+/* True: a reference is to be dropped. */
+static bool look_after_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
+    bool stuck = cohort->granted != NULL && hfi_now_ms() - cohort->granted_ms >= GRACE_MS;
+    if (stuck)
+        take_back_locked(cohort);
+    if (stuck && move_on_locked(cohort, wakes))
+        return true;
+    if (cohort->state == HFI_COHORT_HELD)
+        set_alarm_locked(cohort, hfi_now_ms() + GRACE_MS);
+    return false;
+}
+
+void hfi_cohort_alarm_fired(struct hfi_alarm *alarm) {
+    struct hfi_cohort *cohort = HFI_CONTAINER(alarm, struct hfi_cohort, alarm);
+    struct hfi_parts *parts = cohort->parts;
+    struct hfi_wakes wakes = {.len = 0};
+    bool unref = false;
+    pthread_mutex_lock(&cohort->mtx);
+    cohort->alarm_set = false;
+    if (cohort->state == HFI_COHORT_PAUSING)
+        acquire_locked(cohort, &wakes);
+    else if (cohort->state == HFI_COHORT_HELD)
+        unref = look_after_locked(cohort, &wakes);
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_wakes_flush(&wakes);
+    if (unref)
+        hfi_parts_unref(parts);
+    hfi_parts_unref(parts);
+}
+
+/* ---- For the calls ---- */
+
+static void line_up_locked(struct hfi_cohort *cohort, struct hfi_call *call,
+                           struct hfi_wakes *wakes) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    state->phase = HFI_COHORT_WAITING;
+    hfi_list_push_back(&cohort->queue, &state->link);
+    if (cohort->state == HFI_COHORT_FREE)
+        acquire_locked(cohort, wakes);
+    else
+        state->contended = true;
+}
+
+static void fail_here_locked(struct hfi_cohort_call *state, int err, const char *words) {
+    state->phase = HFI_COHORT_FAILED;
+    state->err = hfi_fail(&state->error, err, "%s", words);
+}
+
+/* One who is inside comes again. */
+static void nest_locked(struct hfi_cohort *cohort, struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    if (cohort->state != HFI_COHORT_HELD || cohort->inside != op_of(call)->owner ||
+        cohort->count == 0 || is_lost(cohort->tenure)) {
+        fail_here_locked(state, HF_ELOST, "the lock was lost before it was acquired again");
+        return;
+    }
+    cohort->count++;
+    give_share_locked(cohort, state->share);
+    state->phase = HFI_COHORT_GRANTED;
+}
+
+void hfi_cohort_come(struct hfi_cohort *cohort, struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    struct hfi_wakes wakes = {.len = 0};
+    pthread_mutex_lock(&cohort->mtx);
+    if (call->count > 0)
+        nest_locked(cohort, call);
+    else if (state->one_attempt && cohort->state != HFI_COHORT_FREE &&
+             cohort->state != HFI_COHORT_RELEASING)
+        fail_here_locked(state, HF_EBUSY, "another thread of this process has it, or waits for it");
+    else
+        line_up_locked(cohort, call, &wakes);
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_wakes_flush(&wakes);
+}
+
+enum hfi_cohort_phase hfi_cohort_look(struct hfi_cohort *cohort, struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    struct hfi_wakes wakes = {.len = 0};
+    pthread_mutex_lock(&cohort->mtx);
+    if (cohort->granted == call)
+        cohort->granted = NULL;
+    if (state->phase == HFI_COHORT_PARKED)
+        line_up_locked(cohort, call, &wakes);
+    enum hfi_cohort_phase phase = state->phase;
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_wakes_flush(&wakes);
+    return phase;
+}
+
+/* It is in line no more. If it was the last, nobody wants the lock. True: a reference is to be dropped when
+ * the cohort is unlocked. */
+static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state) {
+    hfi_list_remove(&state->link);
+    state->phase = HFI_COHORT_OVER;
+    if (!hfi_list_empty(&cohort->queue))
+        return false;
+    if (cohort->state == HFI_COHORT_ACQUIRING)
+        hfi_task_post(&cohort->op->task, HFI_OP_CANCEL);
+    if (cohort->state != HFI_COHORT_PAUSING)
+        return false;
+    cohort->state = HFI_COHORT_FREE;
+    return clear_alarm_locked(cohort);
+}
+
+/* If the server is silent at the end of the wait, that is why, once it had time for an exchange. HF_EPENDING:
+ * it may still answer, or was not asked yet. */
+static int blame_locked(const struct hfi_cohort *cohort) {
+    if (cohort->state != HFI_COHORT_ACQUIRING)
+        return HF_ETIMEDOUT;
+    struct hfi_signs *signs = &cohort->op->call.signs;
+    int64_t since_ms = atomic_load(&signs->held_up_since_ms);
+    if (since_ms == 0)
+        return atomic_load(&signs->due_ms) != 0 ? HF_ETIMEDOUT : HF_EPENDING;
+    if (hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
+        return HF_EPENDING;
+    return atomic_load(&signs->held_up);
+}
+
+int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    int err = HF_OK;
+    bool unref = false;
+    pthread_mutex_lock(&cohort->mtx);
+    if (state->phase == HFI_COHORT_WAITING)
+        err = blame_locked(cohort);
+    if (err != HF_OK && err != HF_EPENDING)
+        unref = step_out_locked(cohort, state);
+    pthread_mutex_unlock(&cohort->mtx);
+    if (unref)
+        hfi_parts_unref(call->parts);
+    return err;
+}
+
+/* The client closes: what is under way at the server ends first, and tells those in line. */
+bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call, int err) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    bool unref = false;
+    pthread_mutex_lock(&cohort->mtx);
+    bool parked = state->phase == HFI_COHORT_PARKED;
+    bool stop =
+        parked || (state->phase == HFI_COHORT_WAITING && (err != HF_ECLOSED || cohort->op == NULL));
+    if (parked)
+        state->phase = HFI_COHORT_OVER;
+    else if (stop)
+        unref = step_out_locked(cohort, state);
+    pthread_mutex_unlock(&cohort->mtx);
+    if (unref)
+        hfi_parts_unref(call->parts);
+    return stop;
+}
+
+/* Whoever leaves last hears what the server says of it, unless the lock is passed on. */
+static bool last_leaves_locked(struct hfi_cohort *cohort, struct hfi_call *call,
+                               struct hfi_wakes *wakes) {
+    bool unref = move_on_locked(cohort, wakes);
+    if (call != NULL && cohort->state == HFI_COHORT_RELEASING) {
+        cohort->releaser = call;
+        hfi_cohort_call_of(call)->phase = HFI_COHORT_LEAVING;
+    }
+    return unref;
+}
+
+void hfi_cohort_leave(struct hfi_cohort_share *share, struct hfi_call *call) {
+    struct hfi_cohort *cohort = share->parts->cohort;
+    struct hfi_wakes wakes = {.len = 0};
+    bool unref = false;
+    pthread_mutex_lock(&cohort->mtx);
+    /* one that was lost may come back when there is another */
+    bool current = cohort->state == HFI_COHORT_HELD && share->tenure == cohort->tenure;
+    if (call != NULL) {
+        hfi_cohort_call_of(call)->phase = HFI_COHORT_LEFT;
+        hfi_cohort_call_of(call)->err = current ? HF_OK : HF_ELOST;
+    }
+    if (current && --cohort->count == 0)
+        unref = last_leaves_locked(cohort, call, &wakes);
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_wakes_flush(&wakes);
+    if (unref)
+        hfi_parts_unref(share->parts);
+    hfi_cohort_share_free(share);
+}
+
+void hfi_cohort_run_out(struct hfi_cohort_share *share) {
+    struct hfi_cohort *cohort = share->parts->cohort;
+    pthread_mutex_lock(&cohort->mtx);
+    bool unref = clear_alarm_locked(cohort);
+    struct hfi_tenure *tenure = cohort->tenure == share->tenure ? cohort->tenure : NULL;
+    if (tenure != NULL) {
+        cohort->tenure = NULL;
+        cohort->state = HFI_COHORT_FREE;
+    }
+    pthread_mutex_unlock(&cohort->mtx);
+    tenure_unref(tenure);
+    if (unref)
+        hfi_parts_unref(share->parts);
+    hfi_cohort_share_free(share);
+}
+
+int64_t hfi_cohort_count(struct hfi_cohort *cohort, hf_owner owner) {
+    pthread_mutex_lock(&cohort->mtx);
+    bool inside = cohort->state == HFI_COHORT_HELD && cohort->inside == owner &&
+                  cohort->granted == NULL && !is_lost(cohort->tenure);
+    int64_t count = inside ? cohort->count : 0;
+    pthread_mutex_unlock(&cohort->mtx);
+    return count;
+}

@@ -1,0 +1,269 @@
+/*
+ * The kinds of a lock whose threads pass it on among themselves: their operations. What they do to the
+ * cohort is cohort.c.
+ *
+ * Runs on the executor of the call, which is told by an event when its phase has changed. A lease of one's
+ * own is kept here: at the server the hold is the process', and renewed for as long as anybody is inside.
+ */
+#include "joint/cohort.h"
+
+#include <string.h>
+
+#define OVERTIME_MS 20 /* how often one whose wait is over looks if it can be told why */
+
+static struct hf_op *op_of(struct hfi_call *call) {
+    return HFI_CONTAINER(call, struct hf_op, call);
+}
+
+static struct hfi_cohort *cohort_of(const struct hfi_call *call) {
+    return call->parts->cohort;
+}
+
+/* ---- The end of a call ---- */
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    struct hfi_cohort_call *state = HFI_CONTAINER(alarm, struct hfi_cohort_call, alarm);
+    state->alarm_set = false;
+    hfi_task_post(state->call->task, HFI_COHORT_TIME);
+}
+
+static void set_alarm(struct hfi_call *call, int64_t at_ms) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    if (at_ms == HFI_NEVER)
+        return;
+    state->alarm.fire = alarm_fired;
+    state->alarm_set = true;
+    hfi_alarm_set(call->task->exec, &state->alarm, at_ms);
+}
+
+static void finish(struct hfi_call *call, int err) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    if (state->alarm_set)
+        hfi_alarm_clear(call->task->exec, &state->alarm);
+    state->alarm_set = false;
+    state->phase = HFI_COHORT_OVER;
+    if (state->bundle != NULL)
+        hfi_bundle_leave_alone(state->bundle);
+    state->bundle = NULL;
+    state->call = NULL;
+    call->err = err;
+    call->done(call);
+}
+
+/* `error` NULL: just the code's words. */
+static void fail(struct hfi_call *call, int err, const hf_error *error) {
+    hfi_cohort_share_free(hfi_cohort_call_of(call)->share);
+    hfi_cohort_call_of(call)->share = NULL;
+    if (error != NULL && error->text[0] != '\0')
+        call->error = *error;
+    else
+        hfi_fail(&call->error, err, "%s", hf_strerror(err));
+    finish(call, err);
+}
+
+/* ---- Acquire ---- */
+
+static void give_back(struct hfi_share *share) {
+    hfi_cohort_leave(HFI_CONTAINER(share, struct hfi_cohort_share, share), NULL);
+}
+
+static void let_run_out(struct hfi_share *share) {
+    hfi_cohort_run_out(HFI_CONTAINER(share, struct hfi_cohort_share, share));
+}
+
+static struct hfi_cohort_share *new_share(struct hfi_parts *parts) {
+    struct hfi_cohort_share *share = hfi_zalloc(parts->mem, sizeof *share);
+    if (share == NULL)
+        return NULL;
+    share->share.give_back = give_back;
+    share->share.let_run_out = let_run_out;
+    share->parts = parts;
+    hfi_parts_ref(parts);
+    return share;
+}
+
+/* How far it is proved is for its stake to say. */
+static struct hfi_proof proof_of_lease(int64_t lease_ms) {
+    return (struct hfi_proof){.valid_until_ms = HFI_NEVER,
+                              .renew_at_ms = HFI_NEVER,
+                              .promised_until_ms = hfi_after_ms(hfi_now_ms(), lease_ms)};
+}
+
+static void succeed(struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    bool watched = op_of(call)->lease_ms == HF_WATCHDOG;
+    call->value = call->count + 1;
+    call->contended = state->contended;
+    call->proof = proof_of_lease(watched ? HF_FOREVER : call->lease_ms);
+    call->share = &state->share->share;
+    state->share = NULL; /* it is the call's now */
+    finish(call, HF_OK);
+}
+
+static void released(struct hfi_call *call);
+
+static void look(struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    switch (hfi_cohort_look(cohort_of(call), call)) {
+    case HFI_COHORT_GRANTED:
+        succeed(call);
+        break;
+    case HFI_COHORT_FAILED:
+        fail(call, state->err, &state->error);
+        break;
+    case HFI_COHORT_LEFT:
+        released(call);
+        break;
+    default:
+        break;
+    }
+}
+
+static void acquire(struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    state->call = call;
+    state->one_attempt = op_of(call)->wait_ms == 0;
+    state->share = new_share(call->parts);
+    if (state->share == NULL) {
+        fail(call, HF_ENOMEM, NULL);
+        return;
+    }
+    if (!state->one_attempt)
+        set_alarm(call, call->deadline_ms);
+    hfi_cohort_come(cohort_of(call), call);
+    look(call);
+}
+
+static void time_is_up(struct hfi_call *call) {
+    int err = hfi_cohort_give_up(cohort_of(call), call);
+    if (err == HF_EPENDING)
+        set_alarm(call, hfi_now_ms() + OVERTIME_MS);
+    else if (err == HF_OK)
+        look(call);
+    else
+        fail(call, err, NULL);
+}
+
+/* ---- Release, extend ---- */
+
+static void release(struct hfi_call *call) {
+    struct hfi_share *share = call->share;
+    call->share = NULL;
+    hfi_cohort_call_of(call)->call = call;
+    hfi_cohort_leave(HFI_CONTAINER(share, struct hfi_cohort_share, share), call);
+    look(call);
+}
+
+static void released(struct hfi_call *call) {
+    const struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    call->value = call->count - 1;
+    if (state->err != HF_OK)
+        fail(call, state->err, &state->error);
+    else
+        finish(call, HF_OK);
+}
+
+/* Whoever is inside decides for how long: the server need not know. */
+static void extend(struct hfi_call *call) {
+    call->proof = proof_of_lease(call->lease_ms);
+    finish(call, HF_OK);
+}
+
+/* ---- Questions ---- */
+
+/* Only whether an owner has it, and how many times: the others are asked of the lock itself. */
+static void ask(struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    struct hfi_op_args args = {
+        .verb = &hfi_verb_ask, .owner = cohort_of(call)->owner, .question = HFI_ASK_COUNT};
+    state->call = call;
+    call->value = hfi_cohort_count(cohort_of(call), op_of(call)->owner);
+    if (call->value == 0) {
+        finish(call, HF_OK);
+        return;
+    }
+    state->phase = HFI_COHORT_ASKING;
+    state->bundle = hfi_bundle_new(call, false);
+    if (state->bundle == NULL || hfi_bundle_begin(state->bundle, 0, &args) != HF_OK)
+        fail(call, HF_ENOMEM, NULL);
+}
+
+static void answered(struct hfi_call *call) {
+    const struct hfi_bundle *bundle = hfi_cohort_call_of(call)->bundle;
+    int err = hfi_bundle_worst(bundle, &call->error);
+    if (bundle->slots[0].value == 0)
+        call->value = 0;
+    finish(call, err);
+}
+
+/* ---- What every call has ---- */
+
+static bool is_asking(const struct hfi_call *call) {
+    return hfi_cohort_call_of(call)->bundle != NULL;
+}
+
+static void step(struct hfi_call *call, unsigned events) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    if (state->call == NULL) /* it is over */
+        return;
+    if (is_asking(call)) {
+        if (hfi_bundle_is_idle(state->bundle))
+            answered(call);
+        return;
+    }
+    if ((events & HFI_COHORT_TIME) && !state->alarm_set)
+        time_is_up(call);
+    else if (events & HFI_COHORT_EVENT)
+        look(call);
+}
+
+/* All that is at the server is the cohort's, and settled by its own operations. */
+static void give_back_share(struct hfi_call *call) {
+    struct hfi_share *share = call->share;
+    call->share = NULL;
+    if (share != NULL)
+        share->give_back(share);
+}
+
+static void settle(struct hfi_call *call) {
+    give_back_share(call);
+    call->err = HF_OK;
+    call->done(call);
+}
+
+/* A release that is under way is worth waiting for: it ends with the client, at the latest. Whoever was let
+ * in has it, although it was told to end. */
+static void cancel(struct hfi_call *call, int err) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    if (state->call == NULL)
+        give_back_share(call);
+    else if (is_asking(call) || hfi_cohort_stop(cohort_of(call), call, err))
+        fail(call, err, NULL);
+    else
+        look(call);
+}
+
+/* What there is to do at the server is the keeper's. */
+static void attend(struct hfi_call *call) {
+    hfi_exec_sleep(call->task->exec);
+}
+
+static const struct hfi_call_ops call_ops = {
+    .call_size = sizeof(struct hfi_cohort_call),
+    .acquire = acquire,
+    .release = release,
+    .extend = extend,
+    .ask = ask,
+    .settle = settle,
+    .step = step,
+    .cancel = cancel,
+    .attend = attend,
+};
+
+#define COHORT_KIND(base, nests)                                                                   \
+    { .name = "cohort", .ops = &call_ops, .part = (base), .reentrant = (nests), .joint = true }
+
+const struct hfi_kind hfi_kind_cohort = COHORT_KIND("cohort", true);
+const struct hfi_kind hfi_kind_cohort_once = COHORT_KIND("cohort", false);
+const struct hfi_kind hfi_kind_cohort_fair = COHORT_KIND("fair cohort", true);
+const struct hfi_kind hfi_kind_cohort_fair_once = COHORT_KIND("fair cohort", false);
