@@ -119,6 +119,11 @@ bool hfi_conn_say(struct hfi_conn *conn, const char *bytes, size_t len) {
 static int make_receive_fd(const struct hfi_conn *conn) {
     const struct timeval shortest = {.tv_usec = 1000};
     int fd = conn->seat == HFI_SEAT_CALLERS ? fcntl(conn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+#ifdef __SANITIZE_THREAD__
+    /* For it a descriptor is a socket only if it saw that made. What comes by any other is in no order. */
+    if (fd >= 0)
+        fd = dup3(conn->fd, fd, O_CLOEXEC);
+#endif
     int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
     if (flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0 &&
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &shortest, sizeof shortest) == 0)
