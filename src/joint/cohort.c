@@ -390,14 +390,20 @@ static void nest_locked(struct hfi_cohort *cohort, struct hfi_call *call) {
     state->phase = HFI_COHORT_GRANTED;
 }
 
+/* Somebody here has it, or waits for it. An acquire that nobody waits for any more is just being given up, and a release is
+ * under way: both are waited for. */
+static bool is_wanted_locked(const struct hfi_cohort *cohort) {
+    return cohort->state == HFI_COHORT_HELD || cohort->state == HFI_COHORT_PAUSING ||
+           (cohort->state == HFI_COHORT_ACQUIRING && !hfi_list_empty(&cohort->queue));
+}
+
 void hfi_cohort_come(struct hfi_cohort *cohort, struct hfi_call *call) {
     struct hfi_cohort_call *state = hfi_cohort_call_of(call);
     struct hfi_wakes wakes = {.len = 0};
     pthread_mutex_lock(&cohort->mtx);
     if (call->count > 0)
         nest_locked(cohort, call);
-    else if (state->one_attempt && cohort->state != HFI_COHORT_FREE &&
-             cohort->state != HFI_COHORT_RELEASING)
+    else if (state->one_attempt && is_wanted_locked(cohort))
         fail_here_locked(state, HF_EBUSY, "another thread of this process has it, or waits for it");
     else
         line_up_locked(cohort, call, &wakes);
