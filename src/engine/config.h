@@ -19,7 +19,7 @@ struct hfi_engine_config {
     const char *name_prefix;   /* NULL: none */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t ping_ms;
-    bool sleeps_at_once; /* callers never look for an answer before they sleep */
+    bool sleeps_at_once;    /* callers never look for an answer before they sleep */
     int64_t ack_timeout_ms; /* how long replicas have to confirm, */
     bool ack_disk;          /* that it is on disk */
     int64_t watchdog_ms;  /* the lease of most holds; scales how long silent waiters are believed */
