@@ -20,7 +20,8 @@ struct hfi_zk_call;
 
 struct hfi_zk_kind {
     enum hfi_zk_label label; /* of its nodes */
-    bool by_event;           /* that the last one before us is gone makes it ours, without a look */
+    bool
+        by_event; /* that the last one before us is gone makes it ours: the line need not be listed */
     /* Where the line is, behind the lock's path. NULL: right beneath it. */
     const char *beneath;
     /* An owner that holds a lock of this kind gets the number of its node. NULL: there is none. */

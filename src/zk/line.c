@@ -2,7 +2,7 @@
  * Standing in line: how a lock of any kind is acquired.
  *
  *   create + list ─▶ held                                                         done
- *        │           not yet: watch the one before us ─▶ asleep ─▶ its end: held, or list again
+ *        │           not yet: watch the one before us ─▶ asleep ─▶ its end: held if our node is there, or list again
  *        ├ no parent: make it, and again
  *        └ answer lost: sync + list, look for our uuid ─▶ found: go on; not found: create again
  *
@@ -140,6 +140,27 @@ static void granted(struct hfi_zk_call *c) {
 
 static void sleep_in_line(struct hfi_zk_call *c);
 
+static void found_ours(struct hfi_zk_call *c) {
+    int32_t err = c->answers[0].err;
+    if (err == HFI_ZK_OK)
+        granted(c);
+    else if (err == HFI_ZK_NO_NODE)
+        begin_anew(c);
+    else
+        hfi_zk_call_refused(c, err);
+}
+
+static void write_ours(struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    char path[HFI_ZK_PATH_MAX];
+    hfi_zk_line_node_path(c, &c->line.node, path);
+    hfi_zk_put_get_data(out, 0, path, false);
+}
+
+/* The one before us is gone. So may we be: somebody has deleted our node, or closed our session, and of that no message
+ * comes. A server shows what has happened in order, so one that has told us of the first shows us the second. */
+static const struct hfi_zk_step ours_step = {
+    .frames = 1, .write = write_ours, .answered = found_ours, .lost = list};
+
 static void woken(struct hfi_zk_call *c) {
     unsigned seen = hfi_zk_seen(&c->line.watch);
     bool only = c->line.only || atomic_load(&c->line.watch.first);
@@ -151,7 +172,7 @@ static void woken(struct hfi_zk_call *c) {
         hfi_zk_unwatch(c->zk->watches, &c->line.watch);
         c->line.proved = false;
         if (seen == HFI_ZK_SEEN_DELETED && only && c->kind->by_event)
-            granted(c);
+            hfi_zk_ask_for(c, &ours_step);
         else
             list(c);
     }

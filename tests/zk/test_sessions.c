@@ -257,6 +257,35 @@ static void closed_from_outside(void **state) {
     hf_close(third);
 }
 
+/* Somebody deletes the node of one who waits. It stands in line anew: what was before it is gone then, and so is its place. */
+static void a_place_deleted_from_outside(void **state) {
+    (void)state;
+    hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS),
+              *third = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "place"),
+            *wanted = scene_lock(rival, HF_PLAIN, "place"),
+            *last = scene_lock(third, HF_PLAIN, "place");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    hf_op *second = scene_acquire_start(wanted);
+    assert_nodes("place", 2);
+    hf_op *op = scene_acquire_start(last);
+    assert_nodes("place", 3);
+    struct in_line waits = find_in_line("/place", 1);
+    assert_int_equal(zk_delete(scene.eyes, waits.node), 0);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_owner owner = scene_acquired(op);
+    assert_nodes("place", 2);
+    assert_int_equal(hf_op_wait(second, 0, NULL), HF_EPENDING);
+    assert_hf(HF_OK, hf_lock_release_as(last, owner));
+    assert_hf(HF_OK, hf_lock_release_as(wanted, scene_acquired(second)));
+    hf_lock_free(lock);
+    hf_lock_free(wanted);
+    hf_lock_free(last);
+    hf_close(client);
+    hf_close(rival);
+    hf_close(third);
+}
+
 struct beats {
     hf_lock *lock;
     int64_t seen_ms; /* the most that remained after a heartbeat, on this clock */
@@ -404,6 +433,7 @@ int main(void) {
         ROW(a_server_that_comes_back),
         ROW(a_server_that_comes_back_empty),
         ROW(closed_from_outside),
+        ROW(a_place_deleted_from_outside),
         ROW(a_server_that_grants_less),
         ROW(a_caller_that_is_stuck_stops_nothing),
         ROW(closed_without_holds),
