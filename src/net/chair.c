@@ -180,14 +180,21 @@ static void take_locked(struct hfi_keeper *keeper) {
     atomic_store_explicit(&keeper->sitting, (uintptr_t)pthread_self(), memory_order_relaxed);
 }
 
+bool hfi_chair_is_wanted_locked(const struct hfi_keeper *keeper) {
+    if (keeper->stopping)
+        return false;
+    for (struct hfi_link *link = keeper->guests.next; link != &keeper->guests; link = link->next)
+        if (!hfi_exec_has_work(HFI_CONTAINER(link, struct hfi_guest, link)->exec))
+            return true; /* others are about to go */
+    return false;
+}
+
 bool hfi_chair_yield(struct hfi_keeper *keeper) {
     pthread_mutex_lock(&keeper->mtx);
-    bool wanted = !keeper->stopping && !hfi_list_empty(&keeper->guests);
-    if (wanted) {
+    if (hfi_chair_is_wanted_locked(keeper))
         pass_on_locked(keeper);
-        if (keeper->sitter == NULL) /* they are all about to go */
-            take_locked(keeper);
-    }
+    if (keeper->sitter == NULL) /* they are all about to go */
+        take_locked(keeper);
     bool yielded = keeper->sitter != &keeper->exec;
     pthread_mutex_unlock(&keeper->mtx);
     return yielded;

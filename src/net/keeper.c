@@ -225,7 +225,9 @@ static void fill_fds(const struct table *table, int kick_fd, int timer_fd, struc
 static bool begin_poll(struct hfi_keeper *keeper, const struct sitter *sitter) {
     int64_t at_ms, own_at_ms = HFI_NEVER;
     pthread_mutex_lock(&keeper->mtx);
-    bool begun = hfi_exec_poll_begin(&keeper->exec, sitter->kick_fd, &at_ms);
+    bool yields =
+        sitter->exec == NULL && hfi_chair_is_wanted_locked(keeper); /* by one who has just come */
+    bool begun = !yields && hfi_exec_poll_begin(&keeper->exec, sitter->kick_fd, &at_ms);
     if (begun && sitter->exec != NULL &&
         !hfi_exec_poll_begin(sitter->exec, sitter->kick_fd, &own_at_ms)) {
         hfi_exec_poll_end(&keeper->exec);

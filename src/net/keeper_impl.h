@@ -70,6 +70,8 @@ void hfi_keeper_write_all(struct hfi_keeper *keeper); /* what was gathered */
 /* chair.c, for the keeper's own thread */
 void hfi_chair_take_back(struct hfi_keeper *keeper); /* returns when it has it */
 bool hfi_chair_yield(struct hfi_keeper *keeper);     /* true: a guest has it now */
+/* Somebody is in line for it, and has nothing else to do. Locked. */
+bool hfi_chair_is_wanted_locked(const struct hfi_keeper *keeper);
 /* Is it still the chair of that one, who is not in its poll any more? Locked. */
 bool hfi_chair_is_kept_locked(struct hfi_keeper *keeper, const struct sitter *sitter);
 
