@@ -78,11 +78,19 @@ static bool goes_on(struct hfi_zk_call *c, int err) {
     return true;
 }
 
+/* What it has asked for goes unanswered. */
+static void note_unknown(struct hfi_zk_call *c) {
+    if (c->step->commits != 0)
+        atomic_fetch_add_explicit(c->zk->unknowns, 1, memory_order_relaxed);
+}
+
 void hfi_zk_call_finish(struct hfi_zk_call *c, int err) {
     struct hfi_call *call = c->call;
     assert(c->phase != HFI_ZK_IDLE);
     if (goes_on(c, err))
         return;
+    if (c->phase == HFI_ZK_ASKED)
+        note_unknown(c);
     drop_want(c);
     drop_asks(c);
     hfi_zk_session_drop(c->zk->session, &c->kept);
@@ -263,8 +271,7 @@ static void lost(struct hfi_zk_call *c) {
     drop_asks(c);
     c->phase = HFI_ZK_PAUSED;
     c->resent = true;
-    if (c->step->commits != 0)
-        atomic_fetch_add_explicit(c->zk->unknowns, 1, memory_order_relaxed);
+    note_unknown(c);
     if (c->step->lost != NULL)
         c->step->lost(c);
     else

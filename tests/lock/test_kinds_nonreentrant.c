@@ -34,10 +34,10 @@ static void C206_refused_at_once_through_every_handle(void **state) {
     hf_lock *second = new_handle(w.client, HF_NONREENTRANT);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    int64_t ttl_ms = pttl(w.server, WORLD_NAME);
+    int64_t left_ms = hf_lock_remaining_ms(w.lock);
     assert_refused_in_every_form(&w, w.lock);
     assert_refused_in_every_form(&w, second);
-    assert_true(pttl(w.server, WORLD_NAME) <= ttl_ms);
+    assert_true(hf_lock_remaining_ms(w.lock) <= left_ms);
     assert_true(now_ms() - start_ms < HANG_MS);
     assert_int_equal(hf_lock_is_mine(second, &mine), HF_OK);
     assert_true(mine);
@@ -59,9 +59,9 @@ static void C204_another_thread_waits_and_enters(void **state) {
     struct world_caller waiter;
     kind_begin(&w, HF_NONREENTRANT, NULL);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    size_t seen = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    size_t seen = proxy_seen(w.proxy, world_acquires(&w));
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, seen + 2, HANG_MS));
+    assert_true(world_wait_asleep(&w, seen, HANG_MS));
     assert_refused(&w, hf_lock_try(w.lock)); /* also while another stands in line */
     sleep_ms(300);
     assert_false(atomic_load(&waiter.done));
@@ -139,7 +139,7 @@ static void U16_acquire_after_an_unknown_release(void **state) {
     hf_options options = kind_impatient();
     kind_begin(&w, HF_NONREENTRANT, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    proxy_stall_request(w.proxy, world_releases(&w));
     proxy_refuse(w.proxy, true); /* nor does its copy get there yet */
     assert_int_equal(hf_lock_release(w.lock), HF_EUNKNOWN);
     assert_int_equal(world_count(&w, w.owner), 1); /* neither got there */

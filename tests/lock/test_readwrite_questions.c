@@ -82,6 +82,7 @@ static void C101_C102_C103_C104_C106_owners_ask(void **state) {
 static void read_side_is_seen_at_one_moment(void **state) {
     (void)state;
     struct rw rw;
+    server_redis_only(world_server(), "there it is one question, here two commands");
     rw_begin(&rw, NULL);
     struct proxy *proxy = proxy_start(server_socket(rw.w.server));
     hf_client *client;
@@ -136,7 +137,8 @@ static void C107_reentrancy(void **state) {
             assert_int_equal(rw_hold_count(lock, A), count);
         }
         assert_int_equal(world_stats(rw.w.client).holds, 1);
-        assert_int_equal(world_keys(rw.w.server), kinds[i] == HF_READ ? 5 : 1);
+        bool key_for_each = kinds[i] == HF_READ && !server_is_other(rw.w.server);
+        assert_int_equal(world_keys(rw.w.server), key_for_each ? 5 : 1);
         for (int64_t count = 3; count >= 0; count--) {
             assert_int_equal(count % 2 ? hf_lock_release_as(lock, A)
                                        : world_release_async(lock, A, NULL),
@@ -172,7 +174,8 @@ static void inspect_shows_readers_and_the_writer(void **state) {
     assert_int_equal(hf_lock_inspect(rw.rival_read, &info), HF_OK);
     assert_int_equal(info->kind, HF_FOUND_WRITE);
     assert_int_equal(info->holders_len, 2);
-    assert_int_equal(find_holder(info, writer)->count, 2);
+    bool counts = !server_is_other(rw.w.server); /* there only the holder itself does */
+    assert_int_equal(find_holder(info, writer)->count, counts ? 2 : 1);
     assert_int_equal(find_holder(info, reader)->count, 1);
     assert_non_null(find_holder(info, writer)->connection);
     hf_lock_info_free(info);
@@ -184,7 +187,7 @@ static void inspect_shows_readers_and_the_writer(void **state) {
     assert_int_equal(info->kind, HF_FOUND_READ);
     assert_int_equal(info->holders_len, 2);
     assert_int_equal(find_holder(info, rival)->count, 1);
-    assert_true(info->ttl_ms > 0);
+    assert_true(counts ? info->ttl_ms > 0 : info->ttl_ms == -1);
     hf_lock_info_free(info);
     assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
     assert_int_equal(hf_lock_release_as(rw.rival_read, B), HF_OK);
@@ -192,6 +195,11 @@ static void inspect_shows_readers_and_the_writer(void **state) {
 }
 
 /* ---- Other kinds under the same name ---- */
+
+static long long holders_of_another_kind(struct rw *rw) {
+    return server_is_other(rw->w.server) ? server_in_line(rw->w.server, WORLD_NAME)
+                                         : cmd_int(rw->w.server, "HLEN " WORLD_NAME);
+}
 
 static void U68_other_kinds_are_refused_both_ways(void **state) {
     (void)state;
@@ -211,7 +219,7 @@ static void U68_other_kinds_are_refused_both_ways(void **state) {
                                  HF_EWRONGTYPE);
                 assert_int_equal(hf_lock_break(sides[side], &broken), HF_EWRONGTYPE);
                 assert_int_equal(hf_lock_release_as(sides[side], owner), HF_ENOTOWNER);
-                assert_int_equal(cmd_int(rw.w.server, "HLEN " WORLD_NAME), 1);
+                assert_int_equal(holders_of_another_kind(&rw), 1);
                 assert_int_equal(hf_lock_release_as(other, A), HF_OK);
 
                 assert_int_equal(try_as(sides[side], A), HF_OK);
@@ -223,10 +231,12 @@ static void U68_other_kinds_are_refused_both_ways(void **state) {
         }
         hf_lock_free(other);
     }
-    cmd_ok(rw.w.server, "SET " WORLD_NAME " text");
-    assert_int_equal(try_as(rw.read, A), HF_EWRONGTYPE);
-    assert_int_equal(try_as(rw.write, A), HF_EWRONGTYPE);
-    cmd_ok(rw.w.server, "DEL " WORLD_NAME);
+    if (!server_is_other(rw.w.server)) { /* there a node may have words and a line beneath it */
+        cmd_ok(rw.w.server, "SET " WORLD_NAME " text");
+        assert_int_equal(try_as(rw.read, A), HF_EWRONGTYPE);
+        assert_int_equal(try_as(rw.write, A), HF_EWRONGTYPE);
+        cmd_ok(rw.w.server, "DEL " WORLD_NAME);
+    }
     assert_int_equal(world_stats(rw.w.client).holds, 0);
     rw_end(&rw);
 }

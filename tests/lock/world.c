@@ -174,6 +174,31 @@ const char *world_acquires(const struct world *world) {
     return server_is_other(world->server) ? "create2 /" WORLD_NAME "/" : WORLD_ACQUIRE;
 }
 
+const char *world_releases(const struct world *world) {
+    return server_is_other(world->server) ? "delete /" WORLD_NAME "/" : WORLD_RELEASE;
+}
+
+const char *world_renews(const struct world *world) {
+    return server_is_other(world->server) ? "multi" : WORLD_RENEW;
+}
+
+const char *world_listens(const struct world *world) {
+    return server_is_other(world->server) ? "getData /" WORLD_NAME "/" : WORLD_SUBSCRIBE;
+}
+
+static bool is_watched(void *arg) {
+    const struct world *world = arg;
+    return server_watches(world->server) > 0 && proxy_wait_answered(world->proxy, 0);
+}
+
+/* With Redis the second attempt, after the subscription, is the one that is followed by sleep. */
+bool world_wait_asleep(const struct world *world, size_t seen, int64_t limit_ms) {
+    struct world watched = *world;
+    return server_is_other(world->server)
+               ? wait_until(is_watched, &watched, limit_ms)
+               : proxy_wait_seen(world->proxy, WORLD_ACQUIRE, seen + 2, limit_ms);
+}
+
 /* ---- Calls ---- */
 
 hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms) {

@@ -82,8 +82,14 @@ bool world_wait_no_channels(struct server *server, int64_t limit_ms);
 void world_owner_text(const hf_client *client, hf_owner owner, char text[64]);
 hf_stats world_stats(hf_client *client);
 
-/* The request that takes the lock, on either engine: a matcher. */
+/* The request that takes the lock, gives it back, keeps it, or sees to it that a waiter is told, on either engine: matchers.
+ */
 const char *world_acquires(const struct world *world);
+const char *world_releases(const struct world *world);
+const char *world_renews(const struct world *world);
+const char *world_listens(const struct world *world);
+/* Who waits was told that it has to. `seen`: of world_acquires() before it began. */
+bool world_wait_asleep(const struct world *world, size_t seen, int64_t limit_ms);
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
 
