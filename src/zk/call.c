@@ -169,7 +169,7 @@ static void give_up(struct hfi_zk_call *c) {
     bool in_words = c->call->error.text[0] != '\0';
     int err = HF_EUNREACH;
     c->call->no_server = c->waits && silent;
-    if (c->unanswered && (!c->waits || c->in_doubt))
+    if (c->unanswered && !c->undoes && (!c->waits || c->in_doubt))
         err = HF_EUNKNOWN;
     else if (c->waits && c->heard && !silent)
         err = HF_ETIMEDOUT;

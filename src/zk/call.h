@@ -81,6 +81,7 @@ struct hfi_zk_call {
     bool leaves;     /* something of ours may be at the server: if it fails, it is unsettled */
     bool unanswered; /* what had to be committed was sent, and the answer has not come */
     bool resent;     /* something was sent again after its answer was lost */
+    bool undoes;     /* what was sent is taken back behind the caller's back, so that is no doubt */
     bool in_doubt;   /* nobody can tell whether what was sent was done, unless it is answered */
     bool heard;      /* the server has answered anything */
 

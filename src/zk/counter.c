@@ -14,7 +14,6 @@
 
 #include <string.h>
 
-#define NUMBER_LEN 4
 #define LOOK_UP_MS 10000 /* who sleeps says so that often */
 
 static const struct hfi_zk_counter *counter_of(const struct hfi_zk_call *c) {
@@ -63,8 +62,8 @@ static void write_change(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     const struct hfi_zk_change *change = &c->u.counter.change;
     const struct hfi_zk_count *found = &c->u.counter.found;
     char path[HFI_ZK_PATH_MAX];
-    unsigned char data[NUMBER_LEN];
-    for (size_t i = 0; i < NUMBER_LEN; i++)
+    unsigned char data[HFI_ZK_NUMBER_LEN];
+    for (size_t i = 0; i < HFI_ZK_NUMBER_LEN; i++)
         data[i] = (unsigned char)((uint32_t)change->number >> (24 - 8 * i));
     write_path(c, path);
     if (change->what == HFI_ZK_REMOVE)
@@ -79,7 +78,7 @@ static void write_change(struct hfi_zk_call *c, struct hfi_zk_out *out) {
 
 static int32_t read_number(const char *bytes) {
     uint32_t number = 0;
-    for (size_t i = 0; i < NUMBER_LEN; i++)
+    for (size_t i = 0; i < HFI_ZK_NUMBER_LEN; i++)
         number = number << 8 | (unsigned char)bytes[i];
     return (int32_t)number;
 }
@@ -92,7 +91,7 @@ int hfi_zk_read_count(struct hfi_zk_answer *answer, struct hfi_zk_count *ret) {
     if (answer->err != HFI_ZK_OK || hfi_zk_get_data(&answer->body, &data, &ret->stat) != HF_OK)
         return HF_EPROTO;
     ret->there = true;
-    ret->is_number = data.len == NUMBER_LEN && ret->stat.children_len == 0;
+    ret->is_number = data.len == HFI_ZK_NUMBER_LEN && ret->stat.children_len == 0;
     ret->number = ret->is_number ? read_number(data.bytes) : 0;
     return HF_OK;
 }

@@ -8,7 +8,15 @@
 #include "engine/engine.h"
 #include "zk/wire.h"
 
+#define HFI_ZK_NUMBER_LEN 4
+
 struct hfi_zk_answer;
+
+/* A line that stands beneath a number: it is the number that the name is for. Other data say nothing, as Java's clients
+ * put their address into whatever they make. */
+static inline bool hfi_zk_is_of_a_number(const struct hfi_zk_children *line) {
+    return line->stat.data_len == HFI_ZK_NUMBER_LEN;
+}
 
 /* What is there. */
 struct hfi_zk_count {

@@ -456,6 +456,7 @@ void hfi_zk_acquire(struct hfi_call *call) {
     const struct hfi_zk_place place = hfi_zk_place_of(call);
     bool there = hfi_zk_nodes_find(c->zk->nodes, &place, &c->held);
     c->waits = !hfi_zk_tries_once(call);
+    c->undoes = true;
     if (!c->waits)
         c->end_ms = hfi_after_ms(call->start_ms, c->zk->cmd_timeout_ms);
     c->session_over = begin_anew;

@@ -20,7 +20,8 @@ static bool is_of_others(struct hfi_zk_text name, const struct hfi_zk_node *node
 }
 
 struct hfi_zk_look hfi_zk_look_at_locks(struct hfi_zk_children line, const struct hfi_zk_node *me) {
-    struct hfi_zk_look look = {.held = true, .found = me == NULL};
+    struct hfi_zk_look look = {
+        .held = true, .found = me == NULL, .wrong = hfi_zk_is_of_a_number(&line)};
     struct hfi_zk_text name;
     int32_t last = 0;
     size_t before = 0;

@@ -35,7 +35,8 @@ static bool excludes(const struct hfi_zk_node *other, enum hfi_zk_label side) {
 
 static struct hfi_zk_look look_as(enum hfi_zk_label side, struct hfi_zk_children line,
                                   const struct hfi_zk_node *me) {
-    struct hfi_zk_look look = {.held = true, .found = me == NULL};
+    struct hfi_zk_look look = {
+        .held = true, .found = me == NULL, .wrong = hfi_zk_is_of_a_number(&line)};
     bool lender = false;
     int32_t last = 0;
     struct hfi_zk_text name;

@@ -105,7 +105,7 @@ static void rule1_frozen_server(void **state) {
 static void C004_server_stopped_is_an_error(void **state) {
     (void)state;
     struct world w;
-    begin(&w, NULL, 60000);
+    begin(&w, &(struct server_options){.aof = true}, 60000);
     server_stop(w.server);
     assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
     assert_int_equal(hf_lock_acquire_for(w.lock, 400), HF_EUNREACH);
@@ -125,7 +125,7 @@ static void rule1_waiting_for_ever_ends_without_a_server(void **state) {
     begin(&w, NULL, 60000);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG)); /* asleep */
-    assert_true(proxy_wait_seen(w.proxy, WORLD_SUBSCRIBE, 1, HANG_MS));
+    assert_true(proxy_wait_seen(w.proxy, world_listens(&w), 1, HANG_MS));
     int64_t start_ms = now_ms();
     proxy_blackhole(w.proxy, true, true);
     hf_lock *other;
@@ -152,7 +152,7 @@ static void rule1_waiting_for_ever_survives_a_restart(void **state) {
     world_begin_on(&w, server_start(&(struct server_options){.aof = true}), &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_SUBSCRIBE, 1, HANG_MS));
+    assert_true(proxy_wait_seen(w.proxy, world_listens(&w), 1, HANG_MS));
     server_restart(w.server);
     assert_false(atomic_load(&waiter.done));
     assert_int_equal(world_count(&w, w.rival_owner), 1);
@@ -183,7 +183,7 @@ static void rule1_close_does_not_wait(void **state) {
         hf_lock_free(lock);
         assert_int_equal(hf_close(client), HF_OK);
         assert_true(now_ms() - start_ms < SLACK_MS);
-        cmd_ok(w.server, "DEL short");
+        server_drop(w.server, "short");
     }
     end(&w);
 }
@@ -194,9 +194,9 @@ static void U03_waits_at_the_edges(void **state) {
     struct world_caller waiter;
     begin(&w, NULL, 60000);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t subscribes = proxy_seen(w.proxy, WORLD_SUBSCRIBE);
+    size_t subscribes = proxy_seen(w.proxy, world_listens(&w));
     assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
-    assert_int_equal(proxy_seen(w.proxy, WORLD_SUBSCRIBE), subscribes);
+    assert_int_equal(proxy_seen(w.proxy, world_listens(&w)), subscribes);
     assert_int_equal(hf_lock_acquire_for(w.lock, -2), HF_EINVAL);
     assert_int_equal(hf_lock_acquire_for(w.lock, INT64_MIN), HF_EINVAL);
     int64_t start_ms = now_ms();
@@ -208,9 +208,9 @@ static void U03_waits_at_the_edges(void **state) {
 
     const int64_t far[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2};
     for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
-        size_t seen = proxy_seen(w.proxy, WORLD_ACQUIRE);
+        size_t seen = proxy_seen(w.proxy, world_acquires(&w));
         world_call_acquire(&waiter, w.lock, world_wait_for(far[i], HF_WATCHDOG));
-        assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, seen + 1, HANG_MS));
+        assert_true(proxy_wait_seen(w.proxy, world_acquires(&w), seen + 1, HANG_MS));
         assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
         assert_int_equal(world_join(&waiter), HF_OK);
         assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);

@@ -35,8 +35,12 @@ static void end(struct world *w) {
 
 /* ---- Restarts ---- */
 
+#define FORGOTTEN                                                                                  \
+    "a client that has seen more than the server is not let in before its session is over"
+
 static void U30_restart_without_data_is_a_loss(void **state) {
     (void)state;
+    server_redis_only(NULL, FORGOTTEN);
     struct world w;
     struct world_events events = {0};
     begin(&w, NULL, ENDURING_MS);
@@ -64,6 +68,7 @@ static void U30_restart_without_data_is_a_loss(void **state) {
 /* The next call comes before any renewal: it finds out, and makes nothing up. */
 static void U30_reentry_after_restart_is_a_loss(void **state) {
     (void)state;
+    server_redis_only(NULL, FORGOTTEN);
     struct world w;
     begin(&w, NULL, 60000);
     assert_int_equal(
@@ -84,13 +89,14 @@ static void U31_restart_with_data_keeps_the_hold(void **state) {
     (void)state;
     struct world w;
     struct world_events events = {0};
-    begin(&w, &(struct server_options){.aof = true}, 6000);
+    begin(&w, &(struct server_options){.aof = true}, server_is_other(NULL) ? 20000 : 6000);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     uint64_t renewals = world_stats(w.client).renewals;
     server_restart(w.server);
-    sleep_ms(7000); /* longer than the lease: it is only there if it was renewed */
+    /* Longer than the lease: it is only there if it was renewed; or a renewal more. */
+    sleep_ms(server_is_other(w.server) ? 6000 : 7000);
     assert_int_equal(world_count(&w, w.owner), 2);
     assert_true(world_stats(w.client).renewals > renewals);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
@@ -106,17 +112,20 @@ static void U48_slow_server_is_no_loss(void **state) {
     (void)state;
     struct world w;
     struct world_events events = {0};
-    begin(&w, NULL, 6000); /* renewed every 2 s; an exchange may take 1.5 s */
+    /* Renewed every 2 s, and an exchange may take 1.5 s. With ZooKeeper the worst moment leaves a third of it. */
+    begin(&w, NULL, server_is_other(NULL) ? 20000 : 6000);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    cmd_ok(w.server, "DEBUG SLEEP 2.5");
+    server_freeze(w.server);
+    sleep_ms(2500);
+    server_unfreeze(w.server);
     assert_int_equal(world_count(&w, w.owner), 1);
     uint64_t renewals = world_stats(w.client).renewals;
     for (int64_t start_ms = now_ms(); world_stats(w.client).renewals == renewals;) {
         assert_true(now_ms() - start_ms < HANG_MS);
         sleep_ms(5);
     }
-    assert_true(pttl(w.server, WORLD_NAME) > 2000);
+    assert_true(hf_lock_remaining_ms(w.lock) > 2000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 0);
     assert_int_equal(world_stats(w.client).losses, 0);
@@ -183,12 +192,14 @@ static void client_pause(const char *mode, int64_t pause_ms, int64_t watchdog_ms
 
 static void rule7_pause_shorter_than_the_lease(void **state) {
     (void)state;
+    server_redis_only(NULL, "CLIENT PAUSE");
     client_pause("WRITE", 2000, ENDURING_MS, false);
     client_pause("ALL", 2000, ENDURING_MS, false);
 }
 
 static void rule6_pause_longer_than_the_lease(void **state) {
     (void)state;
+    server_redis_only(NULL, "CLIENT PAUSE");
     client_pause("WRITE", 5000, 2400, true);
     client_pause("ALL", 5000, 2400, true);
 }

@@ -268,7 +268,8 @@ struct tally {
 static bool all_are_counted(void *arg) {
     struct tally *tally = arg;
     uint64_t counted = world_stats(tally->w->client).renewals - tally->before;
-    return counted >= 3 && counted == proxy_seen(tally->w->proxy, world_renews(tally->w)) - tally->sent;
+    return counted >= 3 &&
+           counted == proxy_seen(tally->w->proxy, world_renews(tally->w)) - tally->sent;
 }
 
 /* A fixed lease, which nobody renews; but what is held in ZooKeeper is held by the session, and that has to be. Returns how

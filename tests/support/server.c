@@ -221,6 +221,7 @@ struct server *server_start(const struct server_options *options) {
     server->log_path = format("%s/log", server->dir, NULL, NULL);
     server->socket = format("%s/s", server->dir, NULL, NULL);
     server->tls = options->tls;
+    server->keeps_data = options->aof;
     server->password = options->password != NULL ? strdup(options->password) : NULL;
     start_on_some_port(server, options);
     if (wants_zookeeper()) {
@@ -245,16 +246,22 @@ static void end(struct server *server, int signal_number) {
     server_forget_connection(server);
 }
 
+static void end_zookeeper(struct server *server) {
+    if (server->zk == NULL)
+        return;
+    zk_kill(server->zk);
+    zk_client_close(server->eyes);
+    server->eyes = NULL;
+}
+
 void server_kill(struct server *server) {
     end(server, SIGKILL);
-    if (server->zk != NULL)
-        zk_kill(server->zk);
+    end_zookeeper(server);
 }
 
 void server_stop(struct server *server) {
     end(server, SIGTERM);
-    if (server->zk != NULL)
-        zk_kill(server->zk);
+    end_zookeeper(server);
 }
 
 void server_relaunch(struct server *server) {
@@ -270,25 +277,30 @@ void server_wait_ready(struct server *server) {
 void server_restart(struct server *server) {
     server_relaunch(server);
     server_wait_ready(server);
-    if (server->zk != NULL)
+    if (server->zk != NULL && server->keeps_data)
+        zk_restart(server->zk);
+    else if (server->zk != NULL)
         zk_restart_empty(server->zk);
 }
 
 void server_freeze(struct server *server) {
     check_owner(server);
     stop_process(server->pid);
+    if (server->zk != NULL)
+        zk_freeze(server->zk);
 }
 
 void server_unfreeze(struct server *server) {
     check_owner(server);
     warden_signal(server->pid, SIGCONT);
+    if (server->zk != NULL)
+        zk_unfreeze(server->zk);
 }
 
 void server_free(struct server *server) {
     if (server == NULL)
         return;
     server_kill(server);
-    zk_client_close(server->eyes);
     zk_free(server->zk);
     temp_dir_remove(server->dir);
     sync_destroy(&server->helper);
@@ -326,7 +338,7 @@ const char *server_dir(const struct server *server) {
 }
 
 bool server_is_other(const struct server *server) {
-    return server->zk != NULL;
+    return server != NULL ? server->zk != NULL : wants_zookeeper();
 }
 
 int server_port(const struct server *server) {

@@ -47,7 +47,7 @@ void server_free(struct server *server);
 
 /* ---- Where it is ----------------------------------------------------------------------------- */
 
-/* HF_TEST_ENGINE: its url leads to another engine's server. */
+/* HF_TEST_ENGINE: its url leads to another engine's server. NULL: that of one that is not started yet will. */
 bool server_is_other(const struct server *server);
 const char *server_url(const struct server *server);     /* unix://[:password@]/path */
 const char *server_tcp_url(const struct server *server); /* redis[s]://[:password@]127.0.0.1:port */

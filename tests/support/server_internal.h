@@ -14,6 +14,7 @@ struct server {
     char *url, *tcp_url;
     int port;
     bool tls;               /* at the port */
+    bool keeps_data;        /* over a restart */
     struct zk *zk;          /* HF_TEST_ENGINE=zk: what the url leads to instead; else NULL */
     struct zk_client *eyes; /* on its tree; NULL: none yet. Guarded by `helper` */
     pid_t pid;              /* 0: down. Only its owner's threads look at it, one at a time */
