@@ -17,6 +17,8 @@ static const struct {
     enum hfi_zk_remedy remedy;
     const char *words;
 } errors[] = {
+    {HFI_ZK_TOO_LONG, HF_EPROTO, HFI_ZK_REMEDY_ASKER,
+     "too many nodes beneath this name: the list of them is over 4 MiB"},
     {HFI_ZK_ROLLED_BACK, HF_EPROTO, HFI_ZK_REMEDY_DROP, "RuntimeInconsistency"},
     {HFI_ZK_CONNECTION_LOSS, HF_EUNREACH, HFI_ZK_REMEDY_RECONNECT, "ConnectionLoss"},
     {HFI_ZK_UNIMPLEMENTED, HF_ENOTSUP, HFI_ZK_REMEDY_NONE,

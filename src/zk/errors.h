@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 enum hfi_zk_error {
+    HFI_ZK_TOO_LONG = INT32_MIN, /* no server's: the answer was skipped, since it is over 4 MiB */
     HFI_ZK_OK = 0,
     HFI_ZK_ROLLED_BACK = -2, /* in a refused multi: behind the culprit ("runtime inconsistency") */
     HFI_ZK_CONNECTION_LOSS = -4,

@@ -20,6 +20,7 @@ struct reader {
     char *bytes;
     size_t at, len, cap; /* what is between `at` and `len` is to be read */
     bool greeted;        /* the handshake, which has no header, has gone by */
+    size_t to_skip;      /* of a message that is too long */
 };
 
 static void *reader_new(const struct hfi_mem *mem) {
@@ -71,21 +72,13 @@ static void note_zxid(const struct reader *reader, const struct hfi_zk_message *
         hfi_zk_session_saw(session_of(reader), header.zxid);
 }
 
-static int next(void *arg, void **ret_message, hf_error *error) {
-    struct reader *reader = arg;
-    size_t len;
-    *ret_message = NULL;
-    if (reader->len == reader->at)
-        return HF_OK;
-    if (hfi_zk_frame_len(reader->bytes + reader->at, reader->len - reader->at, &len) != HF_OK)
-        return hfi_fail(error, HF_EPROTO, "this is no answer of ZooKeeper, or one over 4 MiB");
-    if (len == SIZE_MAX)
-        return HF_OK;
-    if (reader->greeted && len < HEADER_LEN)
-        return hfi_fail(error, HF_EPROTO, "an answer of ZooKeeper is too short");
+/* The next `len` bytes behind the length. */
+static struct hfi_zk_message *take_message(struct reader *reader, size_t len, hf_error *error) {
     struct hfi_zk_message *message = hfi_alloc(reader->mem, sizeof *message + len);
-    if (message == NULL)
-        return hfi_fail(error, HF_ENOMEM, "no memory for an answer");
+    if (message == NULL) {
+        hfi_fail(error, HF_ENOMEM, "no memory for an answer");
+        return NULL;
+    }
     message->mem = reader->mem;
     message->len = len;
     memcpy(message->bytes, reader->bytes + reader->at + 4, len);
@@ -93,8 +86,51 @@ static int next(void *arg, void **ret_message, hf_error *error) {
     if (reader->greeted)
         note_zxid(reader, message);
     reader->greeted = true;
+    return message;
+}
+
+/* False: more of it has to come. */
+static bool skip(struct reader *reader) {
+    size_t have = reader->len - reader->at;
+    size_t skipped = have < reader->to_skip ? have : reader->to_skip;
+    reader->at += skipped;
+    reader->to_skip -= skipped;
+    return reader->to_skip == 0;
+}
+
+/* Of a message that is too long the header is given, with an error of ours. So the one who has asked is refused, and the
+ * connection, which others depend on, stays. */
+static int next_of_long(struct reader *reader, size_t len, void **ret_message, hf_error *error) {
+    if (reader->len - reader->at < 4 + HEADER_LEN)
+        return HF_OK;
+    struct hfi_zk_message *message = take_message(reader, HEADER_LEN, error);
+    if (message == NULL)
+        return HF_ENOMEM;
+    for (int i = 0; i < 4; i++)
+        message->bytes[HEADER_LEN - 4 + i] =
+            (unsigned char)((uint32_t)HFI_ZK_TOO_LONG >> (24 - 8 * i));
+    reader->to_skip = len - HEADER_LEN;
     *ret_message = message;
     return HF_OK;
+}
+
+static int next(void *arg, void **ret_message, hf_error *error) {
+    struct reader *reader = arg;
+    size_t len;
+    *ret_message = NULL;
+    if (!skip(reader) || reader->len == reader->at)
+        return HF_OK;
+    if (reader->greeted &&
+        hfi_zk_frame_is_long(reader->bytes + reader->at, reader->len - reader->at, &len))
+        return next_of_long(reader, len, ret_message, error);
+    if (hfi_zk_frame_len(reader->bytes + reader->at, reader->len - reader->at, &len) != HF_OK)
+        return hfi_fail(error, HF_EPROTO, "this is no answer of ZooKeeper");
+    if (len == SIZE_MAX)
+        return HF_OK;
+    if (reader->greeted && len < HEADER_LEN)
+        return hfi_fail(error, HF_EPROTO, "an answer of ZooKeeper is too short");
+    *ret_message = take_message(reader, len, error);
+    return *ret_message != NULL ? HF_OK : HF_ENOMEM;
 }
 
 static void message_free(void *arg) {

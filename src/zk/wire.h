@@ -12,8 +12,9 @@
 
 #include "base/mem.h"
 
-#define HFI_ZK_FRAME_MAX (4 * 1024 * 1024) /* of a message; a server takes 1 MiB of a request */
-#define HFI_ZK_PASSWORD_LEN 16             /* of a session, made by the server */
+#define HFI_ZK_FRAME_MAX (4 * 1024 * 1024)   /* of a message; a server takes 1 MiB of a request */
+#define HFI_ZK_FRAME_LONG (64 * 1024 * 1024) /* what is longer than this is no message */
+#define HFI_ZK_PASSWORD_LEN 16               /* of a session, made by the server */
 #define HFI_ZK_ANY_VERSION (-1)
 
 /* What a message answers, besides the numbers that we give to requests, which are positive. */
@@ -157,6 +158,8 @@ struct hfi_zk_event {
 /* The frame at the beginning of `bytes`. HF_OK: *ret_len bytes of message behind four bytes of length,
  * or SIZE_MAX: more has to come. HF_EPROTO: no frame is that long, or its length is negative. */
 int hfi_zk_frame_len(const void *bytes, size_t len, size_t *ret_len);
+/* It is a message all the same, of *ret_len bytes, as the list of very many nodes is: one to be skipped. */
+bool hfi_zk_frame_is_long(const void *bytes, size_t len, size_t *ret_len);
 
 /* Each takes from the front of what is left. HF_OK or HF_EPROTO, and then nothing was written to
  * `ret`. More than was expected may be left: newer servers may say more. */

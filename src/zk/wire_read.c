@@ -87,6 +87,12 @@ int hfi_zk_frame_len(const void *bytes, size_t len, size_t *ret_len) {
     return HF_OK;
 }
 
+bool hfi_zk_frame_is_long(const void *bytes, size_t len, size_t *ret_len) {
+    uint64_t wanted = len >= LENGTH ? big_endian(bytes, LENGTH) : 0;
+    *ret_len = (size_t)wanted;
+    return wanted > HFI_ZK_FRAME_MAX && wanted <= HFI_ZK_FRAME_LONG;
+}
+
 int hfi_zk_get_connected(struct hfi_zk_in *in, struct hfi_zk_connected *ret) {
     struct hfi_zk_connected found = {0};
     int32_t version;

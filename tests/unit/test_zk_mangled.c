@@ -5,7 +5,7 @@
  * The fuzzing prints its seed; HF_SEED plays it again.
  */
 #include "unit/zk_frames.h"
-#include "zk/wire.h"
+#include "zk/session_impl.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -185,6 +185,20 @@ static void frames_and_their_lengths(void **state) {
     assert_int_equal(hfi_zk_frame_len(http, 4, &len), HF_EPROTO);
 }
 
+static void frames_that_are_to_be_skipped(void **state) {
+    (void)state;
+    size_t len;
+    static const unsigned char most[] = {0, 0x40, 0, 0}, over[] = {0, 0x40, 0, 1};
+    static const unsigned char longest[] = {4, 0, 0, 0}, none[] = {4, 0, 0, 1}, http[] = "HTTP";
+    assert_false(hfi_zk_frame_is_long(most, 4, &len));
+    assert_false(hfi_zk_frame_is_long(over, 3, &len));
+    assert_true(hfi_zk_frame_is_long(over, 4, &len));
+    assert_int_equal(len, HFI_ZK_FRAME_MAX + 1);
+    assert_true(hfi_zk_frame_is_long(longest, 4, &len));
+    assert_false(hfi_zk_frame_is_long(none, 4, &len));
+    assert_false(hfi_zk_frame_is_long(http, 4, &len));
+}
+
 /* ---- Chance ---------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *random) {
@@ -240,12 +254,85 @@ static void fuzz_messages(void **state) {
     }
 }
 
+/* A stream of messages, of which some are too long, that comes in pieces of any size. */
+struct stream {
+    unsigned char *bytes;
+    size_t len;
+};
+
+static void append_frame(struct stream *stream, uint32_t len, int32_t xid) {
+    unsigned char *more = realloc(stream->bytes, stream->len + 4 + len);
+    assert_non_null(more);
+    stream->bytes = more;
+    memset(more + stream->len, 0x5a, 4 + (size_t)len);
+    for (int i = 0; i < 4; i++) {
+        more[stream->len + (size_t)i] = (unsigned char)(len >> (24 - 8 * i));
+        more[stream->len + 4 + (size_t)i] = (unsigned char)((uint32_t)xid >> (24 - 8 * i));
+    }
+    stream->len += 4 + len;
+}
+
+/* Returns how many have come. */
+static int32_t read_on(void *reader, const uint32_t *lens, int32_t seen) {
+    hf_error error = {0};
+    void *given = NULL;
+    while (hfi_zk_protocol.next(reader, &given, &error) == HF_OK && given != NULL) {
+        const struct hfi_zk_message *message = given;
+        struct hfi_zk_in in = hfi_zk_in(message->bytes, message->len);
+        struct hfi_zk_header header = {0};
+        bool is_long = lens[seen] > HFI_ZK_FRAME_MAX;
+        if (seen > 0) { /* the first has no header */
+            assert_int_equal(hfi_zk_get_header(&in, &header), HF_OK);
+            assert_int_equal(header.xid, seen);
+            assert_int_equal(header.err == HFI_ZK_TOO_LONG, is_long);
+        }
+        assert_int_equal(message->len, is_long ? 16 : lens[seen]);
+        hfi_zk_protocol.message_free(given);
+        seen++;
+    }
+    assert_int_equal(error.code, HF_OK);
+    return seen;
+}
+
+static void messages_in_pieces(void **state) {
+    (void)state;
+    static const uint32_t lens[] = {41, 16,      HFI_ZK_FRAME_MAX, HFI_ZK_FRAME_MAX + 1,
+                                    20, 5000000, 6000000,          16};
+    enum { FRAMES = sizeof lens / sizeof lens[0] };
+    struct stream stream = {0};
+    for (int32_t i = 0; i < FRAMES; i++)
+        append_frame(&stream, lens[i], i);
+    uint64_t random = (uint64_t)time(NULL) * 2654435761u | 1;
+    print_message("messages_in_pieces: %" PRIu64 "\n", random);
+    static struct hfi_zk_session session; /* the reader finds it by its memory */
+    for (int round = 0; round < 20; round++) {
+        void *reader = hfi_zk_protocol.reader_new(&session.mem);
+        assert_non_null(reader);
+        int32_t seen = 0;
+        for (size_t at = 0, piece; at < stream.len; at += piece) {
+            hf_error error;
+            piece = 1 + next_random(&random) % (round % 2 == 0 ? 100000 : 30);
+            piece += at > 100 && round % 2 == 1 ? 65536 : 0;
+            piece = piece < stream.len - at ? piece : stream.len - at;
+            assert_int_equal(
+                hfi_zk_protocol.feed(reader, (const char *)stream.bytes + at, piece, &error),
+                HF_OK);
+            seen = read_on(reader, lens, seen);
+        }
+        assert_int_equal(seen, FRAMES);
+        hfi_zk_protocol.reader_free(reader);
+    }
+    free(stream.bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_off_anywhere),
         cmocka_unit_test(any_byte_changed),
         cmocka_unit_test(lengths_and_counts_that_lie),
         cmocka_unit_test(frames_and_their_lengths),
+        cmocka_unit_test(frames_that_are_to_be_skipped),
+        cmocka_unit_test(messages_in_pieces),
         cmocka_unit_test(fuzz_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -282,6 +282,7 @@ static const struct {
     enum hfi_zk_remedy remedy;
     const char *words;
 } errors[] = {
+    {HFI_ZK_TOO_LONG, HF_EPROTO, HFI_ZK_REMEDY_ASKER, "over 4 MiB"},
     {-4, HF_EUNREACH, HFI_ZK_REMEDY_RECONNECT, "ConnectionLoss"},
     {-6, HF_ENOTSUP, HFI_ZK_REMEDY_NONE, "3.5"},
     {-13, HF_EREFUSED, HFI_ZK_REMEDY_WAIT, "NewConfigNoQuorum"},

@@ -1,0 +1,138 @@
+/*
+ * Very many nodes beneath one name. As long as the list of them is no longer than 4 MiB all is as ever; above that,
+ * whoever asks for the list is refused, with words, and nobody else of the client notices: the connection stays, and so
+ * does what is held by it.
+ *
+ * Some thousands of nodes here, with long names where the list is to be long; a hundred thousand in `make soak`.
+ */
+#include "zk/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 2000, MANY = 100000, LONG_NAME = 1000, LIST_MAX = 4 * 1024 * 1024 };
+
+static bool in_soak(void) {
+    return getenv("HF_SOAK") != NULL;
+}
+
+static void make(const char *format, const char *parent, int number, const char *filler) {
+    char path[LONG_NAME + 200];
+    snprintf(path, sizeof path, format, parent, number, filler);
+    assert_int_equal(zk_make(scene.eyes, path, "", 0), 0);
+}
+
+/* ---- A long line ----------------------------------------------------------------------------- */
+
+/* As Curator's mutex makes them without protection; they stay, so the line does not move but by a break. */
+static void a_line_of_many(void **state) {
+    (void)state;
+    int waiters = in_soak() ? MANY : FEW;
+    hf_client *client = scene_direct(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "many");
+    hf_lock_info *info = NULL;
+    bool locked = false, broken = false;
+    assert_int_equal(zk_make(scene.eyes, "/many", "", 0), 0);
+    for (int i = 0; i < waiters; i++)
+        make("%s/lock-%010d%s", "/many", i, "");
+    assert_hf(HF_EBUSY, hf_lock_try(lock));
+    assert_int_equal(zk_count(scene.eyes, "/many"), waiters);
+    assert_hf(HF_ETIMEDOUT, hf_lock_acquire_for(lock, 50));
+    assert_true(zk_wait_children(scene.eyes, "/many", waiters, HANG_MS));
+    assert_hf(HF_OK, hf_lock_is_locked(lock, &locked));
+    assert_true(locked);
+    assert_hf(HF_OK, hf_lock_inspect(lock, &info));
+    assert_int_equal(info->holders_len, 1);
+    assert_int_equal(info->waiters_len, 99);
+    hf_lock_info_free(info);
+    assert_hf(HF_OK, hf_lock_break(lock, &broken));
+    assert_true(broken);
+    assert_int_equal(zk_exists(scene.eyes, "/many/lock-0000000000"), ZK_NO_NODE);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* ---- A list that is too long ----------------------------------------------------------------- */
+
+/* Until the list is longer than it may be. Returns how many there are then. */
+static int make_too_many(const char *parent) {
+    char filler[LONG_NAME + 1] = "";
+    size_t name_len = in_soak() ? strlen("filler-0000000000") : LONG_NAME;
+    memset(filler, 'x', name_len - strlen("filler-0000000000"));
+    int count = (int)(LIST_MAX / (name_len + 4)) + 1;
+    assert_int_equal(zk_make(scene.eyes, parent, "", 0), 0);
+    for (int i = 0; i < count; i++)
+        make("%s/filler-%010d%s", parent, i, filler);
+    return count;
+}
+
+static void assert_too_long(int err) {
+    assert_hf(HF_EPROTO, err);
+    assert_non_null(strstr(hf_last_error()->text, "over 4 MiB"));
+}
+
+static void a_list_that_is_too_long_is_refused(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "long"),
+            *other = scene_lock(client, HF_PLAIN, "other");
+    hf_lock_info *info = NULL;
+    bool flag;
+    assert_hf(HF_OK, hf_lock_acquire(other));
+    int count = make_too_many("/long");
+    assert_too_long(hf_lock_try(lock));
+    assert_too_long(hf_lock_acquire(lock));
+    assert_too_long(hf_lock_acquire_for(lock, 1000));
+    assert_too_long(hf_lock_is_locked(lock, &flag));
+    assert_too_long(hf_lock_inspect(lock, &info));
+    assert_too_long(hf_lock_break(lock, &flag));
+    assert_null(info);
+
+    /* Nothing of ours is left there, and nobody else has noticed. */
+    assert_true(zk_wait_children(scene.eyes, "/long", count, HANG_MS));
+    assert_int_equal(scene_stats(client).reconnects, 0);
+    assert_int_equal(scene_stats(client).holds, 1);
+    assert_true(hf_lock_remaining_ms(other) > 0);
+    assert_hf(HF_OK, hf_lock_release(other));
+    hf_lock_free(other);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* One who waits has asked for the list before; when it is its turn it asks again. */
+static void a_line_that_becomes_too_long(void **state) {
+    (void)state;
+    hf_client *holder = scene_direct(SURVIVES_MS), *client = scene_direct(SURVIVES_MS);
+    hf_lock *held = scene_lock(holder, HF_READ, "grows"),
+            *wanted = scene_lock(client, HF_WRITE, "grows");
+    assert_hf(HF_OK, hf_lock_acquire(held));
+    hf_op *op = scene_acquire_start(wanted);
+    assert_true(zk_wait_children(scene.eyes, "/grows", 2, HANG_MS));
+    char filler[LONG_NAME + 1] = "";
+    memset(filler, 'x', LONG_NAME);
+    int count = LIST_MAX / (LONG_NAME + 4) + 1;
+    for (int i = 0; i < count; i++)
+        make("%s/%010d%s", "/grows", i, filler);
+    assert_hf(HF_EPENDING, hf_op_wait(op, 0, NULL));
+    assert_hf(HF_OK, hf_lock_release(held));
+    assert_hf(HF_EPROTO, hf_op_wait(op, HANG_MS, NULL));
+    assert_true(zk_wait_children(scene.eyes, "/grows", count, HANG_MS));
+    hf_op_free(op);
+    hf_lock_free(held);
+    hf_lock_free(wanted);
+    hf_close(holder);
+    hf_close(client);
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ROW(a_line_of_many),
+        ROW(a_list_that_is_too_long_is_refused),
+        ROW(a_line_that_becomes_too_long),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+}
