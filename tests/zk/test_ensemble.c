@@ -174,6 +174,94 @@ static void a_lost_reply_and_a_follower_that_lags(void **state) {
     proxy_free(lags);
 }
 
+/* ---- Waiting at a follower that lags ----------------------------------------------------------- */
+
+/* One holds and one waits last, both at the leader; between them one waits at a follower, which then is stopped. */
+struct queue {
+    struct zk *follower;
+    hf_client *first, *second, *third;
+    hf_lock *held, *wanted, *last;
+    hf_op *second_op, *third_op;
+    char path[32];
+};
+
+static void queue_begin(struct queue *queue, const char *name) {
+    int leader = zk_wait_leader(ensemble);
+    const char *url = zk_url(zk_member(ensemble, leader));
+    queue->follower = zk_member(ensemble, (leader + 1) % ZK_MEMBERS);
+    queue->first = scene_client(url, SURVIVES_MS);
+    queue->second = scene_client(zk_url(queue->follower), SURVIVES_MS);
+    queue->third = scene_client(url, SURVIVES_MS);
+    queue->held = scene_lock(queue->first, HF_PLAIN, name);
+    queue->wanted = scene_lock(queue->second, HF_PLAIN, name);
+    queue->last = scene_lock(queue->third, HF_PLAIN, name);
+    snprintf(queue->path, sizeof queue->path, "/%s", name);
+    assert_hf(HF_OK, hf_lock_acquire(queue->held));
+    queue->second_op = scene_acquire_start(queue->wanted);
+    assert_true(zk_wait_children(scene.eyes, queue->path, 2, HANG_MS));
+    queue->third_op = scene_acquire_start(queue->last);
+    assert_true(zk_wait_children(scene.eyes, queue->path, 3, HANG_MS));
+    zk_freeze(queue->follower);
+}
+
+static void queue_end(struct queue *queue) {
+    hf_lock_free(queue->held);
+    hf_lock_free(queue->wanted);
+    hf_lock_free(queue->last);
+    hf_close(queue->first);
+    hf_close(queue->second);
+    hf_close(queue->third);
+}
+
+/* It hears of its turn late, and nobody passes it. */
+static void a_turn_that_is_heard_of_late(void **state) {
+    (void)state;
+    struct queue queue;
+    queue_begin(&queue, "late");
+    int err = hf_lock_release(queue.held);
+    bool left = zk_wait_children(scene.eyes, queue.path, 2, HANG_MS);
+    int second = hf_op_wait(queue.second_op, 200, NULL),
+        third = hf_op_wait(queue.third_op, 0, NULL);
+    zk_unfreeze(queue.follower);
+    assert_hf(HF_OK, err);
+    assert_true(left);
+    assert_int_equal(second, HF_EPENDING);
+    assert_int_equal(third, HF_EPENDING);
+    hf_owner owner = scene_acquired(queue.second_op);
+    assert_int_equal(hf_op_wait(queue.third_op, 0, NULL), HF_EPENDING);
+    assert_hf(HF_OK, hf_lock_release_as(queue.wanted, owner));
+    assert_hf(HF_OK, hf_lock_release_as(queue.last, scene_acquired(queue.third_op)));
+    queue_end(&queue);
+}
+
+/* Somebody deletes its node meanwhile, and the lock is the next one's. What it then hears of first is that the one before it
+ * is gone. */
+static void a_place_that_is_lost_without_word(void **state) {
+    (void)state;
+    struct queue queue;
+    char node[256];
+    queue_begin(&queue, "unheard");
+    struct zk_children *line = zk_children(scene.eyes, queue.path);
+    bool three = line != NULL && line->count == 3;
+    if (three)
+        snprintf(node, sizeof node, "%s/%s", queue.path, line->names[1]);
+    zk_children_free(line);
+    int deleted = three ? zk_delete(scene.eyes, node) : -1;
+    int err = hf_lock_release(queue.held);
+    hf_result result = HF_RESULT_INIT;
+    int third = hf_op_wait(queue.third_op, HANG_MS, &result);
+    zk_unfreeze(queue.follower);
+    assert_int_equal(deleted, 0);
+    assert_hf(HF_OK, err);
+    assert_hf(HF_OK, third);
+    assert_true(zk_wait_children(scene.eyes, queue.path, 2, HANG_MS)); /* at the end of the line */
+    assert_int_equal(hf_op_wait(queue.second_op, 0, NULL), HF_EPENDING);
+    assert_hf(HF_OK, hf_lock_release_as(queue.last, result.owner));
+    assert_hf(HF_OK, hf_lock_release_as(queue.wanted, scene_acquired(queue.second_op)));
+    hf_op_free(queue.third_op);
+    queue_end(&queue);
+}
+
 /* ---- A follower that is cut off, or killed ----------------------------------------------------- */
 
 /* The holder in a process of its own, so that it can be paused. */
@@ -348,6 +436,8 @@ int main(void) {
         ROW(the_holders_server_dies),
         ROW(the_quorum_is_lost_and_comes_back),
         ROW(a_lost_reply_and_a_follower_that_lags),
+        ROW(a_turn_that_is_heard_of_late),
+        ROW(a_place_that_is_lost_without_word),
         ROW(two_leaders),
         ROW(a_holder_knows_before_the_next_begins),
     };

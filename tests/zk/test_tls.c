@@ -92,6 +92,23 @@ static void a_lock_over_tls(void **state) {
     hf_close(rival);
 }
 
+/* A user and password, which only TLS keeps secret: what she makes is hers. */
+static void a_user_over_tls(void **state) {
+    (void)state;
+    char *url = text("zks://ann:secret@%s", world.url + strlen("zks://"));
+    hf_client *ann = client_of(url, world.ca), *anybody = client_of(world.url, world.ca);
+    hf_lock *hers = scene_lock(ann, HF_PLAIN, "hers"),
+            *not_theirs = scene_lock(anybody, HF_PLAIN, "hers");
+    assert_hf(HF_OK, hf_lock_acquire(hers));
+    assert_hf(HF_EPERM, hf_lock_acquire(not_theirs));
+    assert_hf(HF_OK, hf_lock_release(hers));
+    hf_lock_free(hers);
+    hf_lock_free(not_theirs);
+    hf_close(ann);
+    hf_close(anybody);
+    free(url);
+}
+
 static void a_stranger_is_not_believed(void **state) {
     (void)state;
     hf_client *client = client_of(world.url, world.other_ca);
@@ -118,6 +135,7 @@ static void options_of_tls_need_tls(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lock_over_tls),
+        cmocka_unit_test(a_user_over_tls),
         cmocka_unit_test(a_stranger_is_not_believed),
         cmocka_unit_test(in_clear_nobody_answers),
         cmocka_unit_test(options_of_tls_need_tls),

@@ -1,0 +1,191 @@
+/*
+ * Answers that say no, and handshakes with somebody else's session: what a caller is told of each, that nothing of its own
+ * is left in the line, and that the client goes on.
+ *
+ * The proxy gives the answers, in place of a server that would have to be old, full, without a quorum or another product.
+ */
+#include "zk/scene.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Refusals -------------------------------------------------------------------------------- */
+
+enum { NO_AUTH = -102, THROTTLED = -127 };
+
+/* The next such request does not reach the server, and is answered with this error. */
+static void refuse_next(const char *matcher, int32_t error) {
+    unsigned char frame[20] = {[3] = 16};
+    for (int i = 0; i < 4; i++)
+        frame[16 + i] = (unsigned char)((uint32_t)error >> (24 - 8 * i));
+    proxy_answer_instead(scene.proxy, matcher, frame, sizeof frame);
+}
+
+static const struct {
+    int32_t server;
+    int code;
+    const char *words; /* NULL: it is overcome */
+} refusals[] = {
+    {-6, HF_ENOTSUP, "3.5"},
+    {-13, HF_EREFUSED, "NewConfigNoQuorum"},
+    {NO_AUTH, HF_EPERM, "NoAuth"},
+    {-108, HF_EWRONGTYPE, "NoChildrenForEphemerals"},
+    {-114, HF_EPERM, "InvalidACL"},
+    {-115, HF_EPERM, "AuthFailed"},
+    {-119, HF_EREFUSED, "NotReadOnly"},
+    {-120, HF_EREFUSED, "EphemeralOnLocalSession"},
+    {-124, HF_EPERM, "SASL"},
+    {-125, HF_EOOM, "QuotaExceeded"},
+    {THROTTLED, HF_EREFUSED, "ThrottledOp"},
+    {-9999, HF_EPROTO, "-9999"},
+    {-4, HF_OK, NULL},   /* ConnectionLoss */
+    {-7, HF_OK, NULL},   /* OperationTimeout */
+    {-112, HF_OK, NULL}, /* SessionExpired: what the handshake says counts */
+    {-118, HF_OK, NULL}, /* SessionMoved */
+};
+
+static void what_an_acquire_is_told(void **state) {
+    (void)state;
+    scene_warm("refused");
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "refused");
+    assert_hf(HF_OK, hf_ping(client));
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        refuse_next("create2 /refused/", refusals[i].server);
+        assert_hf(refusals[i].code, hf_lock_acquire(lock));
+        if (refusals[i].words != NULL)
+            assert_non_null(strstr(hf_last_error()->text, refusals[i].words));
+        else
+            assert_hf(HF_OK, hf_lock_release(lock));
+        assert_nodes("refused", 0);
+        assert_hf(HF_OK, hf_lock_acquire(lock));
+        assert_int_equal(zk_count(scene.eyes, "/refused"), 1);
+        assert_hf(HF_OK, hf_lock_release(lock));
+    }
+    assert_int_equal(scene_stats(client).losses, 0);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* It is refused to its caller, who is told; the node goes all the same, in the background. */
+static void what_a_release_is_told(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "kept");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    refuse_next("delete /kept/", NO_AUTH);
+    assert_hf(HF_EPERM, hf_lock_release(lock));
+    assert_nodes("kept", 0);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    refuse_next("delete /kept/", THROTTLED);
+    assert_hf(HF_EREFUSED, hf_lock_release(lock));
+    assert_nodes("kept", 0);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static void what_a_question_is_told(void **state) {
+    (void)state;
+    bool flag;
+    hf_lock_info *info = NULL;
+    scene_warm("asked");
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "asked");
+    refuse_next("getChildren2 /asked", NO_AUTH);
+    assert_hf(HF_EPERM, hf_lock_is_locked(lock, &flag));
+    refuse_next("getChildren2 /asked", NO_AUTH);
+    assert_hf(HF_EPERM, hf_lock_inspect(lock, &info));
+    assert_null(info);
+    refuse_next("getChildren2 /asked", NO_AUTH);
+    assert_hf(HF_EPERM, hf_lock_break(lock, &flag));
+    assert_hf(HF_OK, hf_lock_is_locked(lock, &flag));
+    assert_false(flag);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static bool has_failed(void *client) {
+    return scene_stats(client).renew_failures >= 1;
+}
+
+static bool is_renewed(void *client) {
+    return scene_stats(client).renewals >= 1;
+}
+
+/* A heartbeat that is refused is sent again, and nothing is lost as long as there is time. */
+static void a_heartbeat_that_is_refused(void **state) {
+    (void)state;
+    hf_client *client = scene_proxied(ENDURING_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "beats-on");
+    refuse_next("multi", THROTTLED);
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_true(wait_until(has_failed, client, HANG_MS));
+    assert_true(wait_until(is_renewed, client, HANG_MS));
+    assert_int_equal(scene_stats(client).losses, 0);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* ---- Handshakes ------------------------------------------------------------------------------ */
+
+/* As a server that has forgotten the session and gives another, without a word (ClickHouse Keeper does), or one that has
+ * lost its ensemble and offers to be read. */
+static void forge_next_handshake(int64_t session, bool read_only) {
+    unsigned char frame[41] = {
+        [3] = 37, [10] = ENDURING_MS >> 8, [11] = ENDURING_MS & 0xff, [23] = 16, [40] = read_only};
+    for (int i = 0; i < 8; i++)
+        frame[12 + i] = (unsigned char)((uint64_t)session >> (56 - 8 * i));
+    proxy_forge_reply(scene.proxy, "connect", frame, sizeof frame);
+}
+
+/* Whatever was held is lost at once, although the connection is there. */
+static void a_handshake_with_another_id(void **state) {
+    (void)state;
+    struct scene_events events = {0};
+    hf_client *client = scene_proxied(ENDURING_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "another-id");
+    assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    size_t fired = proxy_fired(scene.proxy);
+    forge_next_handshake(0x7777, false);
+    assert_true(proxy_cut_all(scene.proxy) > 0);
+    assert_true(proxy_wait_fired(scene.proxy, fired + 1, HANG_MS));
+    assert_true(scene_wait_losses(&events, 1));
+    assert_hf(HF_ELOST, hf_lock_release(lock));
+    /* Nobody knows the one that it was given, so the next server gives it a third. */
+    proxy_cut_all(scene.proxy);
+    assert_hf(HF_OK, hf_lock_acquire(lock)); /* when the first has ended */
+    assert_int_equal(zk_count(scene.eyes, "/another-id"), 1);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    assert_int_equal(atomic_load(&events.losses), 1);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+static void a_server_that_can_only_be_read(void **state) {
+    (void)state;
+    size_t fired = proxy_fired(scene.proxy);
+    forge_next_handshake(0x7777, true);
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "read-only");
+    assert_hf(HF_OK, hf_lock_acquire(lock)); /* the next handshake is the server's own */
+    assert_int_equal(proxy_fired(scene.proxy), fired + 1);
+    assert_hf(HF_OK, hf_lock_release(lock));
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ROW(what_an_acquire_is_told),     ROW(what_a_release_is_told),
+        ROW(what_a_question_is_told),     ROW(a_heartbeat_that_is_refused),
+        ROW(a_handshake_with_another_id), ROW(a_server_that_can_only_be_read),
+    };
+    zk_need();
+    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+}
