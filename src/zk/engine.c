@@ -261,6 +261,7 @@ const struct hfi_call_ops hfi_zk_lock_ops = {
     .force = hfi_zk_force,
     .ask = hfi_zk_ask,
     .inspect = hfi_zk_inspect,
+    .facts = hfi_zk_facts,
     .settle = hfi_zk_settle,
     .step = hfi_zk_call_step,
     .cancel = hfi_zk_call_cancel,

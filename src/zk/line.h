@@ -69,6 +69,10 @@ void hfi_zk_ask(struct hfi_call *call);
 
 void hfi_zk_inspect(struct hfi_call *call);
 
+/* ---- facts.c ---- */
+
+void hfi_zk_facts(struct hfi_call *call);
+
 /* ---- survey.c ---- */
 
 void hfi_zk_survey(struct hfi_call *call);
