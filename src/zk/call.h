@@ -18,7 +18,7 @@
 #define HFI_ZK_CHROOT_MAX 1000
 #define HFI_ZK_PATH_MAX (HFI_ZK_CHROOT_MAX + HFI_ZK_NAME_MAX + HFI_ZK_NODE_TEXT + 32)
 #define HFI_ZK_ASKS 3       /* requests of one step, at most, */
-#define HFI_ZK_ASKS_MANY 64 /* and of one that brings room for them */
+#define HFI_ZK_ASKS_MANY 32 /* and of one that brings room for them: bits of `commits` */
 
 struct hfi_zk;
 struct hfi_zk_call;
