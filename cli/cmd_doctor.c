@@ -28,7 +28,8 @@ static const struct option_spec specs[] = {
 struct doctor {
     struct connection *connection;
     const char *prefix;
-    struct findings findings; /* of the server that is looked at */
+    struct findings findings; /* of the server that is looked at, */
+    const char *url;          /* which is this */
     enum verdict worst;
     json_t *servers;
     int64_t ahead_least_ms, ahead_most_ms; /* the clocks, of all so far */
@@ -103,17 +104,14 @@ static int ask_facts(struct doctor *doctor, hf_client *client, const char *name)
     int code = hf_lock_new(client, name, &lock);
     if (code == HF_OK)
         code = hf_lock_facts(lock, &facts);
-    if (code == HF_OK) {
+    if (code == HF_OK && url_is_zk(doctor->url)) {
+        doctor_judge_zk(&doctor->findings, facts, doctor->url);
+    } else if (code == HF_OK) {
         doctor_judge(&doctor->findings, facts);
         note_clock(doctor, facts);
     }
     hf_facts_free(facts);
     hf_lock_free(lock);
-    if (code == HF_ENOTSUP) {
-        finding_add(&doctor->findings, VERDICT_UNKNOWN, "server", NULL,
-                    "what ZooKeeper says of itself is not looked at");
-        code = HF_OK;
-    }
     return code;
 }
 
@@ -179,6 +177,7 @@ static int look_at(struct doctor *doctor, struct connection *one, const char *se
     hf_options options = HF_OPTIONS_INIT;
     options.log = on_log;
     options.log_user = doctor;
+    doctor->url = one->target;
     int status = connection_open(one, &options, &client);
     if (status != 0)
         return status;

@@ -32,9 +32,13 @@ enum verdict findings_worst(const struct findings *findings);
 
 /* doctor_facts.c: everything that can be told from what the server says. */
 void doctor_judge(struct findings *findings, const hf_facts *facts);
+void doctor_check_tls(struct findings *findings, const hf_facts *facts);
 /* The value of a fact; NULL: unknown. And as a number; false: it is none. */
 const char *doctor_fact(const hf_facts *facts, const char *name);
 bool doctor_number(const hf_facts *facts, const char *name, int64_t *ret);
+
+/* doctor_zk.c: the same for ZooKeeper, whose servers are asked for more. */
+void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url);
 
 /* doctor_probe.c: what has to be tried, on a name of its own: how long locks take, and whether who
  * waits is woken. */

@@ -271,6 +271,10 @@ static void check_tls(struct findings *findings, const char *check, const hf_fac
                 "the first certificate of the chain ends in %" PRId64 " days", days);
 }
 
+void doctor_check_tls(struct findings *findings, const hf_facts *facts) {
+    check_tls(findings, "tls", facts);
+}
+
 void doctor_judge(struct findings *findings, const hf_facts *facts) {
     static const struct {
         const char *check;

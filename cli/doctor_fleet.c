@@ -8,6 +8,7 @@
 #include "doctor.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #define BETWEEN_S 1
@@ -21,18 +22,28 @@ static void describe(const hf_fleet_party *party, char *text, size_t size) {
         snprintf(text, size, "%s", party->owner);
 }
 
+/* Of others in ZooKeeper only the session is known: its threads may have nothing to do with each other. */
+static bool is_only_a_session(const hf_fleet_party *party) {
+    return strncmp(party->owner, "session ", 8) == 0;
+}
+
 static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock) {
+    bool certain = true;
     char words[sizeof findings->all[0].found] = "";
     size_t len = 0;
     for (size_t i = 0; i < deadlock->steps_len && len < sizeof words; i++) {
         char waiter[80], name[SHOWN_NAME_SIZE];
+        certain = certain && !is_only_a_session(deadlock->steps[i].waiter);
         describe(deadlock->steps[i].waiter, waiter, sizeof waiter);
         len += (size_t)snprintf(words + len, sizeof words - len, "%s%s waits for '%s'",
                                 i > 0 ? "; who has that, " : "", waiter,
                                 shown_name(deadlock->steps[i].lock->name, name));
     }
-    finding_add(findings, VERDICT_BAD, "deadlocks",
-                "end one of them; and have all take locks in the same order, or together (run -m)",
+    finding_add(findings, certain ? VERDICT_BAD : VERDICT_WARNING, "deadlocks",
+                certain ? "end one of them; and have all take locks in the same order, or together "
+                          "(run -m)"
+                        : "if a session is one thread, end one of them: threads of other clients "
+                          "cannot be told apart",
                 "%s", words);
 }
 

@@ -49,3 +49,8 @@ hf_compile_target(hf_bench_zk)
 add_executable(hf_bench_counts bench/counts/pair.c)
 target_link_libraries(hf_bench_counts PRIVATE holdfast)
 hf_compile_target(hf_bench_counts)
+
+# A process of a large fleet, or who asks it, started by bench/fleet/run; public header only.
+add_executable(hf_bench_fleet bench/fleet/worker.c)
+target_link_libraries(hf_bench_fleet PRIVATE holdfast_static Threads::Threads)
+hf_compile_target(hf_bench_fleet)

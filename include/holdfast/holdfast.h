@@ -661,6 +661,9 @@ HF_API void hf_lock_info_free(hf_lock_info *info);
  *   clock.ahead_ms       how far the server's clock is ahead of this machine's, give or take
  *   clock.uncertain_ms   so much
  *   tls.until_s          Unix time at which the first certificate of its chain ends; not without TLS
+ * and in ZooKeeper
+ *   zk.session_ms        the session timeout that was granted
+ *   zk.config            the configuration of the ensemble; empty: it is one server
  * Which there are depends on the server, and may grow. */
 typedef struct hf_fact {
     char *name;
@@ -673,8 +676,8 @@ typedef struct hf_facts {
     hf_fact **facts;
 } hf_facts;
 /* To find out what this user may write, the handle's name is used, if nothing has it, and left as it
- * was: take one that nobody uses. Of plain, fair and read/write locks; of a quorum, and in ZooKeeper
- * HF_ENOTSUP. Free with hf_facts_free().
+ * was: take one that nobody uses. Of plain, fair and read/write locks; of a quorum HF_ENOTSUP. In ZooKeeper
+ * nothing is written. Free with hf_facts_free().
  * Blocks:  up to `cmd_timeout_ms`.   Errors: those of every exchange. What is refused is a fact. */
 HF_API int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts);
 HF_API void hf_facts_free(hf_facts *facts);
@@ -1150,7 +1153,10 @@ typedef struct hf_survey_options {
 /* Takes a survey. NULL `options` means the defaults. Names are those under the client's `name_prefix`, without it. Semaphores,
  * permits and latches are in it only as far as clients tell of them.
  * Blocks:  as long as it takes: some 0.1 s, or 0.5 s if somebody is silent; up to `limit_ms`.
- * Errors:  HF_ENOTSUP in ZooKeeper, for now; those of every exchange. */
+ * In ZooKeeper everybody who waits is in line at the server, Java's clients too, and so nobody is asked: clients are HF_CONNECTED
+ * as long as their session is, holders are there since they came into line, permits are told, and what no session has is HF_GONE, and
+ * stays. Owners of others are "session 0x... address": their threads cannot be told apart.
+ * Errors:  those of every exchange. */
 HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
 /* The same as an operation; *ret_fleet is written before the callback runs or hf_op_wait() returns HF_OK. */
 HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,

@@ -174,6 +174,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .dispatch = manual ? &client->dispatcher.exec : NULL,
         .url = url,
         .client_name = name,
+        .under = client->core.under,
         .name_prefix = url->name_prefix != NULL ? url->name_prefix : options->name_prefix,
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
@@ -362,6 +363,7 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
     if (err != HF_OK)
         return err;
     err = hfi_options_check_times(options, error);
+    note_outer_owner(client);
     if (err == HF_OK)
         err = make_uuid(client->core.id, error);
     if (err == HF_OK)
@@ -376,7 +378,6 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
         client->core.watchdog_ms = options->watchdog_ms;
         client->core.max_hold_ms = options->max_hold_ms;
         client->core.report_after_ms = options->report_after_ms;
-        note_outer_owner(client);
         err = hfi_core_init(&client->core);
     }
     if (err == HF_OK)

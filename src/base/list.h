@@ -29,6 +29,13 @@ static inline void hfi_list_push_back(struct hfi_link *head, struct hfi_link *li
     head->prev = link;
 }
 
+static inline void hfi_list_push_front(struct hfi_link *head, struct hfi_link *link) {
+    link->prev = head;
+    link->next = head->next;
+    head->next->prev = link;
+    head->next = link;
+}
+
 static inline void hfi_list_remove(struct hfi_link *link) {
     if (!hfi_linked(link))
         return;

@@ -14,8 +14,9 @@ struct hfi_engine_config {
     const struct hfi_log *log;
     struct hfi_keeper *keeper;
     struct hfi_exec *dispatch; /* what hf_dispatch() runs; NULL without manual dispatch */
-    const struct hfi_url *url; /* copied from, like the two texts */
+    const struct hfi_url *url; /* copied from, like the three texts */
     const char *client_name;   /* how the client introduces itself to servers */
+    const char *under;         /* the owner for whose hold this process runs; "": none */
     const char *name_prefix;   /* NULL: none */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t ping_ms;

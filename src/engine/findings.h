@@ -6,18 +6,28 @@
 
 #include "base/list.h"
 
+#include <holdfast/holdfast.h>
+
 #include <stdint.h>
 #include <stdlib.h>
 
 #define HFI_FOUND_OWNER_SIZE 72
 #define HFI_FOUND_NAME_SIZE 256
 
-enum hfi_found_kind { HFI_FOUND_PLAIN, HFI_FOUND_FAIR, HFI_FOUND_READ, HFI_FOUND_WRITE };
+enum hfi_found_kind {
+    HFI_FOUND_PLAIN,
+    HFI_FOUND_FAIR,
+    HFI_FOUND_READ,
+    HFI_FOUND_WRITE,
+    HFI_FOUND_PERMITS
+};
 
 struct hfi_found_owner {
     char owner[HFI_FOUND_OWNER_SIZE];
     int64_t count; /* 0: it waits */
     bool writes;
+    int64_t for_ms;       /* how long it is there; 0: the server does not tell */
+    hf_presence presence; /* HF_PRESENCE_UNKNOWN: connections and answers tell */
 };
 
 struct hfi_found_lock {
@@ -42,6 +52,7 @@ struct hfi_found_connection {
     struct hfi_link link;
     bool listens; /* to some channel */
     char name[HFI_FOUND_NAME_SIZE];
+    char under[HFI_FOUND_OWNER_SIZE]; /* for whose hold its process runs, if the server knows */
 };
 
 struct hfi_findings {

@@ -1,7 +1,7 @@
 /*
  * A survey: who holds what, who waits, and who is there, as the server and the clients say.
  *
- *   CLIENT LIST -> ask the fleet -> SCAN, look, SCAN, look, ... -> wait for the answers -> done
+ *   who is connected -> ask the fleet -> SCAN, look, SCAN, look, ... -> wait for the answers -> done
  *
  * In a cluster the fleet is asked once, since its servers pass messages on, and the rest is done at each of them in turn.
  * Called by src/core through the engine's table, on the thread of the call's executor. What cannot be
@@ -15,8 +15,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-#define CONNECTIONS_MAX 100000
 
 static void drop_survey(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
@@ -113,51 +111,7 @@ void hfi_survey_failed(struct hfi_call *call) {
     go_on(call);
 }
 
-/* ---- CLIENT LIST ---- */
-
-/* The value of `field` ("name=") in one line, up to a blank. */
-static const char *field_of(const char *line, size_t len, const char *field, size_t *ret_len) {
-    const char *at = memmem(line, len, field, strlen(field));
-    if (at == NULL)
-        return NULL;
-    at += strlen(field);
-    const char *blank = memchr(at, ' ', (size_t)(line + len - at));
-    *ret_len = (size_t)((blank != NULL ? blank : line + len) - at);
-    return at;
-}
-
-static bool is_zero(const char *value, size_t len) {
-    return value == NULL || (len == 1 && *value == '0');
-}
-
-/* A connection with a name. False: out of memory. */
-static bool add_connection(struct hfi_findings *findings, const char *line, size_t len) {
-    size_t name_len = 0, sub_len = 0, ssub_len = 0;
-    const char *name = field_of(line, len, " name=", &name_len);
-    if (name == NULL || name_len == 0 || name_len >= HFI_FOUND_NAME_SIZE)
-        return true;
-    struct hfi_found_connection *connection = calloc(1, sizeof *connection);
-    if (connection == NULL)
-        return false;
-    const char *sub = field_of(line, len, " sub=", &sub_len);
-    const char *ssub = field_of(line, len, " ssub=", &ssub_len);
-    memcpy(connection->name, name, name_len);
-    connection->listens = !is_zero(sub, sub_len) || !is_zero(ssub, ssub_len);
-    hfi_list_push_back(&findings->connections, &connection->link);
-    return true;
-}
-
-static bool read_connections(struct hfi_findings *findings, const redisReply *list) {
-    const char *line = list->str, *end = list->str + list->len;
-    for (size_t i = 0; line < end && i < CONNECTIONS_MAX; i++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t len = (size_t)((newline != NULL ? newline : end) - line);
-        if (!add_connection(findings, line, len))
-            return false;
-        line += len + 1;
-    }
-    return true;
-}
+/* ---- The first, and each ---- */
 
 /* The first server has answered, so the others are known. */
 static void begin(struct hfi_call *call) {
@@ -181,42 +135,15 @@ static void begin(struct hfi_call *call) {
         hfi_survey_ask(call, look_at_locks);
 }
 
-/* Who may not list connections, or cannot since there are too many for one reply, still learns of the locks. */
 static void listed(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    const struct hfi_exchange *x = &state->exchange;
-    struct hfi_findings *findings = state->u.survey->findings;
-    if (x->err != HF_OK && x->err != HF_EPERM && x->err != HF_EPROTO) {
-        hfi_survey_failed(call);
-        return;
-    }
-    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
-    bool told = reply != NULL && reply->type == REDIS_REPLY_STRING;
-    findings->connections_told = told && (findings->connections_told || !state->u.survey->begun);
-    if (told && !read_connections(findings, reply)) {
-        hfi_call_fail(call, HF_ENOMEM, "out of memory");
-        return;
-    }
-    if (!findings->connections_told)
-        snprintf(findings->words, sizeof findings->words,
-                 "the server does not tell who is connected: %s",
-                 x->err == HF_EPROTO ? "the reply to CLIENT LIST is too long"
-                                     : "CLIENT LIST is refused");
-    if (state->u.survey->begun)
+    if (hfi_survey_of(call)->begun)
         look_at_locks(call);
     else
         begin(call);
 }
 
-static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
-    (void)x;
-    (void)not_after_ms;
-    hfi_command_text(command, "CLIENT");
-    hfi_command_text(command, "LIST");
-}
-
 static void list_connections(struct hfi_call *call) {
-    hfi_survey_send(call, write_list, listed);
+    hfi_survey_list(call, listed);
 }
 
 void hfi_survey(struct hfi_call *call) {

@@ -22,6 +22,11 @@ struct hfi_redis_survey {
     size_t nodes_len, nodes_cap, node;
     bool nodes_failed; /* no memory for all */
 
+    /* survey_connections.c */
+    int64_t connections;      /* how many there are, */
+    int64_t connections_told; /* and were told; more, if some of them are gone since */
+    int64_t next_id;          /* of a connection: those above it were looked for */
+
     /* survey_ask.c */
     struct hfi_waiter waiter;
     struct hfi_node *home; /* where it listens, with a reference; NULL: nowhere */
@@ -51,6 +56,9 @@ void hfi_survey_send(struct hfi_call *call,
 /* It has failed. One of several nodes is told to be missing, and the survey goes on with the next; else
  * the call is over. */
 void hfi_survey_failed(struct hfi_call *call);
+
+/* Reads who is connected to the server whose turn it is. */
+void hfi_survey_list(struct hfi_call *call, hfi_survey_step *next);
 
 /* Asks those who are connected to the server that has just answered. */
 void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next);

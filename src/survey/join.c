@@ -142,6 +142,8 @@ static void add_connection(struct hfi_join *join, const struct hfi_found_connect
         hfi_join_describe(join, client, connection->name);
     else if (client->program[0] == '\0')
         client->program = hfi_arena_text(&join->arena, connection->name, strlen(connection->name));
+    if (client->under[0] == '\0')
+        client->under = hfi_arena_text(&join->arena, connection->under, strlen(connection->under));
     if (client->presence == HF_PRESENCE_UNKNOWN)
         client->presence = HF_CONNECTED;
     if (client->presence == HF_CONNECTED && somebody_is_missing && connection->listens)
@@ -171,10 +173,8 @@ static void find_clients(struct hfi_join *join, const struct hfi_findings *findi
 
 static const char *kind_word(enum hfi_found_kind kind) {
     static const char *const words[] = {
-        [HFI_FOUND_PLAIN] = "plain",
-        [HFI_FOUND_FAIR] = "fair",
-        [HFI_FOUND_READ] = "read",
-        [HFI_FOUND_WRITE] = "write",
+        [HFI_FOUND_PLAIN] = "plain", [HFI_FOUND_FAIR] = "fair",       [HFI_FOUND_READ] = "read",
+        [HFI_FOUND_WRITE] = "write", [HFI_FOUND_PERMITS] = "permits",
     };
     return words[kind];
 }
@@ -197,8 +197,9 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
                          .kind = !shared         ? kind_word(lock->kind)
                                  : owner->writes ? "write"
                                                  : "read",
+                         .presence = owner->presence,
                          .count = owner->count,
-                         .for_ms = -1,
+                         .for_ms = owner->for_ms > 0 ? owner->for_ms : -1,
                          .left_ms = owner->count > 0 ? lock->ttl_ms : -1,
                          .place = place};
 }
@@ -258,6 +259,8 @@ static bool is_automatic(const char *owner) {
 static hf_presence presence_of(const hf_fleet_party *party, bool connections_told) {
     if (party->client != NULL)
         return party->client->presence;
+    if (party->presence != HF_PRESENCE_UNKNOWN)
+        return party->presence;
     return connections_told && is_automatic(party->owner) ? HF_GONE : HF_PRESENCE_UNKNOWN;
 }
 
@@ -298,6 +301,8 @@ static const hf_fleet_party *const *join_parties(struct hfi_join *join,
             continue;
         if (last != NULL && compare_subjects(last, &claims[i]) == 0) {
             add_word(all[*ret_len - 1], &claims[i].party);
+            if (claims[i].at_server != NULL && claims[i].at_server == last->at_server)
+                all[*ret_len - 1]->count += claims[i].party.count; /* it is there twice */
             continue;
         }
         hf_fleet_party *party = hfi_arena_take(&join->arena, sizeof *party);
@@ -331,19 +336,27 @@ static bool is_disputed(const hf_fleet_lock *lock) {
     return false;
 }
 
+static int64_t larger(int64_t one, int64_t other) {
+    return one > other ? one : other;
+}
+
+/* Several servers may know it, and each some of its owners. */
 static const hf_fleet_lock *join_lock(struct hfi_join *join, const struct hfi_claim *claims,
                                       size_t len, bool connections_told) {
     hf_fleet_lock *lock = hfi_arena_take(&join->arena, sizeof *lock);
     const struct hfi_found_lock *at_server = NULL;
     if (lock == NULL)
         return NULL;
-    for (size_t i = 0; i < len && at_server == NULL; i++)
-        at_server = claims[i].at_server;
+    lock->listeners = -1;
+    for (size_t i = 0; i < len; i++)
+        if (claims[i].at_server != NULL) {
+            at_server = at_server != NULL ? at_server : claims[i].at_server;
+            lock->listeners = larger(lock->listeners, claims[i].at_server->listeners);
+            lock->left_out = larger(lock->left_out, claims[i].at_server->left_out);
+        }
     lock->name = hfi_arena_text(&join->arena, claims->name, claims->name_len);
     lock->name_len = claims->name_len;
     lock->ttl_ms = at_server != NULL ? at_server->ttl_ms : -2;
-    lock->listeners = at_server != NULL ? at_server->listeners : -1;
-    lock->left_out = at_server != NULL ? at_server->left_out : 0;
     lock->holders = join_parties(join, claims, len, false, connections_told, &lock->holders_len);
     lock->waiters = join_parties(join, claims, len, true, connections_told, &lock->waiters_len);
     if (join->arena.failed)

@@ -46,6 +46,9 @@ struct hfi_zk_call *hfi_zk_call_begin(struct hfi_call *call) {
     c->zk = hfi_zk_of(call->engine);
     c->kind = call->kind->engine_private;
     c->phase = HFI_ZK_PAUSED;
+    c->asks = c->few_asks;
+    c->answers = c->few_answers;
+    c->room = HFI_ZK_ASKS;
     c->end_ms = call->deadline_ms;
     call->err = HF_OK;
     call->value = call->token = 0;
@@ -57,7 +60,7 @@ struct hfi_zk_call *hfi_zk_call_begin(struct hfi_call *call) {
 }
 
 static void drop_asks(struct hfi_zk_call *c) {
-    for (size_t i = 0; i < HFI_ZK_ASKS; i++)
+    for (size_t i = 0; i < c->room; i++)
         hfi_zk_session_drop(c->zk->session, &c->asks[i]);
 }
 
@@ -193,9 +196,11 @@ static void connect_first(struct hfi_zk_call *c) {
 }
 
 static int submit(struct hfi_zk_call *c) {
-    static const unsigned events[HFI_ZK_ASKS] = {HFI_ZK_EVENT_ANSWER, HFI_ZK_EVENT_ANSWER,
-                                                 HFI_ZK_EVENT_ANSWER};
+    unsigned events[HFI_ZK_ASKS_MANY];
     struct hfi_zk_out out;
+    assert(c->step->frames <= c->room && c->room <= HFI_ZK_ASKS_MANY);
+    for (size_t i = 0; i < c->step->frames; i++)
+        events[i] = HFI_ZK_EVENT_ANSWER;
     hfi_zk_out_init(&out, c->zk->mem);
     c->step->write(c, &out);
     int err = hfi_zk_session_submit(c->zk->session, &out, c->step->frames, c->step->commits,
@@ -285,7 +290,7 @@ static bool is_refused(struct hfi_zk_call *c, int32_t server_err) {
     hfi_error_clear(&ignored);
     if (server_err != HFI_ZK_OK)
         hfi_zk_error(server_err, &ignored, &remedy);
-    if (remedy == HFI_ZK_REMEDY_ASKER)
+    if (remedy == HFI_ZK_REMEDY_ASKER || (remedy == HFI_ZK_REMEDY_NONE && c->step->tolerant))
         return false;
     hfi_zk_call_refused(c, server_err);
     return true;

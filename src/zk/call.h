@@ -17,10 +17,12 @@
 
 #define HFI_ZK_CHROOT_MAX 1000
 #define HFI_ZK_PATH_MAX (HFI_ZK_CHROOT_MAX + HFI_ZK_NAME_MAX + HFI_ZK_NODE_TEXT + 32)
-#define HFI_ZK_ASKS 3 /* requests of one step, at most */
+#define HFI_ZK_ASKS 3       /* requests of one step, at most, */
+#define HFI_ZK_ASKS_MANY 32 /* and of one that brings room for them: bits of `commits` */
 
 struct hfi_zk;
 struct hfi_zk_call;
+struct hfi_zk_survey;
 
 /* The engine's events. That there is one says little: what is true is looked up. */
 enum {
@@ -35,6 +37,7 @@ struct hfi_zk_step {
     size_t frames;    /* how many requests `write` makes */
     unsigned commits; /* a bit for each that a quorum has to commit */
     bool leaves;      /* once the first was sent, something of ours may be at the server */
+    bool tolerant;    /* that it may not be done is an answer like others */
     void (*write)(struct hfi_zk_call *c, struct hfi_zk_out *out);
     /* All were answered: c->answers. Errors that mean the same whoever asks have ended the call. */
     void (*answered)(struct hfi_zk_call *c);
@@ -85,9 +88,12 @@ struct hfi_zk_call {
     bool in_doubt;   /* nobody can tell whether what was sent was done, unless it is answered */
     bool heard;      /* the server has answered anything */
 
-    uint64_t number; /* the session that it is about; 0: any */
-    struct hfi_zk_ask asks[HFI_ZK_ASKS];
-    struct hfi_zk_answer answers[HFI_ZK_ASKS];
+    uint64_t number;         /* the session that it is about; 0: any */
+    struct hfi_zk_ask *asks; /* `room` of each */
+    struct hfi_zk_answer *answers;
+    size_t room;
+    struct hfi_zk_ask few_asks[HFI_ZK_ASKS];
+    struct hfi_zk_answer few_answers[HFI_ZK_ASKS];
     struct hfi_zk_ask kept; /* an answer that is still needed */
     struct hfi_want want;
     struct hfi_alarm alarm;
@@ -119,6 +125,7 @@ struct hfi_zk_call {
             bool has_total;                /* and the number of permits with them */
             bool maybe_done;               /* they may have been deleted by us */
         } permits;
+        struct hfi_zk_survey *survey;
     } u;
 };
 

@@ -14,6 +14,7 @@
 #include "zk/zk.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Kinds and names ---- */
@@ -48,6 +49,7 @@ static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     static const struct hfi_call_ops ops = {
         .call_size = sizeof(struct hfi_zk_call),
         .ask = hfi_zk_ask,
+        .survey = hfi_zk_survey,
         .step = hfi_zk_call_step,
         .cancel = hfi_zk_call_cancel,
     };
@@ -120,20 +122,34 @@ static void free_half_built(struct hfi_zk *zk) {
     hfi_free(zk->mem, zk);
 }
 
+#define OWNER_LEN (HFI_ZK_UUID_TEXT + 1 + 20) /* a uuid and a number */
+#define WHO_MAX (HFI_ZK_DATA_MAX - OWNER_LEN - sizeof "holdfast: ")
+
 /* "holdfast:uuid:host:pid:program" is how the client introduces itself; a node says what is behind the
- * uuid, with blanks between. */
-static char *describe_us(const struct hfi_mem *mem, const char *client_name) {
+ * uuid, with blanks between, and for whose hold the process runs. The program makes room for that. */
+static char *describe_us(const struct hfi_mem *mem, const char *client_name, const char *under) {
     const char *rest = client_name;
     for (int i = 0; i < 2 && rest != NULL; i++) {
         rest = strchr(rest, ':');
         rest += rest != NULL;
     }
-    char *who = hfi_strdup(mem, rest != NULL ? rest : client_name);
-    char *colon = who != NULL ? strchr(who, ':') : NULL;
+    rest = rest != NULL ? rest : client_name;
+    bool known = under != NULL && *under != '\0';
+    size_t under_len = known ? strlen(HFI_ZK_UNDER) + strlen(under) : 0;
+    size_t rest_len = strlen(rest);
+    if (known && rest_len + under_len > WHO_MAX)
+        rest_len = under_len < WHO_MAX ? WHO_MAX - under_len : 0;
+    char *who = hfi_alloc(mem, rest_len + under_len + 1);
+    if (who == NULL)
+        return NULL;
+    snprintf(who, rest_len + 1, "%s", rest);
+    char *colon = strchr(who, ':');
     for (int i = 0; i < 2 && colon != NULL; i++) {
         *colon = ' ';
         colon = strchr(colon, ':');
     }
+    if (known)
+        snprintf(who + rest_len, under_len + 1, HFI_ZK_UNDER "%s", under);
     return who;
 }
 
@@ -146,7 +162,7 @@ static int name_things(struct hfi_zk *zk, const struct hfi_engine_config *config
         return err;
     zk->chroot = hfi_strdup(zk->mem, chroot);
     zk->prefix = hfi_strdup(zk->mem, config->name_prefix != NULL ? config->name_prefix : "");
-    zk->who = describe_us(zk->mem, config->client_name);
+    zk->who = describe_us(zk->mem, config->client_name, config->under);
     zk->names = (struct hfi_zk_names){.chroot = zk->chroot, .prefix = zk->prefix};
     if (zk->chroot == NULL || zk->prefix == NULL || zk->who == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
@@ -245,6 +261,7 @@ const struct hfi_call_ops hfi_zk_lock_ops = {
     .force = hfi_zk_force,
     .ask = hfi_zk_ask,
     .inspect = hfi_zk_inspect,
+    .facts = hfi_zk_facts,
     .settle = hfi_zk_settle,
     .step = hfi_zk_call_step,
     .cancel = hfi_zk_call_cancel,

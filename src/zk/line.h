@@ -69,6 +69,14 @@ void hfi_zk_ask(struct hfi_call *call);
 
 void hfi_zk_inspect(struct hfi_call *call);
 
+/* ---- facts.c ---- */
+
+void hfi_zk_facts(struct hfi_call *call);
+
+/* ---- survey.c ---- */
+
+void hfi_zk_survey(struct hfi_call *call);
+
 /* ---- renew.c ---- */
 
 void hfi_zk_renew(struct hfi_engine *engine, struct hfi_renewal *renewal);

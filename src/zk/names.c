@@ -286,6 +286,19 @@ static bool is_owner(struct hfi_zk_text text) {
     return true;
 }
 
+/* Takes what is behind the last " under=" from the end, if it is an owner. */
+static struct hfi_zk_text take_under(struct hfi_zk_text *who) {
+    struct hfi_zk_text under = {.bytes = "", .len = 0};
+    const char *mark = behind_last(who->bytes, who->len, HFI_ZK_UNDER);
+    if (mark == NULL)
+        return under;
+    struct hfi_zk_text found = {.bytes = mark, .len = who->len - (size_t)(mark - who->bytes)};
+    if (!is_owner(found))
+        return under;
+    who->len -= found.len + strlen(HFI_ZK_UNDER);
+    return found;
+}
+
 bool hfi_zk_data_parse(struct hfi_zk_text data, struct hfi_zk_data *ret) {
     size_t before = strlen(OURS);
     if (data.len < before || memcmp(data.bytes, OURS, before) != 0)
@@ -301,6 +314,7 @@ bool hfi_zk_data_parse(struct hfi_zk_text data, struct hfi_zk_data *ret) {
     if (!is_owner(owner))
         return false;
     ret->owner = owner;
+    ret->under = take_under(&who);
     ret->who = who;
     return true;
 }

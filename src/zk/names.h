@@ -75,15 +75,18 @@ static inline bool hfi_zk_before(int32_t one, int32_t other) {
 /* ---- What a node says of its owner ----------------------------------------------------------- */
 
 #define HFI_ZK_DATA_MAX 200
+#define HFI_ZK_UNDER " under="
 
-/* "holdfast:<client uuid>:<owner number> <host> <pid> <program>", cut off where it gets too long. `who`
- * is all of that behind the owner. Returns its length. */
+/* "holdfast:<client uuid>:<owner number> <host> <pid> <program>", and " under=<owner>" behind it if the process runs
+ * under a hold of that owner; cut off where it gets too long. `who` is all of that behind the first owner. Returns its
+ * length. */
 size_t hfi_zk_data_write(const char *owner, size_t owner_len, const char *who,
                          char to[HFI_ZK_DATA_MAX]);
 
 struct hfi_zk_data {
     struct hfi_zk_text owner; /* "uuid:number" */
     struct hfi_zk_text who;   /* "host pid program"; perhaps empty */
+    struct hfi_zk_text under; /* for whose hold its process runs; perhaps empty */
 };
 /* False: another wrote it. */
 bool hfi_zk_data_parse(struct hfi_zk_text data, struct hfi_zk_data *ret);

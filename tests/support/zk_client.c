@@ -233,17 +233,26 @@ void zk_close_session(int port, int64_t session) {
     free(thief);
 }
 
-int zk_make(struct zk_client *client, const char *path, const void *data, size_t length) {
+static int make(struct zk_client *client, const char *path, const void *data, size_t length,
+                int mode) {
     struct bytes body = path_body(path), answer = {0};
     put_buffer(&body, data, length);
     put_int(&body, 1); /* one entry: all rights for anyone */
     put_int(&body, 31);
     put_buffer(&body, "world", 5);
     put_buffer(&body, "anyone", 6);
-    put_int(&body, 0); /* persistent */
+    put_int(&body, mode);
     int error = call(client, CREATE, &body, &answer);
     bytes_clear(&answer);
     return error;
+}
+
+int zk_make(struct zk_client *client, const char *path, const void *data, size_t length) {
+    return make(client, path, data, length, 0);
+}
+
+int zk_make_ephemeral(struct zk_client *client, const char *path, const void *data, size_t length) {
+    return make(client, path, data, length, 1);
 }
 
 int zk_put(struct zk_client *client, const char *path, const void *data, size_t length) {

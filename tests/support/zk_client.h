@@ -21,6 +21,8 @@ void zk_client_close(struct zk_client *client); /* NULL is fine */
 
 /* Each returns 0 or the server's error; ZK_UNREACHABLE when it has said nothing. */
 int zk_make(struct zk_client *client, const char *path, const void *data, size_t length);
+/* The same, of this client's session. */
+int zk_make_ephemeral(struct zk_client *client, const char *path, const void *data, size_t length);
 int zk_put(struct zk_client *client, const char *path, const void *data, size_t length);
 int zk_delete(struct zk_client *client, const char *path);
 int zk_exists(struct zk_client *client, const char *path);

@@ -254,6 +254,27 @@ static void owners_are_written_and_read(void **state) {
     len = hfi_zk_data_write(UUID ":77", 39, "", data);
     assert_true(hfi_zk_data_parse((struct hfi_zk_text){data, len}, &found));
     assert_int_equal(found.who.len, 0);
+    assert_int_equal(found.under.len, 0);
+}
+
+static void who_it_runs_for_is_behind_the_program(void **state) {
+    (void)state;
+    static const struct {
+        const char *who, *program, *under;
+    } rows[] = {{"host 12 prog under=" UUID ":5", "host 12 prog", UUID ":5"},
+                {"host 12 under=x under=" UUID ":5", "host 12 under=x", UUID ":5"},
+                {"host 12 under=" UUID, "host 12 under=" UUID, ""},
+                {"host 12 under=", "host 12 under=", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char data[HFI_ZK_DATA_MAX];
+        struct hfi_zk_data found;
+        size_t len = hfi_zk_data_write(UUID ":77", 39, rows[i].who, data);
+        assert_true(hfi_zk_data_parse((struct hfi_zk_text){data, len}, &found));
+        assert_int_equal(found.who.len, strlen(rows[i].program));
+        assert_memory_equal(found.who.bytes, rows[i].program, found.who.len);
+        assert_int_equal(found.under.len, strlen(rows[i].under));
+        assert_memory_equal(found.under.bytes, rows[i].under, found.under.len);
+    }
 }
 
 static void what_others_wrote_names_no_owner(void **state) {
@@ -327,6 +348,7 @@ int main(void) {
         cmocka_unit_test(nodes_are_named_as_they_are_read),
         cmocka_unit_test(the_order_goes_on_below_zero),
         cmocka_unit_test(owners_are_written_and_read),
+        cmocka_unit_test(who_it_runs_for_is_behind_the_program),
         cmocka_unit_test(what_others_wrote_names_no_owner),
         cmocka_unit_test(errors_have_a_meaning),
     };

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ static char *dir;
 
 /* The tool's line for a shell. */
 struct line {
-    char text[1024];
+    char text[4096];
 };
 
 static void write_line(struct line *line, const char *words) {
@@ -112,6 +113,111 @@ static void a_killed_tool_frees_it_with_its_session(void **state) {
     hf_close(client);
 }
 
+/* What the tool prints with these words, whatever its status; the caller frees it. */
+static char *output_of(const char *words) {
+    struct line line;
+    char *text = NULL;
+    size_t size = 0;
+    write_line(&line, words);
+    FILE *tool = popen(line.text, "re"), *copy = open_memstream(&text, &size);
+    assert_non_null(tool);
+    assert_non_null(copy);
+    for (int c = fgetc(tool); c != EOF; c = fgetc(tool))
+        fputc(c, copy);
+    pclose(tool);
+    fclose(copy);
+    return text;
+}
+
+static void assert_says(const char *words, const char *expected) {
+    char *text = output_of(words);
+    if (strstr(text, expected) == NULL)
+        fail_msg("'%s' says: %s", words, text);
+    free(text);
+}
+
+static void who_holds_and_who_waits_is_listed(void **state) {
+    (void)state;
+    pid_t holder = start_run("--ttl 30s", "listed", "exit 0");
+    assert_true(is_there("listed", "", HANG_MS));
+    pid_t waiter = start_tool("run --wait 60s listed -- true");
+    assert_nodes("listed", 2);
+    char *text = output_of("ls 'list*'");
+    assert_non_null(strstr(text, "listed  plain  connected"));
+    assert_non_null(strstr(text, " holdfast  "));
+    free(text);
+    assert_says("ls --json 'list*'", "\"waiting\":1");
+    assert_tool(0, "ls --stuck 'list*'");
+    assert_tool(1, "ls --stuck --over 1ms 'list*'");
+    assert_tool(0, "unlock --force listed");
+    assert_true(expect_exit(holder, LOST, HANG_MS));
+    assert_true(expect_exit(waiter, 0, HANG_MS));
+}
+
+static void the_doctor_looks_at_what_zookeeper_has(void **state) {
+    (void)state;
+    static const char words[] = "doctor --skip latency --skip waking --skip deadlocks";
+    assert_says(words, "ok       version      ZooKeeper 3.");
+    assert_says(words, "ok       ensemble     one server");
+    assert_says(words, "ok       session      30.000 s are granted");
+    assert_says(words, "left out: eviction, persistence");
+    assert_says("doctor --skip deadlocks", "latency      to acquire takes");
+}
+
+static bool doctor_finds_a_deadlock(void *arg) {
+    (void)arg;
+    char *text = output_of("doctor --skip ensemble --skip latency --skip waking");
+    bool found = strstr(text, "bad      deadlocks") != NULL &&
+                 strstr(text, "waits for 'knot-a'") != NULL &&
+                 strstr(text, "waits for 'knot-b'") != NULL;
+    free(text);
+    return found;
+}
+
+/* Each runs the other's lock inside its own. */
+static void a_deadlock_of_two_scripts_is_found(void **state) {
+    (void)state;
+    static const char *const names[] = {"knot-a", "knot-b"};
+    pid_t scripts[2];
+    for (int i = 0; i < 2; i++) {
+        char words[4600];
+        static struct line inner;
+        char inner_words[128];
+        snprintf(inner_words, sizeof inner_words, "run --wait 60s %s -- true", names[1 - i]);
+        write_line(&inner, inner_words);
+        for (char *quote = strchr(inner.text, '\''); quote != NULL; quote = strchr(quote, '\''))
+            *quote = '"';
+        snprintf(words, sizeof words,
+                 "run %s -- sh -c 'touch %s/%s; while ! [ -e %s/go ]; do sleep 0.01; done; %s'",
+                 names[i], dir, names[i], dir, inner.text);
+        scripts[i] = start_tool(words);
+    }
+    assert_true(is_there("knot-a", "", HANG_MS) && is_there("knot-b", "", HANG_MS));
+    char path[512];
+    snprintf(path, sizeof path, "%s/go", dir);
+    FILE *go = fopen(path, "we");
+    assert_non_null(go);
+    fclose(go);
+    bool found = wait_until(doctor_finds_a_deadlock, NULL, 2 * HANG_MS);
+    for (int i = 0; i < 2; i++)
+        kill_child(scripts[i]);
+    assert_true(found);
+}
+
+static void handles_are_refused_with_words(void **state) {
+    (void)state;
+    assert_tool(64, "acquire --lease 30s handle 2>/dev/null");
+    assert_says("acquire --lease 30s handle 2>&1", "handles are not offered on ZooKeeper");
+    assert_says("release handle 5c4d0000-0000-4000-8000-000000000001:5 2>&1",
+                "handles are not offered on ZooKeeper");
+}
+
+static void a_leader_is_elected_and_the_server_measured(void **state) {
+    (void)state;
+    assert_tool(0, "elect --once leader -- true");
+    assert_says("bench --duration 100ms", "hand-over:");
+}
+
 static int start(void **state) {
     dir = temp_dir();
     return scene_start(state);
@@ -131,6 +237,11 @@ int main(void) {
         ROW(a_second_is_refused_and_a_break_ends_the_first),
         ROW(a_silent_server_ends_the_command),
         ROW(a_killed_tool_frees_it_with_its_session),
+        ROW(who_holds_and_who_waits_is_listed),
+        ROW(the_doctor_looks_at_what_zookeeper_has),
+        ROW(a_deadlock_of_two_scripts_is_found),
+        ROW(handles_are_refused_with_words),
+        ROW(a_leader_is_elected_and_the_server_measured),
     };
     zk_need();
     return cmocka_run_group_tests(tests, start, stop);

@@ -1,0 +1,209 @@
+/*
+ * Who is connected, as a part of a survey: CLIENT LIST, which takes the server more than a microsecond for each connection.
+ *
+ *   INFO clients -> few ───────────────────────────────────────────────▶ CLIENT LIST
+ *                -> many: INFO stats -> how many there ever were ──────▶ CLIENT LIST ID <400 of them>, ...
+ *
+ * Steps of survey.c, on the thread of the call's executor. No command is to keep the server busy for long. So where many are connected, they are looked for by
+ * their numbers, some hundred at a time: the server counts connections, and one that does not exist costs it next to nothing. If there
+ * were too many for that, or the server does not say how many, it is one list after all.
+ */
+#include "redis/survey.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECTIONS_MAX 100000
+#define FEW 400         /* connections: half a millisecond of the server's time */
+#define IDS_MAX 1000000 /* numbers that are tried: some tenths of a second of ours */
+#define IDS_MORE 1000   /* scripts and the like have numbers that are not counted */
+#define LAST_MS 100     /* so long before its end nothing is begun any more */
+
+/* ---- A list ---- */
+
+/* The value of `field` ("name=") in one line, up to a blank. */
+static const char *field_of(const char *line, size_t len, const char *field, size_t *ret_len) {
+    const char *at = memmem(line, len, field, strlen(field));
+    if (at == NULL)
+        return NULL;
+    at += strlen(field);
+    const char *blank = memchr(at, ' ', (size_t)(line + len - at));
+    *ret_len = (size_t)((blank != NULL ? blank : line + len) - at);
+    return at;
+}
+
+static bool is_zero(const char *value, size_t len) {
+    return value == NULL || (len == 1 && *value == '0');
+}
+
+/* A connection with a name. False: out of memory. */
+static bool add_connection(struct hfi_findings *findings, const char *line, size_t len) {
+    size_t name_len = 0, sub_len = 0, ssub_len = 0;
+    const char *name = field_of(line, len, " name=", &name_len);
+    if (name == NULL || name_len == 0 || name_len >= HFI_FOUND_NAME_SIZE)
+        return true;
+    struct hfi_found_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return false;
+    const char *sub = field_of(line, len, " sub=", &sub_len);
+    const char *ssub = field_of(line, len, " ssub=", &ssub_len);
+    memcpy(connection->name, name, name_len);
+    connection->listens = !is_zero(sub, sub_len) || !is_zero(ssub, ssub_len);
+    hfi_list_push_back(&findings->connections, &connection->link);
+    return true;
+}
+
+/* False: out of memory. */
+static bool read_connections(struct hfi_redis_survey *survey, const redisReply *list) {
+    const char *line = list->str, *end = list->str + list->len;
+    for (size_t i = 0; line < end && i < CONNECTIONS_MAX; i++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t len = (size_t)((newline != NULL ? newline : end) - line);
+        if (!add_connection(survey->findings, line, len))
+            return false;
+        survey->connections_told += len > 0;
+        line += len + 1;
+    }
+    return true;
+}
+
+/* They are told only if each server has told them. Who may not list them, or cannot since there are too many for one reply, still
+ * learns of the locks. */
+static void conclude(struct hfi_call *call, bool told, const char *words) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    struct hfi_findings *findings = survey->findings;
+    findings->connections_told = told && (findings->connections_told || !survey->begun);
+    if (!told)
+        snprintf(findings->words, sizeof findings->words,
+                 "the server does not tell who is connected: %s", words);
+    survey->next(call);
+}
+
+/* The reply to a list; NULL: the survey went on without it, or is over. */
+static const redisReply *list_of(struct hfi_call *call) {
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    if (x->err != HF_OK && x->err != HF_EPERM && x->err != HF_EPROTO) {
+        hfi_survey_failed(call);
+        return NULL;
+    }
+    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
+        conclude(call, false,
+                 x->err == HF_EPROTO ? "the reply to CLIENT LIST is too long"
+                                     : "CLIENT LIST is refused");
+        return NULL;
+    }
+    if (!read_connections(hfi_survey_of(call), reply)) {
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        return NULL;
+    }
+    return reply;
+}
+
+static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)x;
+    (void)not_after_ms;
+    hfi_command_text(command, "CLIENT");
+    hfi_command_text(command, "LIST");
+}
+
+static void listed(struct hfi_call *call) {
+    if (list_of(call) != NULL)
+        conclude(call, true, NULL);
+}
+
+static void list_all(struct hfi_call *call) {
+    hfi_survey_send(call, write_list, listed);
+}
+
+/* ---- By numbers ---- */
+
+static void list_some(struct hfi_call *call);
+
+static void write_some(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_redis_survey *survey = hfi_state_around(x)->u.survey;
+    write_list(x, not_after_ms, command);
+    hfi_command_text(command, "ID");
+    for (int64_t i = 0; i < FEW && survey->next_id - i > 0; i++)
+        hfi_command_number(command, survey->next_id - i);
+}
+
+static void listed_some(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (list_of(call) == NULL)
+        return;
+    survey->next_id -= FEW;
+    list_some(call);
+}
+
+/* The latest come first: among those most are still there. */
+static void list_some(struct hfi_call *call) {
+    const struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (survey->connections_told >= survey->connections || survey->next_id <= 0)
+        conclude(call, true, NULL);
+    else if (hfi_now_ms() >= call->deadline_ms - LAST_MS)
+        conclude(call, false, "there are too many for the time that was given");
+    else
+        hfi_survey_send(call, write_some, listed_some);
+}
+
+/* ---- How many there are ---- */
+
+/* A number that INFO tells; -1: it does not. */
+static int64_t info_of(struct hfi_call *call, const char *field) {
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING)
+        return -1;
+    const char *at = memmem(reply->str, reply->len, field, strlen(field));
+    return at != NULL ? strtoll(at + strlen(field), NULL, 10) : -1;
+}
+
+/* What the server does not want to tell is no failure. */
+static bool has_failed(struct hfi_call *call) {
+    int err = hfi_state_of(call)->exchange.err;
+    if (err == HF_OK || err == HF_EPERM || err == HF_EREFUSED)
+        return false;
+    hfi_survey_failed(call);
+    return true;
+}
+
+static void write_info(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    (void)not_after_ms;
+    hfi_command_text(command, "INFO");
+    hfi_command_text(command,
+                     hfi_state_around(x)->u.survey->connections == 0 ? "clients" : "stats");
+}
+
+static void counted_all(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (has_failed(call))
+        return;
+    int64_t ever = info_of(call, "total_connections_received:");
+    survey->next_id = ever + IDS_MORE;
+    if (ever < 0 || ever > IDS_MAX)
+        list_all(call);
+    else
+        list_some(call);
+}
+
+static void counted(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (has_failed(call))
+        return;
+    survey->connections = info_of(call, "connected_clients:");
+    if (survey->connections <= FEW)
+        list_all(call);
+    else
+        hfi_survey_send(call, write_info, counted_all);
+}
+
+void hfi_survey_list(struct hfi_call *call, hfi_survey_step *next) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    survey->next = next;
+    survey->connections = survey->connections_told = 0;
+    hfi_survey_send(call, write_info, counted);
+}

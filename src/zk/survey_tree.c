@@ -1,0 +1,350 @@
+/*
+ * What a survey finds in the tree: which nodes are locks, who of their lines holds them, and who those are.
+ *
+ * Called by survey.c with answers, on the thread of the call's executor. What is in the tree may be anybody's: a node is a lock
+ * if nodes of a recipe are beneath it, permits if there are leases, and whatever else is beneath it may be more names.
+ */
+#include "zk/survey.h"
+
+#include "base/glob.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OWNERS_MAX 100 /* holders of one lock, and as many in line: the rest is counted */
+#define LOCKS_MAX 100000
+#define CHILDREN_MAX 50000 /* of one node: the list has to fit into a message */
+#define CLOCK_OFF_MS 1000  /* if more than this is to come, clocks are wrong */
+#define DATA_SHOWN 40
+
+static bool is_text(struct hfi_zk_text name, const char *text) {
+    return name.len == strlen(text) && memcmp(name.bytes, text, name.len) == 0;
+}
+
+/* ---- Names ---- */
+
+/* What a path is called as a lock; false: it is none that this client could have. */
+static bool name_of(const struct hfi_zk_survey *survey, const char *path, size_t len,
+                    struct hfi_zk_text *ret) {
+    if (len <= survey->base_len || memcmp(path, survey->base, survey->base_len) != 0)
+        return false;
+    *ret = (struct hfi_zk_text){.bytes = path + survey->base_len, .len = len - survey->base_len};
+    return *ret->bytes != '/';
+}
+
+/* Whether there may be names beneath or at this one that are asked for. */
+static bool is_on_the_way(const struct hfi_zk_survey *survey, struct hfi_zk_text name) {
+    size_t len = name.len < survey->literal_len ? name.len : survey->literal_len;
+    return memcmp(name.bytes, survey->pattern, len) == 0;
+}
+
+/* ---- A line ---- */
+
+struct place {
+    struct hfi_zk_node node;
+    struct hfi_zk_text name;
+};
+
+struct line {
+    size_t len;
+    struct place *places; /* in order */
+    bool any_writes;
+    int32_t first_writer; /* its number */
+};
+
+static int compare_places(const void *a, const void *b) {
+    const struct hfi_zk_node *one = &((const struct place *)a)->node,
+                             *other = &((const struct place *)b)->node;
+    if (one->number != other->number)
+        return hfi_zk_before(one->number, other->number) ? -1 : 1;
+    return (one->label > other->label) - (one->label < other->label);
+}
+
+/* Who is in the line of those labels; the caller frees the places. */
+static bool read_line(struct hfi_zk_survey *survey, struct hfi_zk_children children,
+                      unsigned labels, struct line *ret) {
+    struct hfi_zk_text name;
+    *ret =
+        (struct line){.places = hfi_zalloc(survey->mem, (children.len + 1) * sizeof *ret->places)};
+    if (ret->places == NULL) {
+        survey->failed = true;
+        return false;
+    }
+    while (hfi_zk_next_child(&children, &name)) {
+        struct place place = {.node = hfi_zk_node_parse(name.bytes, name.len), .name = name};
+        if ((labels >> place.node.label & 1) != 0)
+            ret->places[ret->len++] = place;
+    }
+    qsort(ret->places, ret->len, sizeof *ret->places, compare_places);
+    for (size_t i = 0; i < ret->len && !ret->any_writes; i++)
+        if (ret->places[i].node.label == HFI_ZK_WRITE) {
+            ret->any_writes = true;
+            ret->first_writer = ret->places[i].node.number;
+        }
+    return true;
+}
+
+static bool holds_mutex(const struct line *line, size_t i) {
+    (void)line;
+    return i == 0;
+}
+
+/* A writer that reads as well has two nodes of one number. */
+static bool holds_readwrite(const struct line *line, size_t i) {
+    const struct hfi_zk_node *node = &line->places[i].node;
+    if (node->label == HFI_ZK_WRITE)
+        return node->number == line->places[0].node.number;
+    return !line->any_writes || !hfi_zk_before(line->first_writer, node->number);
+}
+
+static bool holds_all(const struct line *line, size_t i) {
+    (void)line;
+    (void)i;
+    return true;
+}
+
+static bool holds_none(const struct line *line, size_t i) {
+    (void)line;
+    (void)i;
+    return false;
+}
+
+static struct hfi_found_lock *new_lock(struct hfi_zk_survey *survey, struct hfi_zk_text name,
+                                       enum hfi_found_kind kind, size_t owners) {
+    struct hfi_found_lock *lock = calloc(1, sizeof *lock + name.len + 1);
+    if (lock != NULL)
+        lock->owners = calloc(owners, sizeof *lock->owners);
+    if (lock == NULL || lock->owners == NULL) {
+        free(lock);
+        survey->failed = true;
+        return NULL;
+    }
+    lock->kind = kind;
+    lock->ttl_ms = -1;
+    lock->name_len = name.len;
+    memcpy(lock->name, name.bytes, name.len);
+    hfi_list_push_back(&survey->findings->locks, &lock->link);
+    survey->locks++;
+    return lock;
+}
+
+/* Those who hold it or those who do not, as many as are told; who they are is to be found out. */
+static void add_owners(struct hfi_zk_survey *survey, const char *path, const struct line *line,
+                       bool (*holds)(const struct line *line, size_t i), bool holders,
+                       struct hfi_found_lock *lock) {
+    size_t told = 0;
+    for (size_t i = 0; i < line->len; i++) {
+        if (holds(line, i) != holders)
+            continue;
+        lock->listeners += !holders;
+        if (++told > OWNERS_MAX) {
+            lock->left_out++;
+            continue;
+        }
+        struct hfi_found_owner *owner = &lock->owners[lock->owners_len++];
+        owner->count = holders;
+        owner->writes = line->places[i].node.label == HFI_ZK_WRITE;
+        hfi_zk_survey_add(survey, HFI_ZK_ERRAND_DATA, path, line->places[i].name, lock,
+                          lock->owners_len - 1);
+    }
+}
+
+static void add_lock(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand,
+                     struct hfi_zk_text name, struct hfi_zk_children children, unsigned labels,
+                     enum hfi_found_kind kind, bool (*holds)(const struct line *line, size_t i)) {
+    struct line line;
+    if (survey->locks >= LOCKS_MAX) {
+        hfi_zk_survey_cut(survey, "there are more locks than a survey tells");
+        return;
+    }
+    if (!read_line(survey, children, labels, &line))
+        return;
+    struct hfi_found_lock *lock =
+        line.len > 0 ? new_lock(survey, name, kind, 2 * (size_t)OWNERS_MAX) : NULL;
+    if (lock != NULL) {
+        add_owners(survey, errand->path, &line, holds, true, lock);
+        add_owners(survey, errand->path, &line, holds, false, lock);
+    }
+    hfi_free(survey->mem, line.places);
+}
+
+/* ---- A node and what is beneath it ---- */
+
+enum { HAS_LEASES = 1, HAS_QUEUE = 2, HAS_TOTAL = 4 };
+
+/* What Curator's permits have beneath their name. */
+static unsigned part_of_permits(struct hfi_zk_text child) {
+    return is_text(child, "leases")    ? HAS_LEASES
+           : is_text(child, "locks")   ? HAS_QUEUE
+           : is_text(child, "permits") ? HAS_TOTAL
+                                       : 0;
+}
+
+static bool are_permits(struct hfi_zk_children children) {
+    struct hfi_zk_text child;
+    unsigned parts = 0;
+    while (hfi_zk_next_child(&children, &child))
+        parts |= part_of_permits(child);
+    return (parts & HAS_LEASES) != 0 || parts == (HAS_QUEUE | HAS_TOTAL);
+}
+
+/* More names beneath this one. At the top there are nothing but names. */
+static void walk_on(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand, bool top,
+                    bool permits, struct hfi_zk_children children) {
+    struct hfi_zk_text child, name;
+    char path[HFI_ZK_PATH_MAX];
+    while (hfi_zk_next_child(&children, &child)) {
+        bool in_line = hfi_zk_node_parse(child.bytes, child.len).label != HFI_ZK_NO_LABEL;
+        if ((in_line && !top) || (permits && part_of_permits(child) != 0))
+            continue;
+        size_t above = strcmp(errand->path, "/") == 0 ? 0 : errand->len;
+        size_t len = above + 1 + child.len;
+        if (len >= sizeof path || (above == 0 && is_text(child, "zookeeper")))
+            continue;
+        snprintf(path, sizeof path, "%.*s/%.*s", (int)above, errand->path, (int)child.len,
+                 child.bytes);
+        if (name_of(survey, path, len, &name) && is_on_the_way(survey, name))
+            hfi_zk_survey_add(survey, HFI_ZK_ERRAND_LOOK, errand->path, child, NULL, 0);
+    }
+}
+
+static void add_permits(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand) {
+    static const struct hfi_zk_text leases = {.bytes = "leases", .len = 6},
+                                    queue = {.bytes = "locks", .len = 5};
+    hfi_zk_survey_add(survey, HFI_ZK_ERRAND_LEASES, errand->path, leases, NULL, 0);
+    hfi_zk_survey_add(survey, HFI_ZK_ERRAND_QUEUE, errand->path, queue, NULL, 0);
+}
+
+static void listed(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand,
+                   struct hfi_zk_children children) {
+    struct hfi_zk_text name;
+    bool top = errand->len == survey->top_len;
+    bool permits = !top && are_permits(children);
+    walk_on(survey, errand, top, permits, children);
+    if (top || !name_of(survey, errand->path, errand->len, &name) ||
+        !hfi_glob(survey->pattern, survey->pattern_len, name.bytes, name.len))
+        return;
+    if (permits)
+        add_permits(survey, errand);
+    add_lock(survey, errand, name, children, 1u << HFI_ZK_LOCK, HFI_FOUND_PLAIN, holds_mutex);
+    add_lock(survey, errand, name, children, 1u << HFI_ZK_READ | 1u << HFI_ZK_WRITE, HFI_FOUND_READ,
+             holds_readwrite);
+}
+
+/* The name of permits, of whose parts this is one. */
+static void listed_part(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand,
+                        struct hfi_zk_children children) {
+    struct hfi_zk_text name;
+    size_t len = hfi_zk_parent_len(errand->path, errand->len);
+    if (!name_of(survey, errand->path, len, &name))
+        return;
+    if (errand->kind == HFI_ZK_ERRAND_LEASES)
+        add_lock(survey, errand, name, children, 1u << HFI_ZK_LEASE, HFI_FOUND_PERMITS, holds_all);
+    else
+        add_lock(survey, errand, name, children, 1u << HFI_ZK_LOCK, HFI_FOUND_PERMITS, holds_none);
+}
+
+/* ---- Who it is ---- */
+
+/* Containers and nodes with a time to live have no session, but a mark in its place. */
+static bool has_session(const struct hfi_zk_stat *stat) {
+    uint64_t owner = (uint64_t)stat->ephemeral_owner;
+    return owner != 0 && owner != (uint64_t)1 << 63 && owner >> 56 != 0xff;
+}
+
+/* As connections to other servers are called: "holdfast:uuid:host:pid:program". */
+static void add_connection(struct hfi_zk_survey *survey, const struct hfi_zk_data *says) {
+    if (memcmp(survey->last_id, says->owner.bytes, sizeof survey->last_id) == 0)
+        return;
+    struct hfi_found_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL) {
+        survey->failed = true;
+        return;
+    }
+    memcpy(survey->last_id, says->owner.bytes, sizeof survey->last_id);
+    snprintf(connection->name, sizeof connection->name, "holdfast:%.*s:%.*s", HFI_ZK_UUID_TEXT,
+             says->owner.bytes, (int)says->who.len, says->who.bytes);
+    char *blank = connection->name;
+    for (int i = 0; i < 2 && blank != NULL; i++) {
+        blank = strchr(blank, ' ');
+        if (blank != NULL)
+            *blank = ':';
+    }
+    snprintf(connection->under, sizeof connection->under, "%.*s", (int)says->under.len,
+             says->under.bytes);
+    hfi_list_push_back(&survey->findings->connections, &connection->link);
+}
+
+/* What is no text is not shown. */
+static size_t shown_len(struct hfi_zk_text data) {
+    size_t len = data.len < DATA_SHOWN ? data.len : DATA_SHOWN;
+    for (size_t i = 0; i < len; i++)
+        if (data.bytes[i] < ' ' || data.bytes[i] > '~')
+            return 0;
+    return len;
+}
+
+/* Ours name themselves; of others there is a session, and what they have written: Curator's address. */
+static void describe(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand,
+                     struct hfi_zk_text data, const struct hfi_zk_stat *stat) {
+    struct hfi_found_owner *owner = &errand->lock->owners[errand->owner];
+    int64_t for_ms = survey->wall_ms - stat->ctime_ms;
+    struct hfi_zk_data says;
+    bool ours = hfi_zk_data_parse(data, &says);
+    owner->for_ms = for_ms > 0 ? for_ms : for_ms >= -CLOCK_OFF_MS ? 1 : 0;
+    owner->presence = has_session(stat) ? HF_CONNECTED : HF_GONE;
+    if (ours)
+        snprintf(owner->owner, sizeof owner->owner, "%.*s", (int)says.owner.len, says.owner.bytes);
+    else if (has_session(stat))
+        snprintf(owner->owner, sizeof owner->owner, "session 0x%" PRIx64 " %.*s",
+                 (uint64_t)stat->ephemeral_owner, (int)shown_len(data), data.bytes);
+    else
+        snprintf(owner->owner, sizeof owner->owner, "no session %.*s", (int)shown_len(data),
+                 data.bytes);
+    if (ours && has_session(stat))
+        add_connection(survey, &says);
+}
+
+/* ---- Answers ---- */
+
+int hfi_zk_survey_found(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand,
+                        struct hfi_zk_in *body) {
+    static const struct hfi_zk_text nothing = {.bytes = "", .len = 0};
+    struct hfi_zk_stat stat;
+    struct hfi_zk_children children;
+    struct hfi_zk_text data = nothing;
+    int err = HF_OK;
+    switch (errand->kind) {
+    case HFI_ZK_ERRAND_LOOK:
+        err = hfi_zk_get_stat(body, &stat);
+        if (err == HF_OK && stat.children_len > CHILDREN_MAX)
+            hfi_zk_survey_cut(survey, "a node has more beneath it than can be listed");
+        else if (err == HF_OK && stat.children_len > 0)
+            hfi_zk_survey_add(survey, HFI_ZK_ERRAND_LIST, errand->path, nothing, NULL, 0);
+        break;
+    case HFI_ZK_ERRAND_LIST:
+        err = hfi_zk_get_children(body, &children);
+        if (err == HF_OK)
+            listed(survey, errand, children);
+        break;
+    case HFI_ZK_ERRAND_LEASES:
+    case HFI_ZK_ERRAND_QUEUE:
+        err = hfi_zk_get_children(body, &children);
+        if (err == HF_OK)
+            listed_part(survey, errand, children);
+        break;
+    case HFI_ZK_ERRAND_DATA:
+        err = hfi_zk_get_data(body, &data, &stat);
+        if (err == HF_OK)
+            describe(survey, errand, data.bytes != NULL ? data : nothing, &stat);
+        break;
+    case HFI_ZK_ERRAND_SESSION:
+        err = hfi_zk_get_stat(body, &stat);
+        if (err == HF_OK)
+            describe(survey, errand, nothing, &stat);
+        break;
+    }
+    return err;
+}
