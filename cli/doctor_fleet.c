@@ -6,27 +6,19 @@
  * is found is true, and what is not found may be there all the same.
  */
 #include "doctor.h"
+#include "fleet.h"
 
-#include <inttypes.h>
 #include <time.h>
 
 #define BETWEEN_S 1
 #define LIMIT_MS 5000
-
-static void describe(const hf_fleet_party *party, char *text, size_t size) {
-    const hf_fleet_client *client = party->client;
-    if (client != NULL && client->host[0] != '\0')
-        snprintf(text, size, "%s %" PRId64 " %s", client->host, client->pid, client->program);
-    else
-        snprintf(text, size, "%s", party->owner);
-}
 
 static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock) {
     char words[sizeof findings->all[0].found] = "";
     size_t len = 0;
     for (size_t i = 0; i < deadlock->steps_len && len < sizeof words; i++) {
         char waiter[80], name[SHOWN_NAME_SIZE];
-        describe(deadlock->steps[i].waiter, waiter, sizeof waiter);
+        fleet_describe_party(deadlock->steps[i].waiter, waiter, sizeof waiter);
         len += (size_t)snprintf(words + len, sizeof words - len, "%s%s waits for '%s'",
                                 i > 0 ? "; who has that, " : "", waiter,
                                 shown_name(deadlock->steps[i].lock->name, name));
