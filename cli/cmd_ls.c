@@ -12,13 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ID_SORT = 1, ID_STUCK, ID_OVER };
+enum { ID_SORT = 1, ID_STUCK, ID_OVER, ID_METRICS };
 
 #define OVER_MS 60000 /* a wait that is longer is stuck, unless --over says otherwise */
 
 static const struct option_spec specs[] = {
-    {OPTION_VALUE, ID_SORT, 0, "sort", false}, {OPTION_FLAG, ID_STUCK, 0, "stuck", false},
-    {OPTION_VALUE, ID_OVER, 0, "over", false}, COMMON_OPTIONS,
+    {OPTION_VALUE, ID_SORT, 0, "sort", false},
+    {OPTION_FLAG, ID_STUCK, 0, "stuck", false},
+    {OPTION_VALUE, ID_OVER, 0, "over", false},
+    {OPTION_FLAG, ID_METRICS, 0, "metrics", false},
+    COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
 
@@ -26,13 +29,15 @@ struct list {
     struct connection *connection;
     const struct fleet_sorting *sorting;
     int64_t over_ms;
-    bool stuck_only;
+    bool stuck_only, metrics;
 };
 
 static int take(void *user, int id, char *value, const char *shown) {
     struct list *list = user;
     if (id == ID_STUCK) {
         list->stuck_only = true;
+    } else if (id == ID_METRICS) {
+        list->metrics = true;
     } else if (id == ID_OVER) {
         if (!parse_duration(value, &list->over_ms))
             return usage_error("ls", "%s: '%s' is no duration", shown, value);
@@ -113,6 +118,16 @@ static int print_all_json(const hf_fleet_lock *const *locks, size_t len) {
     return status;
 }
 
+/* ---- As metrics ---- */
+
+static int print_metrics(const hf_fleet *fleet) {
+    bool written = openmetrics_write(stdout, fleet, NULL, OPENMETRICS_NAMES_MAX);
+    if (fflush(stdout) == 0 && written)
+        return STATUS_OK;
+    say(LEVEL_ERROR, "cannot write to the standard output, or out of memory");
+    return STATUS_OS;
+}
+
 /* ---- The list ---- */
 
 /* Those that are asked for, in order; the caller frees it. NULL: out of memory. */
@@ -150,6 +165,8 @@ static int run(struct connection *connection, int argc, char **argv) {
         return -first;
     if (argc - first > 1)
         return usage_error("ls", "one PATTERN at most, after the options; quote it for the shell");
+    if (list.metrics && (list.stuck_only || connection->json))
+        return usage_error("ls", "--metrics is without --stuck and --json");
     int status = connection_resolve(connection);
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
@@ -162,7 +179,7 @@ static int run(struct connection *connection, int argc, char **argv) {
     wanted.pattern = argc - first == 1 ? argv[first] : NULL;
     int code = hf_survey(client, &wanted, &fleet);
     if (code == HF_OK)
-        status = print_fleet(&list, fleet);
+        status = list.metrics ? print_metrics(fleet) : print_fleet(&list, fleet);
     else
         status = library_error(code, hf_last_error(), "list", wanted.pattern);
     hf_fleet_free(fleet);
@@ -174,7 +191,7 @@ const struct command command_ls = {
     .name = "ls",
     .summary = "list who holds what, and who waits",
     .usage =
-        "[--sort WHAT] [--stuck [--over DUR]] [--json] [PATTERN]\n"
+        "[--sort WHAT] [--stuck [--over DUR]] [--json | --metrics] [PATTERN]\n"
         "Lists all locks that are held or waited for, or those whose names match PATTERN (* ? [a-c]):\n"
         "kind, whether the holder is there, who it is, since when, what is left, and how many wait.\n"
         "Clients are asked by a message; one that has held or waited for less than a second is not.\n\n"
@@ -182,6 +199,7 @@ const struct command command_ls = {
         "      --stuck      only those whose holder is silent or gone, or with a wait that is long\n"
         "      --over DUR   such a wait (1m)\n"
         "      --json       as JSON, one object for each\n"
+        "      --metrics    of locks and clients, in the format of OpenMetrics\n"
         "\nStates: alive; connected: it was not to answer; silent: it did not; gone: its lock ends with\n"
         "the ttl; unknown: gone, or a Java client; with a '!' server and clients do not agree.\n"
         "Exit status: 0; 1 with --stuck: there are some.\n",

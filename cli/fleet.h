@@ -65,4 +65,13 @@ json_t *fleet_json_client(const hf_fleet_client *client);
 json_t *fleet_json_locks(const hf_fleet *fleet);
 json_t *fleet_json_clients(const hf_fleet *fleet);
 
+/* ---- openmetrics.c: the same for Prometheus and its like ------------------------------------------ */
+
+#define OPENMETRICS_NAMES_MAX 1000
+
+/* Writes all of it, with "# EOF" at its end. Of the locks the `names_max` with the most waiters have metrics of
+ * their own. `deadlocks`: NULL if nobody has looked. False: it could not be written, or there is no memory. */
+bool openmetrics_write(FILE *out, const hf_fleet *fleet, const hf_deadlocks *deadlocks,
+                       size_t names_max);
+
 #endif

@@ -55,6 +55,24 @@ static void set_text(json_t *object, const char *key, const char *text) {
         json_object_set_new(object, key, json_text(text));
 }
 
+/* As hf_times has them: bucket i is of those that took less than 2^i microseconds, and not less than half of that. */
+static void set_times(json_t *object, const char *key, const hf_times *times) {
+    size_t len = sizeof times->buckets / sizeof times->buckets[0];
+    json_t *buckets = json_array();
+    if (times->count == 0) {
+        json_decref(buckets);
+        return;
+    }
+    while (len > 0 && times->buckets[len - 1] == 0)
+        len--;
+    for (size_t i = 0; i < len; i++)
+        json_array_append_new(buckets, json_integer((json_int_t)times->buckets[i]));
+    json_object_set_new(object, key,
+                        json_pack("{s:I, s:I, s:I, s:o}", "count", (json_int_t)times->count,
+                                  "sum_us", (json_int_t)times->sum_us, "max_us",
+                                  (json_int_t)times->max_us, "buckets", buckets));
+}
+
 static void set_numbers(json_t *object, const hf_fleet_client *client) {
     const struct {
         const char *key;
@@ -63,7 +81,9 @@ static void set_numbers(json_t *object, const hf_fleet_client *client) {
                    {"contended", client->contended},
                    {"timed_out", client->timed_out},
                    {"losses", client->losses},
-                   {"renew_failures", client->renew_failures}};
+                   {"renew_failures", client->renew_failures},
+                   {"released", client->released},
+                   {"renewals", client->renewals}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_object_set_new(object, numbers[i].key, json_integer((json_int_t)numbers[i].value));
 }
@@ -78,8 +98,12 @@ json_t *fleet_json_client(const hf_fleet_client *client) {
     set_text(object, "version", client->version);
     set_text(object, "under", client->under);
     set_time(object, "up_ms", client->up_ms);
-    if (client->presence == HF_ALIVE)
+    if (client->presence == HF_ALIVE) {
         set_numbers(object, client);
+        set_times(object, "wait", &client->wait);
+        set_times(object, "hold", &client->hold);
+        set_times(object, "hand_over", &client->hand_over);
+    }
     if (client->left_out > 0)
         json_object_set_new(object, "left_out", json_integer(client->left_out));
     return object;
