@@ -47,6 +47,8 @@ json_t *fleet_json_lock(const hf_fleet_lock *lock) {
                                json_parties(lock->holders, lock->holders_len), "waiters",
                                json_parties(lock->waiters, lock->waiters_len));
     set_time(object, "ttl_ms", lock->ttl_ms);
+    if (lock->left_out > 0)
+        json_object_set_new(object, "left_out", json_integer(lock->left_out));
     return object;
 }
 

@@ -245,17 +245,25 @@ char *frame_lock(const struct view *view, const char *name, bool *ret_found) {
     return *ret_found ? dump_line(fleet_json_lock(view->later->locks[low])) : NULL;
 }
 
+/* One that is down has no other metrics: what was true before it went is not true now. */
 char *frame_metrics(const struct view *view) {
     char *text = NULL;
-    int len = asprintf(&text,
-                       "# TYPE holdfast_up gauge\n"
-                       "# HELP holdfast_up Whether the server of the locks could be asked.\n"
-                       "holdfast_up %d\n"
-                       "# TYPE holdfast_deadlocks gauge\n"
-                       "# HELP holdfast_deadlocks Circles of owners who wait for each other.\n"
-                       "holdfast_deadlocks %zu\n"
-                       "# EOF\n",
-                       view->failed_at_ms == 0 && view->later != NULL,
-                       view->deadlocks != NULL ? view->deadlocks->len : 0);
-    return len < 0 ? NULL : text;
+    size_t len = 0;
+    bool up = view->failed_at_ms == 0 && view->later != NULL, written = true;
+    FILE *out = open_memstream(&text, &len);
+    if (out == NULL)
+        return NULL;
+    fprintf(out,
+            "# TYPE holdfast_up gauge\n"
+            "# HELP holdfast_up Whether the server of the locks could be asked.\n"
+            "holdfast_up %d\n",
+            up);
+    if (up)
+        written = openmetrics_write(out, view->later, view->deadlocks, OPENMETRICS_NAMES_MAX);
+    else
+        fputs("# EOF\n", out);
+    if (fclose(out) == 0 && written)
+        return text;
+    free(text);
+    return NULL;
 }

@@ -73,6 +73,7 @@ function take(lock, taken) {
   }
   lock.until = lock.ttl_ms == null ? null : taken + lock.ttl_ms;
   lock.span = Math.max(lock.ttl_ms || 0, before && before.span || 0, 1);
+  if (lock.kind === 'fair') lock.waiting += lock.left_out || 0;
   lock.text = [lock.name, ...lock.holders.map(who), ...lock.waiters.map(who)].join('\n').toLowerCase();
   lock.row = before && before.row;
   state.locks.set(lock.name, lock);
@@ -144,7 +145,7 @@ function fillRow(lock) {
   row.state.title = lock.disputed ? 'The server and the clients do not agree' : '';
   const more = lock.holders.length - 1;
   row.holder.data = holder ? who(holder) + (more > 0 ? ` +${more}` : '') : '–';
-  setText(row.number, String(lock.waiting));
+  setText(row.number, lock.waiting ? String(lock.waiting) : '–');
   row.names.data = lock.waiting ? waitersText(lock) : '';
   setClass(row.tr, lock.rank === 4 ? 'dead' : lock.rank >= 2 ? 'stuck' : '');
   setClass(row.waiting, lock.waiting ? '' : 'dim empty-cell');
@@ -220,7 +221,7 @@ function showLock(now) {
   $('lock-holders').replaceChildren(...(holders.length ? holders : [make('li', { class: 'none' }, 'Nobody.')]));
   const waiters = (lock ? lock.waiters : []).map(party => partyItem(party, now, true));
   const untold = lock ? lock.waiting - waiters.length : 0;
-  if (untold > 0) waiters.push(make('li', { class: 'none' }, `${untold} more at the server, who do not tell`));
+  if (untold > 0) waiters.push(make('li', { class: 'none' }, `${untold} more, of whom nothing else is told`));
   $('lock-waiters').replaceChildren(...(waiters.length ? waiters : [make('li', { class: 'none' }, 'Nobody.')]));
   setHidden($('lock-note'), !(lock && lock.disputed));
   setText($('lock-note'), 'The server and the clients do not agree on who holds it; for a moment that is normal.');

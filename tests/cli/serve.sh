@@ -101,6 +101,23 @@ test_json_as_ls_prints_it() {
     redis del 'plain one' 'a/b%2F?c' '<b>bold</b>' >/dev/null
 }
 
+# What Prometheus reads; its own parser has looked at the text of the fleet in metrics.sh.
+test_metrics() {
+    hold counted
+    serve
+    answers 200 /metrics
+    has_header "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"
+    same "$(tail -n 1 "$dir/body")" '# EOF'
+    same "$(grep -c '# EOF' "$dir/body")" 1
+    for sample in 'holdfast_up 1' 'holdfast_fleet_locks{state="unknown"} 1' '.*name="counted".*'; do
+        grep -Eqx -- "${sample//[{]/\\{}" "$dir/body" || fail "no $sample in: $out"
+    done
+    local status=0
+    /usr/bin/python3 "$(dirname "$0")/../support/openmetrics.py" <"$dir/body" >/dev/null 2>"$dir/err" || status=$?
+    case $status in 0 | 77 | 127) ;; *) fail "the parser: $(cat "$dir/err")" ;; esac
+    redis del counted >/dev/null
+}
+
 test_paths_and_methods() {
     serve
     answers 404 /nothing
