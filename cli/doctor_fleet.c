@@ -6,21 +6,13 @@
  * is found is true, and what is not found may be there all the same.
  */
 #include "doctor.h"
+#include "fleet.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
 #define BETWEEN_S 1
 #define LIMIT_MS 5000
-
-static void describe(const hf_fleet_party *party, char *text, size_t size) {
-    const hf_fleet_client *client = party->client;
-    if (client != NULL && client->host[0] != '\0')
-        snprintf(text, size, "%s %" PRId64 " %s", client->host, client->pid, client->program);
-    else
-        snprintf(text, size, "%s", party->owner);
-}
 
 /* Of others in ZooKeeper only the session is known: its threads may have nothing to do with each other. */
 static bool is_only_a_session(const hf_fleet_party *party) {
@@ -34,7 +26,7 @@ static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock)
     for (size_t i = 0; i < deadlock->steps_len && len < sizeof words; i++) {
         char waiter[80], name[SHOWN_NAME_SIZE];
         certain = certain && !is_only_a_session(deadlock->steps[i].waiter);
-        describe(deadlock->steps[i].waiter, waiter, sizeof waiter);
+        fleet_describe_party(deadlock->steps[i].waiter, waiter, sizeof waiter);
         len += (size_t)snprintf(words + len, sizeof words - len, "%s%s waits for '%s'",
                                 i > 0 ? "; who has that, " : "", waiter,
                                 shown_name(deadlock->steps[i].lock->name, name));

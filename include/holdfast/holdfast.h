@@ -1077,6 +1077,15 @@ typedef enum hf_presence {
     HF_GONE              /* not connected: what it holds ends with its lease */
 } hf_presence;
 
+/* How long something took. Does not grow: it is a part of others. */
+typedef struct hf_times {
+    uint64_t count;
+    uint64_t sum_us;
+    uint64_t max_us;
+    /* [i]: how many took at least 2^(i-1) and less than 2^i microseconds */
+    uint64_t buckets[32];
+} hf_times;
+
 /* A client, as it describes itself or its connection. Texts are "" where nothing is known. */
 typedef struct hf_fleet_client {
     const char *id; /* its uuid */
@@ -1090,6 +1099,8 @@ typedef struct hf_fleet_client {
     int64_t left_out; /* so many holds and waits did not fit into its answer */
     /* of its hf_stats; 0 if it has not answered */
     uint64_t acquired, contended, timed_out, losses, renew_failures;
+    uint64_t released, renewals;
+    hf_times wait, hold, hand_over; /* all 0 if it is too old to tell */
 } hf_fleet_client;
 
 #define HF_SEEN_BY_SERVER 0x1u
@@ -1187,15 +1198,6 @@ HF_API void hf_deadlocks_free(hf_deadlocks *deadlocks);
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
-/* Does not grow: it is a part of hf_stats. */
-typedef struct hf_times {
-    uint64_t count;
-    uint64_t sum_us;
-    uint64_t max_us;
-    /* [i]: how many took at least 2^(i-1) and less than 2^i microseconds */
-    uint64_t buckets[32];
-} hf_times;
-
 typedef struct hf_stats {
     size_t size;              /* sizeof(hf_stats): set by HF_STATS_INIT */
     uint64_t acquired;        /* acquires that succeeded, nested ones included */
@@ -1216,6 +1218,11 @@ typedef struct hf_stats {
     uint64_t switches;        /* how often another server took over as the primary */
     uint64_t redirects;       /* commands that a server of a cluster sent elsewhere */
     uint64_t ack_failures; /* acquires and renewals that fewer replicas confirmed than asked for */
+    uint64_t waits; /* calls that wait right now, or ask for what they will be given at once */
+    uint64_t oldest_wait_ms; /* of these, how long the first has waited */
+    /* acquires that were told while they waited that it is their turn, or may be: from then to acquired.
+     * Not counted where nothing is told, or more than one server has to: kinds that spin, quorums. */
+    hf_times hand_over;
 } hf_stats;
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
@@ -1224,6 +1231,13 @@ typedef struct hf_stats {
  * instant.
  * Blocks:  no.   Errors: HF_EINVAL, HF_ECLOSED, HF_EFORKED. */
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
+
+/* The same as a text in the format of OpenMetrics, for Prometheus and its like: holdfast_client_..., with "# EOF" at
+ * its end. It has no labels but for holdfast_client_info, so a program that shows several clients adds its own.
+ * Owns:    *ret_text, written on HF_OK only, is the caller's: hf_text_free().
+ * Blocks:  no.   Errors: those of hf_client_stats(); HF_ENOMEM. */
+HF_API int hf_client_metrics(hf_client *client, char **ret_text);
+HF_API void hf_text_free(char *text); /* NULL is fine */
 
 #ifdef __cplusplus
 }

@@ -181,6 +181,13 @@ public:
         detail::check(hf_client_stats(native_handle(), &stats));
         return stats;
     }
+    /* The same as a text in the format of OpenMetrics. */
+    std::string metrics() const {
+        char *text = nullptr;
+        detail::check(hf_client_metrics(native_handle(), &text));
+        std::unique_ptr<char, decltype(&hf_text_free)> owned(text, &hf_text_free);
+        return owned.get();
+    }
 
     /* With HF_MANUAL_DISPATCH. dispatch() returns how many callbacks ran. */
     int dispatch_fd() const {

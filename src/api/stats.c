@@ -5,14 +5,6 @@
 #include "api/client.h"
 #include "api/sized.h"
 
-static void read_times(const struct hfi_times *from, hf_times *to) {
-    to->count = atomic_load(&from->count);
-    to->sum_us = atomic_load(&from->sum_us);
-    to->max_us = atomic_load(&from->max_us);
-    for (size_t i = 0; i < 32; i++)
-        to->buckets[i] = atomic_load(&from->buckets[i]);
-}
-
 int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
     struct hfi_entry entry;
     hf_error error;
@@ -41,8 +33,12 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .switches = atomic_load(&c->switches),
                       .redirects = atomic_load(&c->redirects),
                       .ack_failures = atomic_load(&c->ack_failures)};
-    read_times(&client->core.wait, &stats.wait);
-    read_times(&client->core.hold, &stats.hold);
+    struct hfi_waits waits = hfi_standing_waits(&client->core);
+    stats.waits = waits.len;
+    stats.oldest_wait_ms = waits.len > 0 ? (uint64_t)(hfi_now_ms() - waits.since_ms) : 0;
+    hfi_times_read(&client->core.wait, &stats.wait);
+    hfi_times_read(&client->core.hold, &stats.hold);
+    hfi_times_read(&client->core.hand_over, &stats.hand_over);
     hfi_sized_write(&hfi_sized_stats, &stats, ret_stats);
     hfi_leave(client, &entry);
     return HF_OK;

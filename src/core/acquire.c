@@ -196,6 +196,8 @@ static void acquired(struct hf_op *op) {
         hfi_count(&op->core->counters.contended);
     int64_t now_us = hfi_now_us();
     hfi_times_add(&op->core->wait, now_us - op->start_us);
+    if (call->told_us > 0)
+        hfi_times_add(&op->core->hand_over, now_us - call->told_us);
     op->result.remaining_ms = hfi_left_ms(deadline_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }

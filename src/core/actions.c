@@ -67,7 +67,10 @@ void hfi_count_taken(struct hf_op *op) {
     hfi_count(&op->core->counters.acquired);
     if (op->call.contended)
         hfi_count(&op->core->counters.contended);
-    hfi_times_add(&op->core->wait, hfi_now_us() - op->start_us);
+    int64_t now_us = hfi_now_us();
+    hfi_times_add(&op->core->wait, now_us - op->start_us);
+    if (op->call.told_us > 0)
+        hfi_times_add(&op->core->hand_over, now_us - op->call.told_us);
 }
 
 static void take_after(struct hf_op *op) {

@@ -90,6 +90,14 @@ void hfi_count(atomic_ullong *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+void hfi_times_read(const struct hfi_times *times, hf_times *ret) {
+    ret->count = atomic_load_explicit(&times->count, memory_order_relaxed);
+    ret->sum_us = atomic_load_explicit(&times->sum_us, memory_order_relaxed);
+    ret->max_us = atomic_load_explicit(&times->max_us, memory_order_relaxed);
+    for (size_t i = 0; i < sizeof ret->buckets / sizeof ret->buckets[0]; i++)
+        ret->buckets[i] = atomic_load_explicit(&times->buckets[i], memory_order_relaxed);
+}
+
 void hfi_times_add(struct hfi_times *times, int64_t us) {
     unsigned long long value = us > 0 ? (unsigned long long)us : 0;
     unsigned bucket = value == 0 ? 0 : 64u - (unsigned)__builtin_clzll(value);

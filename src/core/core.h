@@ -126,7 +126,7 @@ struct hfi_core {
     atomic_size_t returns;  /* operations that give back, posted and not begun yet */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
-    struct hfi_times wait, hold;
+    struct hfi_times wait, hold, hand_over;
 
     struct {
         pthread_mutex_t mtx;
@@ -231,8 +231,13 @@ void hfi_listen_for_waits(struct hfi_core *core);
 bool hfi_standing_tell(void *arg, struct hfi_bearing *ret,
                        void (*visit)(void *visit_arg, const struct hfi_standing *standing),
                        void *visit_arg);
-/* Since when somebody waits here, of those who have waited the longest; HFI_NEVER: nobody does. */
-int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core);
+/* Those who wait here, and since when, of those who have waited the longest; HFI_NEVER: nobody does. Any
+ * thread, no mutex held. */
+struct hfi_waits {
+    uint64_t len;
+    int64_t since_ms;
+};
+struct hfi_waits hfi_standing_waits(struct hfi_core *core);
 
 /* ---- Letting go (let_go.c), on the keeper's thread ---- */
 
@@ -252,6 +257,7 @@ void hfi_core_clear(struct hfi_core *core);     /* after everything has ended */
 bool hfi_core_is_idle(struct hfi_core *core);   /* no operation is unfinished */
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
 void hfi_times_add(struct hfi_times *times, int64_t us);
+void hfi_times_read(const struct hfi_times *times, hf_times *ret);
 void hfi_count(atomic_ullong *counter);
 /* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
  * every operation needs it. Of an alias the text is another client's. */

@@ -37,7 +37,7 @@ static void arm(struct hfi_hold *hold) {
 static int64_t wait_is_old_at_ms(struct hfi_core *core) {
     if (core->report_after_ms < 0)
         return HFI_NEVER;
-    return hfi_after_ms(hfi_standing_oldest_wait_ms(core), core->report_after_ms);
+    return hfi_after_ms(hfi_standing_waits(core).since_ms, core->report_after_ms);
 }
 
 static void watch_waits_until(struct hfi_core *core, int64_t at_ms) {

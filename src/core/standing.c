@@ -82,24 +82,31 @@ bool hfi_standing_tell(void *arg, struct hfi_bearing *ret, visit_fn *visit, void
                                 .acquired = read_counter(&counters->acquired),
                                 .contended = read_counter(&counters->contended),
                                 .timed_out = read_counter(&counters->timed_out),
+                                .released = read_counter(&counters->released),
+                                .renewals = read_counter(&counters->renewals),
                                 .losses = read_counter(&counters->losses),
                                 .renew_failures = read_counter(&counters->renew_failures)};
+    hfi_times_read(&core->wait, &ret->wait);
+    hfi_times_read(&core->hold, &ret->hold);
+    hfi_times_read(&core->hand_over, &ret->hand_over);
     for (int i = 0; i < HFI_SHARDS; i++)
         tell_shard(&core->shards[i], visit, visit_arg);
     return true;
 }
 
-int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core) {
-    int64_t since_ms = HFI_NEVER;
+struct hfi_waits hfi_standing_waits(struct hfi_core *core) {
+    struct hfi_waits waits = {.since_ms = HFI_NEVER};
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
         pthread_mutex_lock(&shard->mtx);
         for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next) {
             const struct hf_op *op = HFI_CONTAINER(link, struct hf_op, shard_link);
-            if (is_wait(op))
-                since_ms = hfi_min_ms(since_ms, op->start_us / 1000);
+            if (!is_wait(op))
+                continue;
+            waits.len++;
+            waits.since_ms = hfi_min_ms(waits.since_ms, op->start_us / 1000);
         }
         pthread_mutex_unlock(&shard->mtx);
     }
-    return since_ms;
+    return waits;
 }

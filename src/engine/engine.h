@@ -194,6 +194,9 @@ struct hfi_call {
     int64_t token;          /* of a grant; of an extension with a wish: what the server stores */
     struct hfi_proof proof; /* of a grant or extension */
     bool contended;         /* acquire: another held it at first */
+    /* acquire: when the message came that had it look once more, as hfi_now_us() has it; 0: there was
+     * none, or it looked by itself after that */
+    int64_t told_us;
     int64_t votes, servers; /* of a grant or extension by a quorum: so many of so many */
     int64_t acked;          /* the same with `acks`: so many have confirmed it */
     bool queued;            /* acquire: unsettled, because the owner may still be in line there */
@@ -319,7 +322,8 @@ struct hfi_bearing {
     const char *id;
     int64_t up_ms;
     const char *under; /* the owner for whom its process was started; NULL: nobody is known */
-    uint64_t acquired, contended, timed_out, losses, renew_failures;
+    uint64_t acquired, contended, timed_out, released, renewals, losses, renew_failures;
+    hf_times wait, hold, hand_over;
 };
 
 /* What an engine has to say of holds without having been asked. The core gives this to the engine,

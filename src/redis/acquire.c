@@ -51,7 +51,7 @@ static void step_asleep(struct hfi_call *call, unsigned events) {
     hfi_acquire_news(state, events);
     if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
         if (!state->u.acquire.woken)
-            state->u.acquire.fruitless = 0;
+            state->u.acquire.fruitless = call->told_us = 0;
         attempt(call);
     } else if ((state->u.acquire.woken && !was_woken) || (events & HFI_EVENT_DEAF) != 0) {
         sleep_or_attempt(call); /* or polls, from now on */
@@ -62,6 +62,8 @@ static void step_asleep(struct hfi_call *call, unsigned events) {
 static void sleep_or_attempt(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int64_t now_ms = hfi_now_ms(), until_ms;
+    if (state->u.acquire.woken)
+        call->told_us = hfi_now_us();
     if (state->u.acquire.woken && state->kind->waiting->woken != NULL &&
         state->kind->waiting->woken(call))
         return;

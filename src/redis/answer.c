@@ -171,6 +171,25 @@ static void tell_standing(void *arg, const struct hfi_standing *it) {
     }
 }
 
+/* Nothing if there was nothing; without the zeros at the end. How many there were is the sum of them. */
+static void write_times(struct hfi_json *json, const char *key, const hf_times *times) {
+    size_t len = sizeof times->buckets / sizeof times->buckets[0];
+    while (len > 0 && times->buckets[len - 1] == 0)
+        len--;
+    if (len == 0)
+        return;
+    hfi_json_key(json, key);
+    hfi_json_open(json, '{');
+    hfi_json_pair(json, "sum_us", (int64_t)times->sum_us);
+    hfi_json_pair(json, "max_us", (int64_t)times->max_us);
+    hfi_json_key(json, "buckets");
+    hfi_json_open(json, '[');
+    for (size_t i = 0; i < len; i++)
+        hfi_json_number(json, (int64_t)times->buckets[i]);
+    hfi_json_close(json, ']');
+    hfi_json_close(json, '}');
+}
+
 static void write_self(struct hfi_json *json, const struct hfi_redis *redis,
                        const struct hfi_bearing *self) {
     hfi_json_pair(json, "v", 1);
@@ -185,6 +204,18 @@ static void write_self(struct hfi_json *json, const struct hfi_redis *redis,
     hfi_json_pair(json, "timed_out", (int64_t)self->timed_out);
     hfi_json_pair(json, "losses", (int64_t)self->losses);
     hfi_json_pair(json, "renew_failures", (int64_t)self->renew_failures);
+    hfi_json_pair(json, "released", (int64_t)self->released);
+    hfi_json_pair(json, "renewals", (int64_t)self->renewals);
+}
+
+/* Left out where they would take the room of what is held and waited for. */
+static void write_all_times(struct hfi_json *json, const struct hfi_bearing *self) {
+    struct hfi_json_mark mark = hfi_json_mark(json);
+    write_times(json, "wait", &self->wait);
+    write_times(json, "hold", &self->hold);
+    write_times(json, "hand_over", &self->hand_over);
+    if (json->full || json->len > json->limit / 2)
+        hfi_json_back(json, mark);
 }
 
 static void tell_nothing(void *arg, const struct hfi_standing *it) {
@@ -238,6 +269,7 @@ static bool write_answer(struct hfi_answers *answers) {
     write_self(json, answers->redis, &self);
     if (json->full || json->len + TAIL_ROOM > json->limit)
         return false;
+    write_all_times(json, &self);
     write_list(&telling, "waits", true);
     write_list(&telling, "holds", false);
     if (telling.left_out > 0)

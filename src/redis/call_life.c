@@ -27,7 +27,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     state->step = step_exchange;
     state->kind = hfi_redis_kind_of(call->kind);
     call->err = HF_OK;
-    call->value = call->token = call->acked = 0;
+    call->value = call->token = call->acked = call->told_us = 0;
     call->proof = (struct hfi_proof){0};
     call->contended = call->unsettled = call->gone = false;
     call->queued = call->no_server = false;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define NAME_SIZE 65537
+#define BUCKET_MAX (INT64_MAX / 64) /* of 32 of these the sum is a number, too */
 
 static bool is_hex(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -33,8 +34,54 @@ struct draft {
     int64_t version, tells_nothing;
     char id[HFI_UUID_LEN + 2];
     char name[256], under[80], program_version[32];
-    int64_t up_ms, left_out, acquired, contended, timed_out, losses, renew_failures;
+    int64_t up_ms, left_out, acquired, contended, timed_out, losses, renew_failures, released,
+        renewals;
+    hf_times wait, hold, hand_over;
 };
+
+/* A count is no less than nothing, whatever somebody says. */
+static uint64_t counted(int64_t number) {
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+static void read_buckets(struct hfi_json_reader *reader, hf_times *times) {
+    size_t len = 0;
+    if (!hfi_json_enter(reader, '[')) {
+        hfi_json_skip(reader);
+        return;
+    }
+    while (hfi_json_next(reader)) {
+        int64_t number = 0;
+        if (hfi_json_read_number(reader, &number) &&
+            len < sizeof times->buckets / sizeof times->buckets[0])
+            times->buckets[len++] = counted(number < BUCKET_MAX ? number : BUCKET_MAX);
+    }
+}
+
+/* How many there were is what the buckets add up to, so that the two always agree. */
+static void read_times(struct hfi_json_reader *reader, hf_times *times) {
+    int64_t sum_us = 0, max_us = 0;
+    char key[16];
+    *times = (hf_times){0};
+    if (!hfi_json_enter(reader, '{')) {
+        hfi_json_skip(reader);
+        return;
+    }
+    while (hfi_json_next_key(reader, key, sizeof key)) {
+        if (strcmp(key, "sum_us") == 0)
+            hfi_json_read_number(reader, &sum_us);
+        else if (strcmp(key, "max_us") == 0)
+            hfi_json_read_number(reader, &max_us);
+        else if (strcmp(key, "buckets") == 0)
+            read_buckets(reader, times);
+        else
+            hfi_json_skip(reader);
+    }
+    times->sum_us = counted(sum_us);
+    times->max_us = counted(max_us);
+    for (size_t i = 0; i < sizeof times->buckets / sizeof times->buckets[0]; i++)
+        times->count += times->buckets[i];
+}
 
 static void read_self(struct hfi_json_reader *reader, const char *key, struct draft *draft) {
     size_t len;
@@ -60,8 +107,15 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
         {"timed_out", &draft->timed_out},
         {"losses", &draft->losses},
         {"renew_failures", &draft->renew_failures},
+        {"released", &draft->released},
+        {"renewals", &draft->renewals},
         {"tells_nothing", &draft->tells_nothing},
     };
+    const struct {
+        const char *key;
+        hf_times *times;
+    } histograms[] = {
+        {"wait", &draft->wait}, {"hold", &draft->hold}, {"hand_over", &draft->hand_over}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(key, texts[i].key) == 0) {
             hfi_json_read_text(reader, texts[i].text, texts[i].size, &len);
@@ -70,6 +124,11 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (strcmp(key, numbers[i].key) == 0) {
             hfi_json_read_number(reader, numbers[i].number);
+            return;
+        }
+    for (size_t i = 0; i < sizeof histograms / sizeof histograms[0]; i++)
+        if (strcmp(key, histograms[i].key) == 0) {
+            read_times(reader, histograms[i].times);
             return;
         }
     hfi_json_skip(reader);
@@ -208,11 +267,16 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
     HFI_CONTAINER(client, struct hfi_joined_client, pub)->tells_nothing = draft->tells_nothing == 1;
     client->up_ms = draft->up_ms;
     client->left_out = draft->left_out > 0 ? draft->left_out : 0;
-    client->acquired = (uint64_t)draft->acquired;
-    client->contended = (uint64_t)draft->contended;
-    client->timed_out = (uint64_t)draft->timed_out;
-    client->losses = (uint64_t)draft->losses;
-    client->renew_failures = (uint64_t)draft->renew_failures;
+    client->acquired = counted(draft->acquired);
+    client->contended = counted(draft->contended);
+    client->timed_out = counted(draft->timed_out);
+    client->losses = counted(draft->losses);
+    client->renew_failures = counted(draft->renew_failures);
+    client->released = counted(draft->released);
+    client->renewals = counted(draft->renewals);
+    client->wait = draft->wait;
+    client->hold = draft->hold;
+    client->hand_over = draft->hand_over;
 }
 
 void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {

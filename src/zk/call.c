@@ -51,7 +51,7 @@ struct hfi_zk_call *hfi_zk_call_begin(struct hfi_call *call) {
     c->room = HFI_ZK_ASKS;
     c->end_ms = call->deadline_ms;
     call->err = HF_OK;
-    call->value = call->token = 0;
+    call->value = call->token = call->told_us = 0;
     call->proof = (struct hfi_proof){0};
     call->contended = call->unsettled = call->gone = call->queued = call->no_server = false;
     hfi_error_clear(&call->error);

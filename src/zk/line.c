@@ -171,6 +171,7 @@ static void woken(struct hfi_zk_call *c) {
     } else {
         hfi_zk_unwatch(c->zk->watches, &c->line.watch);
         c->line.proved = false;
+        c->call->told_us = hfi_now_us();
         if (seen == HFI_ZK_SEEN_DELETED && only && c->kind->by_event)
             hfi_zk_ask_for(c, &ours_step);
         else

@@ -61,6 +61,7 @@ void a_writer_wakes_readers(void **) {
     auto reader =
         std::async(std::launch::async, [&s] { return reading(s.rival, hang_limit).owns_lock(); });
     assert_true(eventually([&s] { return s.theirs.stats().commands >= 2; }));
+    assert_true(s.theirs.metrics().find("\n# EOF\n") != std::string::npos);
     writer.unlock();
     assert_true(reader.get());
 }

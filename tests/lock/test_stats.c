@@ -7,8 +7,10 @@
  */
 #include "lock/world.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /* What has changed since `before`; commands and the times aside. */
 static void expect_change(struct world *w, const hf_stats *before, const hf_stats *change) {
@@ -499,6 +501,96 @@ static void wait_and_hold_times_add_up(void **state) {
     world_end(&w);
 }
 
+static bool somebody_waits(void *arg) {
+    return world_stats(arg).waits == 1;
+}
+
+/* One that waits is told that the lock is free, and has it a moment later. It may have been about to look
+ * when it was released, and then nobody had to tell it; not every time, though. */
+static void hand_overs_and_waits(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    for (int round = 0; round < 200 && world_stats(w.client).hand_over.count == 0; round++) {
+        struct world_caller waiter;
+        assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+        world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+        assert_true(wait_until(somebody_waits, w.client, HANG_MS));
+        assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+        sleep_ms(20);
+        hf_stats waiting = world_stats(w.client);
+        assert_true((int64_t)waiting.oldest_wait_ms >= 20);
+        assert_int_equal(waiting.holds, 0);
+        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        assert_int_equal(world_join(&waiter), HF_OK);
+        hf_stats held = world_stats(w.client);
+        assert_int_equal(held.waits, 0);
+        assert_int_equal(held.oldest_wait_ms, 0);
+        assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    }
+    hf_stats stats = world_stats(w.client);
+    assert_int_equal(stats.hand_over.count, 1);
+    expect_adds_up(&stats.hand_over);
+    assert_true(stats.hand_over.sum_us < stats.wait.sum_us);
+    /* one that did not wait was handed nothing */
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_stats(w.client).hand_over.count, 1);
+    world_end(&w);
+}
+
+/* ---- As a text ---- */
+
+/* The parser that is installed, if one is, finds nothing wrong with the text. */
+static void expect_well_formed(const char *text) {
+    FILE *parser = popen(
+        "/usr/bin/python3 " HF_SOURCE_DIR "/tests/support/openmetrics.py >/dev/null 2>&1", "w");
+    assert_non_null(parser);
+    fputs(text, parser);
+    int status = pclose(parser);
+    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 77 && WEXITSTATUS(status) != 127))
+        assert_int_equal(status, 0);
+}
+
+static void expect_line(const char *text, const char *line) {
+    char wanted[200];
+    snprintf(wanted, sizeof wanted, "\n%s\n", line);
+    if (strstr(text, wanted) == NULL)
+        fail_msg("there is no line '%s' in\n%s", line, text);
+}
+
+static void metrics_are_the_same_as_a_text(void **state) {
+    (void)state;
+    struct world w;
+    char *text = NULL, line[200];
+    world_begin(&w, NULL);
+    setlocale(LC_ALL, "de_DE.UTF-8"); /* where there is one, its comma must not be seen */
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_stats stats = world_stats(w.client);
+    assert_int_equal(hf_client_metrics(w.client, &text), HF_OK);
+    setlocale(LC_ALL, "C");
+    expect_line(text, "holdfast_client_holds 1");
+    expect_line(text, "holdfast_client_oldest_wait_seconds 0.000000");
+    snprintf(line, sizeof line, "holdfast_client_acquired_total %llu",
+             (unsigned long long)stats.acquired);
+    expect_line(text, line);
+    snprintf(line, sizeof line, "holdfast_client_wait_seconds_count %llu",
+             (unsigned long long)stats.wait.count);
+    expect_line(text, line);
+    snprintf(line, sizeof line, "holdfast_client_wait_seconds_sum %llu.%06llu",
+             (unsigned long long)(stats.wait.sum_us / 1000000),
+             (unsigned long long)(stats.wait.sum_us % 1000000));
+    expect_line(text, line);
+    assert_string_equal(text + strlen(text) - 7, "\n# EOF\n");
+    expect_well_formed(text);
+    hf_text_free(text);
+    hf_text_free(NULL);
+    assert_int_equal(hf_client_metrics(w.client, NULL), HF_EINVAL);
+    assert_int_equal(hf_client_metrics(NULL, &text), HF_EINVAL);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
 static void an_older_caller_gets_what_it_knows(void **state) {
     (void)state;
     struct world w;
@@ -532,6 +624,8 @@ int main(void) {
         cmocka_unit_test(notify_failures_are_counted),
         cmocka_unit_test(commands_are_what_the_server_saw),
         cmocka_unit_test(wait_and_hold_times_add_up),
+        cmocka_unit_test(hand_overs_and_waits),
+        cmocka_unit_test(metrics_are_the_same_as_a_text),
         cmocka_unit_test(an_older_caller_gets_what_it_knows),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);

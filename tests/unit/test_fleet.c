@@ -91,6 +91,41 @@ static void both_halves_are_one(void **state) {
     hfi_fleet_free(fleet);
 }
 
+/* Times come with an answer, or not, if the client is older; and whatever is said, they add up. */
+static void times_are_told(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    answered(findings,
+             ANSWER(A,
+                    "\"losses\":-3,\"released\":4,\"renewals\":5,"
+                    "\"wait\":{\"sum_us\":70,\"new\":[1],\"max_us\":50,\"buckets\":[1,0,2]},"
+                    "\"hold\":[1,2],\"hand_over\":{\"sum_us\":-1,\"buckets\":{\"a\":1}},",
+                    "", ""));
+    answered(findings, ANSWER(B, "", "", ""));
+    answered(findings,
+             ANSWER(C,
+                    "\"wait\":{\"buckets\":[9223372036854775807,9223372036854775807,"
+                    "9223372036854775807,-1,\"x\",1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,"
+                    "20,21,22,23,24,25,26,27,28,29,30,31,32,33,34]},",
+                    "", ""));
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->clients_len, 3);
+    const hf_fleet_client *client = fleet->clients[0];
+    assert_int_equal(client->losses, 0);
+    assert_int_equal(client->released, 4);
+    assert_int_equal(client->renewals, 5);
+    assert_int_equal(client->wait.count, 3);
+    assert_int_equal(client->wait.sum_us, 70);
+    assert_int_equal(client->wait.max_us, 50);
+    assert_int_equal(client->wait.buckets[2], 2);
+    assert_int_equal(client->hold.count + client->hand_over.count + client->hand_over.sum_us, 0);
+    assert_int_equal(fleet->clients[1]->wait.count, 0);
+    client = fleet->clients[2];
+    assert_true(client->wait.count > client->wait.buckets[0]); /* and did not begin anew */
+    assert_int_equal(client->wait.buckets[3], 0);
+    hfi_fleet_free(fleet);
+}
+
 /* What the server does not have is marked; what it has twice is one. */
 static void a_dispute_is_marked(void **state) {
     (void)state;
@@ -292,6 +327,7 @@ static void lines_of_the_server_count(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_halves_are_one),
+        cmocka_unit_test(times_are_told),
         cmocka_unit_test(a_dispute_is_marked),
         cmocka_unit_test(nonsense_is_passed_over),
         cmocka_unit_test(nobody_speaks_for_others),

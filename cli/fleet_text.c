@@ -1,0 +1,143 @@
+/*
+ * Cells of text of a snapshot of the fleet, and the orders that locks can be shown in.
+ *
+ * What clients say of themselves is their word: whoever prints it disarms it first (text.c).
+ */
+#include "fleet.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Numbers ---- */
+
+int64_t fleet_age(const hf_fleet_lock *lock) {
+    return lock->holders_len > 0 ? lock->holders[0]->for_ms : -1;
+}
+
+int64_t fleet_ttl(const hf_fleet_lock *lock) {
+    return lock->ttl_ms;
+}
+
+int64_t fleet_wait(const hf_fleet_lock *lock) {
+    int64_t longest_ms = -1;
+    for (size_t i = 0; i < lock->waiters_len; i++)
+        if (lock->waiters[i]->for_ms > longest_ms)
+            longest_ms = lock->waiters[i]->for_ms;
+    return longest_ms;
+}
+
+int64_t fleet_waiters(const hf_fleet_lock *lock) {
+    int64_t told = (int64_t)lock->waiters_len;
+    return lock->listeners > told ? lock->listeners : told;
+}
+
+bool fleet_is_stuck(const hf_fleet_lock *lock, int64_t over_ms) {
+    for (size_t i = 0; i < lock->holders_len; i++)
+        if (lock->holders[i]->presence == HF_SILENT || lock->holders[i]->presence == HF_GONE)
+            return true;
+    return fleet_wait(lock) >= over_ms;
+}
+
+/* ---- Words ---- */
+
+const char *presence_word(hf_presence presence) {
+    switch (presence) {
+    case HF_ALIVE:
+        return "alive";
+    case HF_CONNECTED:
+        return "connected";
+    case HF_SILENT:
+        return "silent";
+    case HF_GONE:
+        return "gone";
+    case HF_PRESENCE_UNKNOWN:
+        break;
+    }
+    return "unknown";
+}
+
+const hf_fleet_party *fleet_holder(const hf_fleet_lock *lock) {
+    for (size_t i = 0; i < lock->holders_len; i++)
+        if ((lock->holders[i]->seen_by & HF_SEEN_BY_SERVER) != 0)
+            return lock->holders[i];
+    return lock->holders_len > 0 ? lock->holders[0] : NULL;
+}
+
+void fleet_describe_party(const hf_fleet_party *party, char *text, size_t size) {
+    const hf_fleet_client *client = party->client;
+    if (client != NULL && client->host[0] != '\0')
+        snprintf(text, size, "%s %" PRId64 " %s", client->host, client->pid, client->program);
+    else
+        snprintf(text, size, "%s", party->owner);
+}
+
+void fleet_describe_holder(const hf_fleet_lock *lock, char *text, size_t size) {
+    const hf_fleet_party *holder = fleet_holder(lock);
+    snprintf(text, size, "-");
+    if (holder == NULL)
+        return;
+    fleet_describe_party(holder, text, size);
+    size_t len = strlen(text);
+    if (lock->holders_len > 1)
+        snprintf(text + len, size - len, " +%zu", lock->holders_len - 1);
+}
+
+void fleet_describe_state(const hf_fleet_lock *lock, char *text, size_t size) {
+    const hf_fleet_party *holder = fleet_holder(lock);
+    snprintf(text, size, "%s%s", holder != NULL ? presence_word(holder->presence) : "free",
+             lock->disputed ? "!" : "");
+}
+
+void fleet_write_time(int64_t ms, char *text, size_t size) {
+    if (ms < 0)
+        snprintf(text, size, "-");
+    else if (ms < 60 * 1000)
+        snprintf(text, size, "%" PRId64 ".%ds", ms / 1000, (int)(ms % 1000 / 100));
+    else if (ms < 3600 * 1000)
+        snprintf(text, size, "%" PRId64 "m%02ds", ms / 60000, (int)(ms / 1000 % 60));
+    else
+        snprintf(text, size, "%" PRId64 "h%02dm", ms / 3600000, (int)(ms / 60000 % 60));
+}
+
+/* Characters, not bytes: names are UTF-8 when they are shown. */
+int text_width(const char *text) {
+    int width = 0;
+    for (; *text != '\0'; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+/* ---- The order of locks ---- */
+
+static const struct fleet_sorting sortings[] = {{"name", NULL},
+                                                {"age", fleet_age},
+                                                {"ttl", fleet_ttl},
+                                                {"wait", fleet_wait},
+                                                {"waiters", fleet_waiters}};
+
+const struct fleet_sorting *fleet_sorting_at(size_t index) {
+    return index < sizeof sortings / sizeof sortings[0] ? &sortings[index] : NULL;
+}
+
+const struct fleet_sorting *fleet_sorting_find(const char *name) {
+    for (size_t i = 0; i < sizeof sortings / sizeof sortings[0]; i++)
+        if (strcmp(sortings[i].name, name) == 0)
+            return &sortings[i];
+    return NULL;
+}
+
+/* The names of a snapshot are in order, and so are those with the same value. */
+static int compare(const void *a, const void *b, void *user) {
+    const struct fleet_sorting *sorting = user;
+    const hf_fleet_lock *one = *(const hf_fleet_lock *const *)a;
+    const hf_fleet_lock *other = *(const hf_fleet_lock *const *)b;
+    int64_t first = sorting->value(one), second = sorting->value(other);
+    return first != second ? (first < second) - (first > second) : strcmp(one->name, other->name);
+}
+
+void fleet_sort(const hf_fleet_lock **locks, size_t len, const struct fleet_sorting *sorting) {
+    struct fleet_sorting copy = *sorting;
+    if (sorting->value != NULL)
+        qsort_r(locks, len, sizeof *locks, compare, &copy);
+}

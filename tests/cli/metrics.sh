@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# `ls --metrics`: the fleet as a text in the format of OpenMetrics, read by Prometheus's own parsers where they
+# are installed.
+. "$(dirname "$0")/lib.sh"
+server_start
+parser=$(dirname "$0")/../support/openmetrics.py
+
+# parsed ARGUMENT...: what ls --metrics prints, as the parser has understood it, is in $samples. Without a parser
+# the text itself.
+parsed() {
+    local status=0
+    expect 0 hf ls --metrics "$@"
+    same "$(tail -n 1 "$dir/out")" '# EOF'
+    samples=$(/usr/bin/python3 "$parser" <"$dir/out" 2>"$dir/err") || status=$?
+    case $status in
+        0) ;;
+        77 | 127) samples=$(sed "s/\"/'/g" "$dir/out") ;;
+        *) fail "the parser: $(cat "$dir/err")" ;;
+    esac
+    # of the same mind is the server that would read it; it takes only what has a time, here
+    if command -v promtool >/dev/null; then
+        rm -rf "$dir/tsdb"
+        sed '/^#/!s/$/ 1700000000/' "$dir/out" >"$dir/timed"
+        promtool tsdb create-blocks-from openmetrics "$dir/timed" "$dir/tsdb" >"$dir/err" 2>&1 ||
+            fail "promtool: $(cat "$dir/err")"
+    fi
+}
+# told TEXT ARGUMENT...: it has such a sample.
+told() {
+    local text=$1
+    shift
+    parsed "$@"
+    grep -Eq -- "$text" <<<"$samples"
+}
+
+test_an_empty_fleet() {
+    parsed
+    grep -Eq "^holdfast_fleet_locks\{state='alive'\} 0" <<<"$samples" || fail "$samples"
+    grep -Eq "^holdfast_fleet_waiters(\{\})? 0" <<<"$samples" || fail "$samples"
+}
+
+test_holder_and_waiter() {
+    start hf run busy -- sleep 100
+    wait_until locked busy
+    start hf run busy -- true
+    wait_until told "^holdfast_fleet_lock_waiters\{.*name='busy'.*\} 1"
+    wait_until told "^holdfast_fleet_client_holds\{.*program='holdfast'.*\} 1"
+    wait_until told "^holdfast_fleet_client_waits\{.*program='holdfast'.*\} 1"
+    told "^holdfast_fleet_client_acquired_total\{.*\} 1" || fail "$samples"
+    told "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1" || fail "$samples"
+    told "^holdfast_fleet_client_wait_seconds_count\{.*\} 1" || fail "$samples"
+    told "^holdfast_fleet_client_hold_seconds_count" && fail "nothing was released: $samples"
+    told "^holdfast_fleet_lock_held_seconds\{.*name='busy'.*\} [1-9.]" || fail "$samples"
+}
+
+# Whatever a name is made of, the text stays well formed, and no two are the same.
+test_names_are_escaped() {
+    local owner=5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 name
+    for name in 'quote"d' 'back\slash' $'new\nline' 'sp ace{},=#' $'\xff\xfe' $'\xff\xfd' $'esc\e[31m' 'ü'; do
+        redis hset "$name" "$owner" 1 >/dev/null
+    done
+    parsed
+    [ "$(grep -c '^holdfast_fleet_lock_holders{' "$dir/out")" = 8 ] || fail "$(cat "$dir/out")"
+    grep -q '^holdfast_fleet_lock_holders{name="quote\\"d",' "$dir/out" || fail "$out"
+    grep -q '^holdfast_fleet_lock_holders{name="back\\\\slash",' "$dir/out" || fail "$out"
+    grep -q '^holdfast_fleet_lock_holders{name="new\\nline",' "$dir/out" || fail "$out"
+    grep -q 'name_hex="fffe"' "$dir/out" || fail "$out"
+    redis flushall >/dev/null
+}
+
+test_some_are_left_out() {
+    redis eval 'for i = 1, 1005 do redis.call("hset", "many" .. i, "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17", 1) end' \
+        0 >/dev/null
+    redis hset "$(printf '%01100d' 0)" 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    parsed
+    grep -Eq '^holdfast_fleet_locks_left_out(\{\})? 6$' <<<"$samples" || fail "$samples"
+    redis flushall >/dev/null
+}
+
+test_usage() {
+    expect 64 hf ls --metrics --json
+    expect 64 hf ls --metrics --stuck
+}
+
+run_tests

@@ -1,0 +1,412 @@
+#!/usr/bin/env bash
+# The subcommand `serve`: what it answers and to whom, what it refuses, and that nobody can keep it from serving
+# others. The page itself is looked at by serve_page.sh, in a browser.
+. "$(dirname "$0")/lib.sh"
+if "$HOLDFAST" serve --listen nowhere:70000 2>&1 | grep -q 'left out'; then
+    echo "skipped: this holdfast was built without serve"
+    exit 77
+fi
+command -v curl >/dev/null || { echo "skipped: there is no curl"; exit 77; }
+server_start
+
+token=0123456789abcdef-secret
+echo "$token" >"$dir/token"
+chmod 600 "$dir/token"
+
+# serve OPTION...: starts it on a port that is free; its address is in $url, its messages in $dir/serve.err.
+serve() {
+    : >"$dir/serve.err"
+    start hf serve --listen 127.0.0.1:0 "$@" 2>"$dir/serve.err"
+    serving=$pid
+    wait_until serves
+    url=$(sed -n 's/.*the page is at //p' "$dir/serve.err")
+    url=${url%/}
+    port=${url##*:}
+}
+serves() { grep -q 'the page is at' "$dir/serve.err"; }
+told() { grep -q -- "$1" "$dir/serve.err"; }
+
+# get PATH [curl option...]: the body is in $out, the status in $status, the headers in $dir/head.
+get() {
+    local path=$1
+    shift
+    status=$(curl -sS -m 60 -o "$dir/body" -D "$dir/head" -w '%{http_code}' "$@" "$url$path") || fail "curl: $status"
+    out=$(cat "$dir/body")
+}
+has_header() { grep -qi -- "^$1"$'\r'"\$" "$dir/head" || fail "no '$1' in: $(cat "$dir/head")"; }
+answers() { # answers STATUS PATH [curl option...]
+    local wanted=$1
+    shift
+    get "$@"
+    same "$status" "$wanted" "status of $*"
+}
+# hold NAME...: plain locks of somebody who is not there, straight into the server.
+hold() {
+    local name
+    for name; do
+        redis hset "$name" 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+        redis pexpire "$name" 600000 >/dev/null
+    done
+}
+# The number of questions that have been asked so far.
+asked() { redis info commandstats | sed -n 's/^cmdstat_publish:calls=\([0-9]*\),.*/\1/p'; }
+shows() { get "$1" && [[ $out == *"$2"* ]]; }
+
+test_page_and_its_headers() {
+    local before
+    before=$(asked)
+    serve
+    answers 200 /
+    [[ $out == *'<script src="/page.js" defer></script>'* ]] || fail "no page: $out"
+    has_header "content-type: text/html; charset=utf-8"
+    has_header "x-content-type-options: nosniff"
+    has_header "x-frame-options: DENY"
+    has_header "referrer-policy: no-referrer"
+    has_header "content-security-policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'"
+    ! grep -Eqi 'https?://|//[a-z]' <<<"$out" || fail "something foreign is asked for"
+    ! grep -Eq '<script>|style=|[ "]on[a-z]+=' <<<"$out" || fail "something is inline"
+    local tag
+    tag=$(sed -n 's/^etag: \(.*\)\r$/\1/Ip' "$dir/head")
+    answers 304 / -H "If-None-Match: $tag"
+    for path in /page.js /page.css /icon.svg; do
+        answers 200 "$path"
+        has_header "x-content-type-options: nosniff"
+    done
+    answers 200 /page.js -I
+    same "$(asked)" "$before" "questions, though nobody needs one"
+}
+
+test_json_as_ls_prints_it() {
+    hold 'plain one' 'a/b%2F?c' '<b>bold</b>'
+    serve
+    answers 200 /api/locks
+    has_header "content-type: application/json"
+    has_header "cache-control: no-store"
+    for name in 'plain one' 'a/b%2F?c' '<b>bold</b>'; do
+        [[ $out == *'{"name":"'"$name"'","kind":"plain","disputed":false,"waiting":0,"holders":[{"owner":"5c4d'* ]] ||
+            fail "no $name in $out"
+    done
+    answers 200 /api/locks/plain%20one
+    [[ $out == '{"name":"plain one","kind":"plain",'* ]] || fail "$out"
+    same "$(sed 's/_ms":[0-9]*/_ms":/g' <<<"$out")" "$(hf --json ls 'plain one' | sed 's/_ms":[0-9]*/_ms":/g')"
+    answers 200 '/api/locks/a%2Fb%252F%3Fc'
+    answers 200 '/api/locks/a/b%252F%3fc'
+    answers 200 /api/locks/plain%20one -I
+    answers 404 /api/locks/nobody
+    answers 400 /api/locks/%zz
+    answers 400 /api/locks/a%00b
+    answers 400 /api/locks/
+    answers 200 /api/clients
+    [[ $out == *'"clients":['* ]] || fail "$out"
+    redis del 'plain one' 'a/b%2F?c' '<b>bold</b>' >/dev/null
+}
+
+# What Prometheus reads; its own parser has looked at the text of the fleet in metrics.sh.
+test_metrics() {
+    hold counted
+    serve
+    answers 200 /metrics
+    has_header "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"
+    same "$(tail -n 1 "$dir/body")" '# EOF'
+    same "$(grep -c '# EOF' "$dir/body")" 1
+    for sample in 'holdfast_up 1' 'holdfast_fleet_locks{state="unknown"} 1' '.*name="counted".*'; do
+        grep -Eqx -- "${sample//[{]/\\{}" "$dir/body" || fail "no $sample in: $out"
+    done
+    local status=0
+    /usr/bin/python3 "$(dirname "$0")/../support/openmetrics.py" <"$dir/body" >/dev/null 2>"$dir/err" || status=$?
+    case $status in 0 | 77 | 127) ;; *) fail "the parser: $(cat "$dir/err")" ;; esac
+    redis del counted >/dev/null
+}
+
+test_paths_and_methods() {
+    serve
+    answers 404 /nothing
+    answers 404 /api
+    answers 404 /api/locksmith
+    answers 405 / -X POST
+    has_header "allow: GET, HEAD"
+    answers 405 /api/locks -X DELETE
+    has_header "allow: GET, HEAD"
+    answers 405 /metrics -X PUT
+    answers 405 /api/events -X HEAD -I
+    has_header "allow: GET"
+    answers 405 /api/locks/nightly -X DELETE -H "Authorization: Bearer $token" -H "Origin: $url" -H 'X-Holdfast-Break: yes'
+    has_header "allow: GET, HEAD"
+}
+
+# A name that another made point to this machine is not answered.
+test_only_for_hosts_that_are_ours() {
+    serve --host-name locks.example.org
+    for host in localhost "localhost:$port" 127.0.0.1 '[::1]:80' LOCKS.example.org locks.example.org:443; do
+        answers 200 /api/locks -H "Host: $host"
+    done
+    for host in evil.example "evil.example:$port" localhost.evil.example 10.0.0.1 '[fe80::1]' 'locks.example.org.evil'; do
+        answers 421 /api/locks -H "Host: $host"
+        answers 421 / -H "Host: $host"
+    done
+    answers 421 /api/locks -0 -H 'Host:'
+}
+
+test_requests_are_bounded() {
+    serve
+    answers 413 / -X POST -d a=b
+    answers 413 / -X POST -H 'Transfer-Encoding: chunked' -d a=b
+    local long
+    long=$(printf '%70000s' '' | tr ' ' x)
+    get / -H "X-Long: $long"
+    [[ $status == 4?? ]] || fail "status $status"
+    get "/$long"
+    [[ $status == 4?? ]] || fail "status $status"
+    answers 200 /
+}
+
+test_events() {
+    hold one
+    serve
+    start curl -sSN "$url/api/events" >"$dir/events"
+    wait_until file_has "$dir/events" '^data: {"full":true,.*"name":"one"'
+    wait_until file_has "$dir/events" '^data: {"full":false,.*"locks":\[\],"gone":\[\]'
+    hold two
+    wait_until file_has "$dir/events" '^data: {"full":false,.*"locks":\[{"name":"two",'
+    wait_until file_has "$dir/events" '"handovers":\[{"at":[0-9]*,"name":"two","from":"","to":"5c4dd3c1'
+    redis del one >/dev/null
+    wait_until file_has "$dir/events" '"gone":\["one"\]'
+    ! grep -Evq '^(data: \{.*\}|: still asking|)$' "$dir/events" || fail "what is that: $(cat "$dir/events")"
+    redis del two >/dev/null
+}
+file_has() { grep -Eq -- "$2" "$1"; }
+
+# One question a second for all of them, and none for nobody.
+test_as_few_questions_as_possible() {
+    serve
+    local i from questions ms pids=()
+    for i in 1 2 3 4; do
+        start curl -sSN "$url/api/events" >"$dir/events$i"
+        pids+=("$pid")
+    done
+    for i in 1 2 3 4; do wait_until file_filled "$dir/events$i"; done
+    from=$(now_ms)
+    questions=$(asked)
+    for i in 1 2 3 4 5; do
+        get /api/locks
+        get /metrics
+        sleep 0.3
+    done
+    ms=$(($(now_ms) - from))
+    questions=$(($(asked) - questions))
+    [ "$questions" -ge 1 ] || fail "nobody was asked"
+    [ "$questions" -le $((ms / 1000 + 1)) ] || fail "$questions questions in $ms ms"
+    kill "${pids[@]}"
+    wait_until quiet
+}
+quiet() {
+    local before
+    before=$(asked)
+    sleep 1.7
+    [ "$before" = "$(asked)" ]
+}
+
+test_breaking() {
+    local held
+    serve --token-file "$dir/token" --allow-break
+    start hf run busy -- sleep 1000
+    held=$pid
+    wait_until locked busy
+    try() { answers "$1" /api/locks/busy -X DELETE "${@:2}"; }
+    local key="Authorization: Bearer $token" from="Origin: $url" mark='X-Holdfast-Break: yes'
+    try 401 -H "$from" -H "$mark"
+    has_header 'www-authenticate: Bearer realm="holdfast"'
+    try 401 -H "Authorization: Bearer ${token}x" -H "$from" -H "$mark"
+    try 401 -H "Authorization: Bearer ${token%?}" -H "$from" -H "$mark"
+    try 401 -H "Authorization: Basic $token" -H "$from" -H "$mark"
+    try 403 -H "$key" -H "$mark"
+    try 403 -H "$key" -H 'Origin: http://evil.example' -H "$mark"
+    try 403 -H "$key" -H 'Origin: null' -H "$mark"
+    try 403 -H "$key" -H "$from"
+    try 421 -H "$key" -H 'Origin: http://evil.example' -H 'Host: evil.example' -H "$mark"
+    try 413 -H "$key" -H "$from" -H "$mark" -d x=y
+    answers 405 /api/locks/busy -X POST -H "$key" -H "$from" -H "$mark"
+    has_header "allow: GET, HEAD, DELETE"
+    locked busy || fail "it was broken by one of these"
+    try 200 -H "$key" -H "$from" -H "$mark" -H $'X-Forwarded-For: 10.1.1.1\e[31m'
+    same "$out" '{"name":"busy","broken":true}'
+    told "127.0.0.1 port [0-9]* (for '10.1.1.1?\[31m', it says) asked to break 'busy': it is broken" ||
+        fail "$(cat "$dir/serve.err")"
+    finish "$held"
+    same "$status" 79 "the holder"
+    try 200 -H "$key" -H "$from" -H "$mark"
+    same "$out" '{"name":"busy","broken":false}'
+    # Other kinds are broken in their way, and what is no lock is left alone.
+    start hf run --fair fair -- sleep 1000
+    start hf run --shared rw -- sleep 1000
+    wait_until locked fair
+    wait_until locked rw
+    for name in fair rw; do
+        answers 200 /api/locks/$name -X DELETE -H "$key" -H "$from" -H "$mark"
+        [[ $out == *'"broken":true'* ]] || fail "$name: $out"
+    done
+    redis set text words >/dev/null
+    answers 409 /api/locks/text -X DELETE -H "$key" -H "$from" -H "$mark"
+    same "$(redis get text)" words
+    redis del text >/dev/null
+}
+
+test_tokens_are_private() {
+    expect 64 hf serve --listen 127.0.0.1:0 --allow-break
+    says "--allow-break needs --token-file"
+    expect 64 hf serve --listen 127.0.0.1:0 --token-file "$dir/none"
+    for mode in 640 604 660 666; do
+        chmod "$mode" "$dir/token"
+        expect 64 hf serve --listen 127.0.0.1:0 --token-file "$dir/token"
+        says "chmod 600"
+    done
+    chmod 600 "$dir/token"
+    echo short >"$dir/short"
+    chmod 600 "$dir/short"
+    expect 64 hf serve --listen 127.0.0.1:0 --token-file "$dir/short"
+    says "too short"
+    expect 64 hf serve --listen 127.0.0.1:0 --token-file "$dir"
+    says "no regular file"
+}
+
+test_beyond_this_machine() {
+    serve --listen 0.0.0.0:0
+    url=http://127.0.0.1:$port
+    told 'WARNING: whoever reaches' || fail "no warning: $(cat "$dir/serve.err")"
+    answers 200 /api/locks
+    answers 200 /api/locks -H 'Host: 10.20.30.40:7380'
+    answers 421 /api/locks -H 'Host: evil.example'
+    serve --listen 0.0.0.0:0 --token-file "$dir/token"
+    url=http://127.0.0.1:$port
+    ! told WARNING || fail "a warning: $(cat "$dir/serve.err")"
+    answers 200 /
+    for path in /api/locks /api/locks/x /api/clients /api/events /metrics; do
+        answers 401 "$path"
+    done
+    answers 200 /api/locks -H "Authorization: Bearer $token"
+    answers 200 /metrics -H "Authorization: Bearer $token"
+}
+
+test_where_it_cannot_listen() {
+    serve
+    expect 71 hf serve --listen "127.0.0.1:$port"
+    says "cannot listen on 127.0.0.1:$port: Address already in use"
+    expect 71 hf serve --listen 192.0.2.1:7380
+    says "cannot listen on 192.0.2.1:7380"
+    expect 64 hf serve --listen 127.0.0.1:70000
+    expect 64 hf serve --listen '[::1'
+    expect 64 hf serve nonsense
+}
+
+# A server for this test alone, which ends with it.
+own_server() {
+    server_start
+    started+=("$server")
+}
+# The server goes away and comes back; the page and the metrics say so.
+test_server_away() {
+    socket=$dir/away.sock
+    own_server
+    hold kept
+    start hf -t 1s serve --listen 127.0.0.1:0 2>"$dir/serve.err"
+    wait_until serves
+    url=$(sed -n 's/.*the page is at //p' "$dir/serve.err")
+    url=${url%/}
+    start curl -sSN "$url/api/events" >"$dir/away"
+    wait_until shows /metrics 'holdfast_up 1'
+    answers 200 /api/locks
+    server_kill
+    wait_until shows /metrics 'holdfast_up 0'
+    [[ $out == *'# EOF' ]] || fail "$out"
+    answers 503 /api/locks
+    [[ $out == '{"error":'* ]] || fail "$out"
+    wait_until file_has "$dir/away" '"error":.*"failed":[0-9]+'
+    own_server
+    wait_until shows /metrics 'holdfast_up 1'
+    answers 200 /api/locks
+    wait_until file_has "$dir/away" '"gone":\["kept"\]|"full":true.*"locks":\[\]'
+}
+
+test_what_is_missing_is_said() {
+    redis acl setuser mute on '>pw' '~*' +@all resetchannels '&redisson*' >/dev/null
+    hold seen
+    start env HOLDFAST_USER=mute HOLDFAST_PASSWORD=pw "$dir/bin/hf" serve --listen 127.0.0.1:0 2>"$dir/serve.err"
+    wait_until serves
+    url=$(sed -n 's/.*the page is at //p' "$dir/serve.err")
+    url=${url%/}
+    answers 200 /api/locks
+    [[ $out == *'"missing":"the clients were not asked'*'"name":"seen"'* ]] || fail "$out"
+    redis del seen >/dev/null
+}
+
+# say_to WORDS: opens a connection, whose descriptor is in $fd, and sends that.
+say_to() {
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || fail "no connection"
+    printf '%b' "$1" >&"$fd"
+}
+
+test_pages_are_bounded() {
+    serve
+    local i line
+    for ((i = 0; i < 32; i++)); do
+        say_to 'GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n'
+        read -r -t 30 line <&"$fd"
+        [[ $line == *' 200 '* ]] || fail "page $i: $line"
+    done
+    answers 503 /api/events
+    has_header "retry-after: 5"
+    answers 200 /api/locks
+    exec {fd}>&-
+    wait_until page_opens
+}
+page_opens() {
+    say_to 'GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    local line
+    read -r -t 30 line <&"$fd"
+    [[ $line == *' 200 '* ]] || { exec {fd}>&-; return 1; }
+}
+
+# Those who send nothing, those who send their request drop by drop, and those who do not read: all are dropped,
+# and others are served.
+test_slow_ones_are_dropped() {
+    redis eval 'for i = 1, 6000 do local name = i .. string.rep("x", 2000)
+        redis.call("hset", name, "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17", 1) redis.call("expire", name, 600) end' 0 >/dev/null
+    serve
+    local i base slow
+    base=$(sockets)
+    say_to 'GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n'
+    slow=$fd
+    wait_until socket_count "$((base + 1))"
+    for ((i = 0; i < 127; i++)); do say_to 'GET / HTTP/1.1\r\nX-A: b'; done
+    answers 200 /
+    wait_until drop_by_drop "$slow" "$base"
+    redis flushdb >/dev/null
+}
+sockets() {
+    local all=("/proc/$serving/fd/"*) one count=0
+    for one in "${all[@]}"; do
+        [[ $(readlink "$one") != socket:* ]] || count=$((count + 1))
+    done
+    echo "$count"
+}
+socket_count() { [ "$(sockets)" -ge "$1" ]; }
+# The library has connections of its own to the server: two of them since the first survey, three at most.
+drop_by_drop() { [ "$(sockets)" -le $(($2 + 3)) ]; }
+
+test_ends_at_once() {
+    local signal from
+    for signal in TERM INT; do
+        serve
+        say_to 'GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n'
+        read -r -t 30 _ <&"$fd"
+        say_to 'GET / HTTP/1.1\r\nX-Half: '
+        from=$(now_ms)
+        kill -"$signal" "$serving"
+        finish "$serving"
+        same "$status" 0 "after $signal"
+        echo "        ended $(($(now_ms) - from)) ms after $signal"
+        same "$(grep -v 'the page is at' "$dir/serve.err")" ""
+    done
+}
+
+run_tests
