@@ -1,11 +1,12 @@
 /*
  * One run of ZooKeeper's benchmark, as bench/zk/run starts it:
  *
- *     hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS
+ *     hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS SERVER
  *
  * Each of the clients, with a session and a thread of its own, takes and gives back the lock PATH so many times, all of
- * them the same one; raw is for one client. Prints the pairs per second of all, and the median of the first client's
- * in microseconds. Bench.java does the same with Curator.
+ * them the same one; raw is for one client. Prints the pairs per second of all, the median of the first client's
+ * in microseconds, and the microseconds of processor time that a pair has cost this process and the server, whose pid
+ * SERVER is. Bench.java does the same with Curator.
  */
 #include "bench/zk/worker.h"
 
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { WARM = 200, MAX_CLIENTS = 64 };
 
@@ -39,6 +41,25 @@ static int64_t now_ns(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* Of all threads of a process so far; the kernel counts in hundredths of a second. */
+static int64_t processor_us(const char *pid) {
+    char path[64], text[1024];
+    long long user, system;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        die("there is no process %s", pid);
+    size_t len = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[len] = '\0';
+    const char *behind_name = strrchr(text, ')');
+    if (behind_name == NULL ||
+        sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld", &user,
+               &system) != 2)
+        die("%s cannot be read", path);
+    return (user + system) * (1000000 / sysconf(_SC_CLK_TCK));
 }
 
 struct worker {
@@ -107,8 +128,8 @@ static int by_size(const void *a, const void *b) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6)
-        die("usage: hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS");
+    if (argc != 7)
+        die("usage: hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS SERVER");
     int port = atoi(argv[2]), clients = atoi(argv[4]), pairs = atoi(argv[5]);
     if (clients < 1 || clients > MAX_CLIENTS || pairs < 1)
         die("from 1 to %d clients, and some pairs", MAX_CLIENTS);
@@ -123,13 +144,17 @@ int main(int argc, char **argv) {
     for (int i = 0; i < clients; i++)
         if (pthread_create(&workers[i].thread, NULL, run, &workers[i]) != 0)
             die("no thread");
+    int64_t ours = processor_us("self"), theirs = processor_us(argv[6]);
     pthread_barrier_wait(&start);
     int64_t begin = now_ns();
     for (int i = 0; i < clients; i++)
         pthread_join(workers[i].thread, NULL);
     double seconds = (double)(now_ns() - begin) / 1e9;
     qsort(workers[0].ns, (size_t)pairs, sizeof(int64_t), by_size);
-    printf("%.1f %lld\n", clients * pairs / seconds, (long long)(workers[0].ns[pairs / 2] / 1000));
+    ours = (processor_us("self") - ours) / (clients * pairs);
+    theirs = (processor_us(argv[6]) - theirs) / (clients * pairs);
+    printf("%.1f %lld %lld %lld\n", clients * pairs / seconds,
+           (long long)(workers[0].ns[pairs / 2] / 1000), (long long)ours, (long long)theirs);
     for (int i = 0; i < clients; i++)
         close_worker(&workers[i]);
     pthread_barrier_destroy(&start);

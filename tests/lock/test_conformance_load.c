@@ -132,7 +132,7 @@ static void *lock_hold_release(void *arg) {
 
 static void clients_take_turns(int clients, int rounds, int hold_ms) {
     struct crew crew;
-    cmd_ok(world_server(), "FLUSHALL");
+    server_empty(world_server());
     crew_begin(&crew, clients);
     crew.rounds = rounds;
     crew.hold_ms = hold_ms;
@@ -284,6 +284,7 @@ static bool herd_listens(void *server) {
  * process, not for each waiter. */
 static void U82_one_release_does_not_wake_the_herd(void **state) {
     (void)state;
+    server_redis_only(world_server(), "there is a line (zk.herd)");
     struct herd *herd = shared_new(sizeof *herd);
     pid_t pids[HERD_PROCESSES];
     herd->barrier = barrier_new(HERD_PROCESSES + 1);

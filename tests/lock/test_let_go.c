@@ -150,6 +150,7 @@ static bool only_java_reads(struct world *w) {
 
 static void java_keeps_no_dead_level_of_ours_alive(void **state) {
     (void)state;
+    server_redis_only(world_server(), "one reader does not renew another there");
     struct world w;
     world_begin(&w, NULL);
     hf_lock *read = handle(w.client, HF_READ);
@@ -172,6 +173,7 @@ static void java_keeps_no_dead_level_of_ours_alive(void **state) {
 /* A renewal finds it gone, since its key is; but its field would keep writers out. */
 static void a_reader_that_is_gone_leaves_no_field(void **state) {
     (void)state;
+    server_redis_only(world_server(), "a reader is one node");
     struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
@@ -228,6 +230,7 @@ static void the_hold_of_an_ended_thread_is_ended(void **state) {
 /* The release of an inner level is still being settled when the time of the outer one is over. */
 static void what_runs_out_during_a_settlement_is_ended(void **state) {
     (void)state;
+    server_redis_only(world_server(), "an inner release asks nobody");
     struct world w;
     hf_options options = world_options();
     options.watchdog_ms = 6000;

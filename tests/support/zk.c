@@ -180,11 +180,13 @@ void zk_take_port(struct zk *zk) {
 }
 
 void zk_launch(struct zk *zk) {
-    /* Small and quick to start: it shares two cores with everything else that is being tested. */
+    /* Small and quick to start: it shares two cores with everything else that is being tested. A hundred thousand nodes
+     * need more. */
+    const char *memory = getenv("HF_SOAK") != NULL ? "-Xmx1g" : "-Xmx128m";
     const char *argv[] = {"java",
                           "-XX:+UseSerialGC",
                           "-XX:TieredStopAtLevel=1",
-                          "-Xmx128m",
+                          memory,
                           "-Xshare:auto",
                           "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                           "-Dzookeeper.jmx.log4j.disable=true",

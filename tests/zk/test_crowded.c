@@ -11,7 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 2000, MANY = 100000, LONG_NAME = 1000, LIST_MAX = 4 * 1024 * 1024 };
+enum {
+    FEW = 2000,
+    MANY = 100000,
+    PLACE_NAME = 55, /* bytes of a place in a line */
+    LONG_NAME = 1000,
+    LIST_MAX = 4 * 1024 * 1024
+};
 
 static bool in_soak(void) {
     return getenv("HF_SOAK") != NULL;
@@ -58,7 +64,7 @@ static void a_line_of_many(void **state) {
 /* Until the list is longer than it may be. Returns how many there are then. */
 static int make_too_many(const char *parent) {
     char filler[LONG_NAME + 1] = "";
-    size_t name_len = in_soak() ? strlen("filler-0000000000") : LONG_NAME;
+    size_t name_len = in_soak() ? PLACE_NAME : LONG_NAME;
     memset(filler, 'x', name_len - strlen("filler-0000000000"));
     int count = (int)(LIST_MAX / (name_len + 4)) + 1;
     assert_int_equal(zk_make(scene.eyes, parent, "", 0), 0);

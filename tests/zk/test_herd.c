@@ -68,9 +68,11 @@ static void one_event_for_each_release(void **state) {
     hf_close(client);
 }
 
-/* All of them are kept for longer than a session would last by itself. */
+/* All of them are kept for longer than a session would last by itself, and none is late: whoever has less than 3/8 of the
+ * session's time left is warned. */
 static void many_holds_are_kept(void **state) {
     (void)state;
+    struct scene_events events = {0};
     int holds = how_many(HOLDS, MANY_HOLDS);
     hf_client *client = scene_proxied(KEPT_MS);
     hf_lock **locks = calloc((size_t)holds, sizeof *locks);
@@ -82,17 +84,21 @@ static void many_holds_are_kept(void **state) {
         char name[32];
         snprintf(name, sizeof name, "many/%d", i);
         locks[i] = scene_lock(client, HF_PLAIN, name);
+        assert_hf(HF_OK, hf_lock_on_lost(locks[i], scene_on_event, &events));
         assert_hf(HF_OK, hf_lock_acquire_start(locks[i], &options, NULL, NULL, &ops[i]));
     }
     for (int i = 0; i < holds; i++) {
         assert_hf(HF_OK, hf_op_wait(ops[i], HANG_MS, NULL));
         hf_op_free(ops[i]);
     }
+    int warned = atomic_load(
+        &events.warnings); /* while they were acquired, which takes longer than a session */
     size_t beats = (size_t)(holds + 99) / 100, seen = proxy_seen(scene.proxy, "multi");
     assert_true(proxy_wait_seen(scene.proxy, "multi", seen + 3 * beats, HANG_MS));
     for (int i = 0; i < holds; i++)
         assert_true(hf_lock_remaining_ms(locks[i]) > 0);
     assert_int_equal(scene_stats(client).losses, 0);
+    assert_int_equal(atomic_load(&events.warnings), warned);
     for (int i = 0; i < holds; i++) {
         assert_hf(HF_OK, hf_lock_release(locks[i]));
         hf_lock_free(locks[i]);
