@@ -16,8 +16,10 @@
 
 static void describe(const hf_fleet_party *party, char *text, size_t size) {
     const hf_fleet_client *client = party->client;
+    bool named = party->thread[0] != '\0';
     if (client != NULL && client->host[0] != '\0')
-        snprintf(text, size, "%s %" PRId64 " %s", client->host, client->pid, client->program);
+        snprintf(text, size, "%s %" PRId64 " %s%s%s%s", client->host, client->pid, client->program,
+                 named ? " (" : "", party->thread, named ? ")" : "");
     else
         snprintf(text, size, "%s", party->owner);
 }

@@ -147,6 +147,8 @@ static void write_standing(struct hfi_json *json, const struct hfi_standing *it,
         hfi_json_pair(json, "count", it->count);
         hfi_json_pair(json, "renewed", it->renewed);
     }
+    if (it->thread[0] != '\0')
+        hfi_json_bytes(json, "thread", it->thread, strlen(it->thread));
     hfi_json_close(json, '}');
 }
 

@@ -201,7 +201,8 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
                          .count = owner->count,
                          .for_ms = owner->for_ms > 0 ? owner->for_ms : -1,
                          .left_ms = owner->count > 0 ? lock->ttl_ms : -1,
-                         .place = place};
+                         .place = place,
+                         .thread = ""};
 }
 
 static void claim_locks(struct hfi_join *join, const struct hfi_findings *findings) {
@@ -274,6 +275,7 @@ static void add_word(hf_fleet_party *party, const hf_fleet_party *said) {
     party->for_ms = said->for_ms;
     party->left_ms = said->left_ms;
     party->renewed = said->renewed;
+    party->thread = said->thread;
 }
 
 /* Those in line in their order, then who has been there the longest. */

@@ -8,6 +8,8 @@
 #include "support/new_lock.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +181,58 @@ static void a_long_wait_listens(void **state) {
     assert_int_equal(world_join(&waiter), HF_OK);
     hf_lock_free(held);
     assert_int_equal(hf_close(holder), HF_OK);
+    world_end(&w);
+}
+
+struct named {
+    hf_lock *lock;
+    sem_t enough;
+};
+
+static void *hold_by_name(void *arg) {
+    struct named *named = arg;
+    assert_int_equal(pthread_setname_np(pthread_self(), "a holder"), 0);
+    assert_int_equal(hf_lock_acquire(named->lock), HF_OK);
+    assert_int_equal(sem_wait(&named->enough), 0);
+    assert_int_equal(hf_lock_release(named->lock), HF_OK);
+    return NULL;
+}
+
+static void *wait_by_name(void *arg) {
+    assert_int_equal(pthread_setname_np(pthread_self(), "a waiter"), 0);
+    assert_int_equal(hf_lock_acquire(arg), HF_OK);
+    assert_int_equal(hf_lock_release(arg), HF_OK);
+    return NULL;
+}
+
+/* One that has the name of its process has none of its own. */
+static void threads_are_told_by_name(void **state) {
+    (void)state;
+    struct world w;
+    pthread_t threads[2];
+    hf_lock *unnamed;
+    struct named holder;
+    hf_options options = telling();
+    world_begin(&w, &options);
+    holder.lock = w.lock;
+    assert_int_equal(sem_init(&holder.enough, 0, 0), 0);
+    assert_int_equal(hf_lock_new(w.client, "unnamed", &unnamed), HF_OK);
+    assert_int_equal(hf_lock_acquire(unnamed), HF_OK);
+    assert_int_equal(pthread_create(&threads[0], NULL, hold_by_name, &holder), 0);
+    hf_fleet *fleet = survey_until_told(w.rival, WORLD_NAME, 1);
+    assert_string_equal(find(fleet, "unnamed")->holders[0]->thread, "");
+    hf_fleet_free(fleet);
+    assert_int_equal(pthread_create(&threads[1], NULL, wait_by_name, w.lock), 0);
+    fleet = survey_until_told(w.rival, WORLD_NAME, 2);
+    const hf_fleet_lock *lock = find(fleet, WORLD_NAME);
+    assert_string_equal(lock->holders[0]->thread, "a holder");
+    assert_string_equal(lock->waiters[0]->thread, "a waiter");
+    hf_fleet_free(fleet);
+    assert_int_equal(sem_post(&holder.enough), 0);
+    assert_int_equal(pthread_join(threads[0], NULL), 0);
+    assert_int_equal(pthread_join(threads[1], NULL), 0);
+    sem_destroy(&holder.enough);
+    hf_lock_free(unnamed);
     world_end(&w);
 }
 
@@ -446,6 +500,7 @@ int main(void) {
         cmocka_unit_test(a_holder_and_a_waiter_are_told_with_all_that_is_known),
         cmocka_unit_test(a_quick_client_never_listens),
         cmocka_unit_test(a_long_wait_listens),
+        cmocka_unit_test(threads_are_told_by_name),
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(names_prefixes_and_databases_are_kept_apart),
         cmocka_unit_test(other_keys_are_none_of_ours),
