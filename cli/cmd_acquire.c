@@ -72,6 +72,9 @@ static int take(void *user, int id, char *value, const char *shown) {
     }
 }
 
+/* One of our own choice, so that a survey does not take who has left it behind for one that has died. */
+#define HANDLE_OWNER ((hf_owner)0x68616e64) /* "hand" */
+
 static void finish(struct acquire *acquire, int status) {
     acquire->status = status;
     acquire->done = true;
@@ -183,6 +186,7 @@ static int check(struct acquire *acquire, int argc, char **argv) {
 static int run(struct connection *connection, int argc, char **argv) {
     struct acquire acquire = {.connection = connection,
                               .held = {.wait_ms = HF_FOREVER,
+                                       .number = HANDLE_OWNER,
                                        .acquired = on_acquired,
                                        .released = on_released,
                                        .trouble = on_trouble,

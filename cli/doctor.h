@@ -10,7 +10,7 @@ enum verdict { VERDICT_OK, VERDICT_UNKNOWN, VERDICT_WARNING, VERDICT_BAD };
 struct finding {
     enum verdict verdict;
     char check[24];
-    char found[320];
+    char found[480];
     const char *advice; /* what to do; a constant. NULL: nothing */
 };
 

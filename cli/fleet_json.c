@@ -25,6 +25,8 @@ static json_t *json_party(const hf_fleet_party *party) {
     }
     if (party->place > 0)
         json_object_set_new(object, "place", json_integer(party->place));
+    if (party->thread[0] != '\0')
+        json_object_set_new(object, "thread", json_text(party->thread));
     if (client != NULL && client->host[0] != '\0') {
         json_object_set_new(object, "host", json_text(client->host));
         json_object_set_new(object, "pid", json_integer(client->pid));

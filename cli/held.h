@@ -58,7 +58,7 @@ struct held {
 
     /* Private. */
     hf_lock *lock;
-    hf_owner number;
+    hf_owner number; /* 0 before it is acquired: any */
     hf_permits *permits;
     hf_permit_id id;
     hf_op *op; /* what is on its way */

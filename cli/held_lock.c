@@ -104,7 +104,9 @@ static int make(struct held *held) {
 
 static int acquire(struct held *held) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
-    held->number = options.owner = hf_owner_new();
+    if (held->number == 0)
+        held->number = hf_owner_new();
+    options.owner = held->number;
     options.wait_ms = held->wait_ms;
     options.lease_ms = held->lease_ms;
     int code = make(held);

@@ -1111,13 +1111,14 @@ typedef struct hf_fleet_party {
     const char *owner;             /* "uuid:number" */
     const hf_fleet_client *client; /* its own, or who has adopted the hold; NULL: not known */
     hf_presence presence;
-    unsigned seen_by; /* HF_SEEN_BY_... */
-    const char *kind; /* how it holds or wants it: "plain", "fair", "read", "write", ... */
-    int64_t count;    /* how often it holds the lock; 0: it waits */
-    int64_t for_ms;   /* how long it has held it, or waited */
-    int64_t left_ms;  /* how long the hold can be trusted, or the wait goes on */
-    bool renewed;     /* a hold that its client renews */
-    int64_t place;    /* of those in line (fair locks) 1 is the first; 0: there is no line */
+    unsigned seen_by;   /* HF_SEEN_BY_... */
+    const char *kind;   /* how it holds or wants it: "plain", "fair", "read", "write", ... */
+    int64_t count;      /* how often it holds the lock; 0: it waits */
+    int64_t for_ms;     /* how long it has held it, or waited */
+    int64_t left_ms;    /* how long the hold can be trusted, or the wait goes on */
+    bool renewed;       /* a hold that its client renews */
+    int64_t place;      /* of those in line (fair locks) 1 is the first; 0: there is no line */
+    const char *thread; /* the name of the thread that called, if it has one of its own; else "" */
 } hf_fleet_party;
 
 typedef struct hf_fleet_lock {

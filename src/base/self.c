@@ -9,8 +9,11 @@
 
 #include "base/error.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static atomic_ullong next_owner = HFI_FIRST_AUTOMATIC_OWNER;
 static pthread_key_t self_key;
@@ -47,6 +50,8 @@ struct hfi_self *hfi_self(void) {
     atomic_init(&self->refs, 1);
     pthread_mutex_init(&self->mtx, NULL);
     self->owner = hfi_owner_next();
+    self->pid = getpid();
+    self->tid = gettid();
     if (pthread_setspecific(self_key, self) != 0) {
         hfi_self_unref(self);
         return NULL;
@@ -104,6 +109,41 @@ int hfi_self_watch(struct hfi_self *self, struct hfi_task *task) {
 out:
     pthread_mutex_unlock(&self->mtx);
     return err;
+}
+
+/* ---- Names ---- */
+
+static void read_name(const char *path, char name[HFI_THREAD_NAME_SIZE]) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, name, HFI_THREAD_NAME_SIZE - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    name[len > 0 ? len : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+}
+
+/* The thread that forked is the first of its child, whose record says what it was before. */
+static void ask_name_locked(struct hfi_self *self) {
+    char path[64], process[HFI_THREAD_NAME_SIZE];
+    pid_t pid = getpid();
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm",
+             (int)(self->pid == pid ? self->tid : pid));
+    read_name(path, self->name);
+    snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)pid);
+    read_name(path, process);
+    if (strcmp(self->name, process) == 0)
+        self->name[0] = '\0';
+    self->asked_name = true;
+}
+
+void hfi_self_name(struct hfi_self *self, int *may_ask, char name[HFI_THREAD_NAME_SIZE]) {
+    pthread_mutex_lock(&self->mtx);
+    if (!self->asked_name && !atomic_load(&self->ended) && *may_ask > 0) {
+        --*may_ask;
+        ask_name_locked(self);
+    }
+    memcpy(name, self->name, HFI_THREAD_NAME_SIZE);
+    pthread_mutex_unlock(&self->mtx);
 }
 
 hf_owner hfi_owner_next(void) {

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#define NAMES_MAX 64 /* of threads that are asked for in one answer: some ten microseconds each */
+
 typedef void visit_fn(void *arg, const struct hfi_standing *standing);
 
 /* -1: there is no such time. */
@@ -17,9 +19,26 @@ static int64_t left_of_ms(int64_t until_ms) {
     return until_ms == HFI_NEVER ? -1 : hfi_left_ms(until_ms);
 }
 
-static void tell_hold(const struct hfi_hold *hold, int64_t now_ms, visit_fn *visit, void *arg) {
+/* Somebody who is told what there is. */
+struct listener {
+    visit_fn *visit;
+    void *arg;
+    int64_t now_ms;
+    int may_ask; /* for the names of so many threads */
+};
+
+static void name_thread(struct hfi_self *self, struct listener *listener,
+                        char name[HFI_THREAD_NAME_SIZE]) {
+    name[0] = '\0';
+    if (self != NULL)
+        hfi_self_name(self, &listener->may_ask, name);
+}
+
+static void tell_hold(const struct hfi_hold *hold, struct listener *listener) {
+    char thread[HFI_THREAD_NAME_SIZE];
     if (hold->count == 0 || hold->kind->joint)
         return;
+    name_thread(hold->self, listener, thread);
     const struct hfi_standing standing = {
         .kind = hold->held_as != NULL ? hold->held_as : hold->kind,
         .name = hold->name,
@@ -27,11 +46,12 @@ static void tell_hold(const struct hfi_hold *hold, int64_t now_ms, visit_fn *vis
         .owner = hold->owner,
         .owner_len = hold->owner_len,
         .count = hold->count,
-        .for_ms = now_ms - hold->since_us / 1000,
+        .for_ms = listener->now_ms - hold->since_us / 1000,
         .left_ms = left_of_ms(hfi_hold_deadline_ms(hold)),
         .renewed = hfi_hold_is_watched(hold),
+        .thread = thread,
     };
-    visit(arg, &standing);
+    listener->visit(listener->arg, &standing);
 }
 
 /* One that settles is over for its caller. */
@@ -40,9 +60,11 @@ static bool is_wait(const struct hf_op *op) {
            op->verb != &hfi_verb_survey;
 }
 
-static void tell_wait(const struct hf_op *op, int64_t now_ms, visit_fn *visit, void *arg) {
+static void tell_wait(const struct hf_op *op, struct listener *listener) {
+    char thread[HFI_THREAD_NAME_SIZE];
     if (!is_wait(op))
         return;
+    name_thread(op->self, listener, thread);
     const struct hfi_standing standing = {
         .waits = true,
         .kind = op->call.kind,
@@ -50,20 +72,21 @@ static void tell_wait(const struct hf_op *op, int64_t now_ms, visit_fn *visit, v
         .name_len = hfi_kind_stem_len(op->call.kind, op->call.name, op->call.name_len),
         .owner = op->owner_text,
         .owner_len = strlen(op->owner_text),
-        .for_ms = now_ms - op->start_us / 1000,
+        .for_ms = listener->now_ms - op->start_us / 1000,
         .left_ms = left_of_ms(op->deadline_ms),
+        .thread = thread,
     };
-    visit(arg, &standing);
+    listener->visit(listener->arg, &standing);
 }
 
-static void tell_shard(struct hfi_shard *shard, visit_fn *visit, void *arg) {
-    int64_t now_ms = hfi_now_ms();
+static void tell_shard(struct hfi_shard *shard, struct listener *listener) {
+    listener->now_ms = hfi_now_ms();
     pthread_mutex_lock(&shard->mtx);
     for (struct hfi_hold *hold = hfi_hold_first_locked(shard); hold != NULL;
          hold = hfi_hold_next_locked(hold))
-        tell_hold(hold, now_ms, visit, arg);
+        tell_hold(hold, listener);
     for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next)
-        tell_wait(HFI_CONTAINER(link, struct hf_op, shard_link), now_ms, visit, arg);
+        tell_wait(HFI_CONTAINER(link, struct hf_op, shard_link), listener);
     pthread_mutex_unlock(&shard->mtx);
 }
 
@@ -74,6 +97,7 @@ static uint64_t read_counter(atomic_ullong *counter) {
 bool hfi_standing_tell(void *arg, struct hfi_bearing *ret, visit_fn *visit, void *visit_arg) {
     struct hfi_core *core = arg;
     struct hfi_counters *counters = &core->counters;
+    struct listener listener = {.visit = visit, .arg = visit_arg, .may_ask = NAMES_MAX};
     if (core->report_after_ms < 0)
         return false;
     *ret = (struct hfi_bearing){.id = core->id,
@@ -90,7 +114,7 @@ bool hfi_standing_tell(void *arg, struct hfi_bearing *ret, visit_fn *visit, void
     hfi_times_read(&core->hold, &ret->hold);
     hfi_times_read(&core->hand_over, &ret->hand_over);
     for (int i = 0; i < HFI_SHARDS; i++)
-        tell_shard(&core->shards[i], visit, visit_arg);
+        tell_shard(&core->shards[i], &listener);
     return true;
 }
 

@@ -315,6 +315,7 @@ struct hfi_standing {
     int64_t
         left_ms; /* how long it can be trusted, or goes on waiting; -1: until something happens */
     bool renewed;
+    const char *thread; /* the name of its thread; "": it has none */
 };
 
 /* The rest of what it tells. */

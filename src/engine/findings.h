@@ -50,7 +50,7 @@ struct hfi_found_answer {
 
 struct hfi_found_connection {
     struct hfi_link link;
-    bool listens; /* to some channel */
+    bool listens; /* to some channel, or, as far as that is known, for questions */
     char name[HFI_FOUND_NAME_SIZE];
     char under[HFI_FOUND_OWNER_SIZE]; /* for whose hold its process runs, if the server knows */
 };
@@ -58,7 +58,8 @@ struct hfi_found_connection {
 struct hfi_findings {
     struct hfi_link locks, answers, connections;
     int64_t taken_ms, took_ms;
-    int64_t hearers; /* how many clients have heard the question; -1: it was not asked */
+    int64_t hearers;    /* how many clients have heard the question; -1: it was not asked */
+    bool hearers_known; /* `listens` says of a connection that its client should have answered */
     bool connections_told;
     bool cut;        /* there was more than could be looked at */
     char words[160]; /* why something is missing; "": nothing is */

@@ -133,6 +133,7 @@ static void add_findings(struct hfi_findings *to, struct hfi_findings *from) {
     to->taken_ms = hfi_max_ms(to->taken_ms, from->taken_ms);
     to->took_ms = hfi_max_ms(to->took_ms, from->took_ms);
     to->hearers = hfi_max_ms(to->hearers, from->hearers);
+    to->hearers_known = to->hearers_known && from->hearers_known;
     to->connections_told = to->connections_told && from->connections_told;
     to->cut = to->cut || from->cut;
     if (from->words[0] != '\0')

@@ -48,7 +48,8 @@ struct hfi_answers {
     struct hfi_json json;
     struct question current;
     hf_error error;
-    bool telling, stopped, warned;
+    struct hfi_waiter here; /* on the channel of its own */
+    bool telling, stopped, warned, shown;
 
     pthread_mutex_t mtx; /* guards below */
     struct question notes[NOTED_MAX];
@@ -110,6 +111,34 @@ void hfi_answers_hear(struct hfi_answers *answers, const char *message, size_t l
         hfi_task_post(&answers->task, HFI_EVENT_MESSAGE);
 }
 
+/* ---- Being there ---- */
+
+size_t hfi_answers_here(const struct hfi_redis *redis, const char *id, char to[HFI_HERE_SIZE]) {
+    return (size_t)snprintf(to, HFI_HERE_SIZE, HFI_TELL_CHANNEL "%d:%.36s", redis->db, id);
+}
+
+/* Nobody has anything to say there. */
+static void hear_nothing(struct hfi_waiter *waiter, const char *message, size_t len) {
+    (void)waiter;
+    (void)message;
+    (void)len;
+}
+
+void hfi_answers_listen(struct hfi_answers *answers, bool on) {
+    const char *id = answers->redis->client_name + strlen("holdfast:");
+    char channel[HFI_HERE_SIZE];
+    bool heard = false;
+    if (answers->stopped || answers->shown == on)
+        return;
+    if (!on)
+        hfi_pubsub_leave(&answers->here);
+    else if (hfi_pubsub_join(hfi_node_learnt(answers->node)->pubsub, &answers->here, &answers->task,
+                             channel, hfi_answers_here(answers->redis, id, channel),
+                             &heard) != HF_OK)
+        return; /* no memory: if it hangs, it will look as if it were new */
+    answers->shown = on;
+}
+
 /* ---- What is told ---- */
 
 struct telling {
@@ -147,6 +176,8 @@ static void write_standing(struct hfi_json *json, const struct hfi_standing *it,
         hfi_json_pair(json, "count", it->count);
         hfi_json_pair(json, "renewed", it->renewed);
     }
+    if (it->thread[0] != '\0')
+        hfi_json_bytes(json, "thread", it->thread, strlen(it->thread));
     hfi_json_close(json, '}');
 }
 
@@ -388,6 +419,10 @@ int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_a
     answers->redis = redis;
     answers->node = node;
     answers->alarm.fire = alarm_fired;
+    answers->here.hear = hear_nothing;
+    answers->here.idly = true;
+    answers->here.deaf =
+        "the server refuses " HFI_TELL_CHANNEL "*, so surveys cannot tell when this client hangs";
     pthread_mutex_init(&answers->mtx, NULL);
     hfi_task_init(&answers->task, hfi_keeper_exec(redis->keeper), run, destroy);
     *ret = answers;
@@ -397,6 +432,7 @@ int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_a
 void hfi_answers_stop(struct hfi_answers *answers) {
     if (answers == NULL || answers->stopped)
         return;
+    hfi_answers_listen(answers, false);
     answers->stopped = true;
     hfi_alarm_clear(answers->task.exec, &answers->alarm);
     if (answers->telling)

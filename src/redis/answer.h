@@ -6,6 +6,8 @@
  *
  * with the asker's number of 32 hexadecimal digits. The answer is one JSON text on `holdfast_tell:<number>`, of at most
  * so many bytes, with the names that begin with the asker's prefix, without it, and match the pattern (none: all do).
+ * Who would answer is subscribed to a channel of its own, too, `holdfast_tell:<db>:<its uuid>`, on which nothing is said:
+ * so the asker can tell (PUBSUB NUMSUB) who should have answered, and did not.
  * Anybody may ask, so it is answered at most ten times a second, and costs little if nobody listens. */
 #ifndef HFI_REDIS_ANSWER_H
 #define HFI_REDIS_ANSWER_H
@@ -27,6 +29,12 @@ int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_a
 /* On the keeper's thread, before the connection goes. NULL is fine. */
 void hfi_answers_stop(struct hfi_answers *answers);
 void hfi_answers_free(struct hfi_answers *answers); /* NULL is fine */
+
+/* Shows that it hears questions from now on, or does no longer. On the keeper's thread. */
+void hfi_answers_listen(struct hfi_answers *answers, bool on);
+/* The channel that shows it, of the client with this uuid: 36 characters. */
+#define HFI_HERE_SIZE (sizeof HFI_TELL_CHANNEL + 16 + 36)
+size_t hfi_answers_here(const struct hfi_redis *redis, const char *id, char to[HFI_HERE_SIZE]);
 
 /* A message came; brief. Any thread. */
 void hfi_answers_hear(struct hfi_answers *answers, const char *message, size_t len);

@@ -170,6 +170,7 @@ static void listen_at(struct hfi_node *node, void *arg) {
                              HFI_RUMOUR_CHANNEL, strlen(HFI_RUMOUR_CHANNEL), &heard) != HF_OK)
         return; /* no memory: then it is heard of at the next renewal */
     rumours->joined = on;
+    hfi_answers_listen(hfi_node_learnt(node)->answers, on);
 }
 
 void hfi_rumours_listen(struct hfi_engine *engine, bool on) {

@@ -3,7 +3,8 @@
  *
  *   who is connected -> ask the fleet -> SCAN, look, SCAN, look, ... -> wait for the answers -> done
  *
- * In a cluster the fleet is asked once, since its servers pass messages on, and the rest is done at each of them in turn.
+ * In a cluster the fleet is asked once, since its servers pass messages on, and the rest is done at each of them in turn. Who is connected and
+ * would answer is found out before anybody is asked: who comes later has not heard it, and is not missed.
  * Called by src/core through the engine's table, on the thread of the call's executor. What cannot be
  * had is missing, with a word why, and the rest is told: only if the server does not answer at all, or
  * refuses to list its keys, there is an error. The answers are of different moments; nothing is decided by them.
@@ -34,6 +35,7 @@ static void drop_survey(struct hfi_call *call) {
 static void succeed(struct hfi_call *call) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     hfi_survey_stop_asking(call);
+    survey->findings->hearers_known = survey->hearers_known && !survey->hearers_unknown;
     survey->findings->taken_ms = hfi_now_ms();
     survey->findings->took_ms = survey->findings->taken_ms - survey->begun_ms;
     call->findings = survey->findings;
@@ -49,20 +51,31 @@ static void await_answers(struct hfi_call *call) {
 /* ---- Each node ---- */
 
 static void list_connections(struct hfi_call *call);
-
-static void look_at_locks(struct hfi_call *call);
-
-/* All are asked for their locks; of the first, connections are known already. */
-static void go_on(struct hfi_call *call) {
-    struct hfi_redis_survey *survey = hfi_survey_of(call);
-    if (++survey->node < survey->nodes_len)
-        list_connections(call);
-    else
-        await_answers(call);
-}
+static void go_on(struct hfi_call *call);
 
 static void look_at_locks(struct hfi_call *call) {
     hfi_survey_look(call, go_on);
+}
+
+static void was_asked(struct hfi_call *call) {
+    hfi_survey_of(call)->asked = true;
+    look_at_locks(call);
+}
+
+/* First it is known who would answer, at all of them, then they are asked, and then come the locks. */
+static void go_on(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (++survey->node < survey->nodes_len) {
+        if (survey->asked)
+            look_at_locks(call);
+        else
+            list_connections(call);
+    } else if (survey->asked) {
+        await_answers(call);
+    } else {
+        survey->node = 0;
+        hfi_survey_ask(call, was_asked);
+    }
 }
 
 /* One more that is in use. */
@@ -132,12 +145,12 @@ static void begin(struct hfi_call *call) {
     if (survey->nodes_failed)
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
     else
-        hfi_survey_ask(call, look_at_locks);
+        go_on(call);
 }
 
 static void listed(struct hfi_call *call) {
     if (hfi_survey_of(call)->begun)
-        look_at_locks(call);
+        go_on(call);
     else
         begin(call);
 }

@@ -14,7 +14,8 @@ struct hfi_redis_survey {
     struct hfi_findings *findings;
     hfi_survey_step *next;
     int64_t begun_ms;
-    bool begun; /* the first server has answered */
+    bool begun; /* the first server has answered, */
+    bool asked; /* and so have all been whether they have clients, and these were asked */
 
     /* Of a cluster each node is asked, by itself; survey.c. */
     struct hfi_node *
@@ -26,6 +27,9 @@ struct hfi_redis_survey {
     int64_t connections;      /* how many there are, */
     int64_t connections_told; /* and were told; more, if some of them are gone since */
     int64_t next_id;          /* of a connection: those above it were looked for */
+    struct hfi_link *unheard; /* the first of whom it is not known if they hear questions */
+    int64_t hearers;          /* connections that do, */
+    bool hearers_known, hearers_unknown; /* at some server */
 
     /* survey_ask.c */
     struct hfi_waiter waiter;

@@ -55,8 +55,15 @@ static void note_news(struct hfi_redis_survey *survey, unsigned events) {
 
 /* ---- Waiting for them ---- */
 
+/* Those of other databases hear questions, too, and do not answer. */
+static int64_t expected(const struct hfi_redis_survey *survey) {
+    bool known = survey->hearers_known && !survey->hearers_unknown;
+    return known ? hfi_min_ms(survey->hearers, survey->findings->hearers)
+                 : survey->findings->hearers;
+}
+
 static bool all_answered(const struct hfi_redis_survey *survey) {
-    return survey->deaf || atomic_load(&survey->answers) >= survey->findings->hearers;
+    return survey->deaf || atomic_load(&survey->answers) >= expected(survey);
 }
 
 static void step_await(struct hfi_call *call, unsigned events) {
@@ -129,7 +136,7 @@ static void write_question(struct hfi_exchange *x, int64_t not_after_ms,
 static void publish_or_not(struct hfi_call *call) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     if (survey->heard && !survey->deaf) {
-        hfi_call_send(call, NULL, write_question, asked);
+        hfi_survey_send(call, write_question, asked);
         return;
     }
     say_missing(call, survey->deaf ? "the server refuses to tell their answers"
@@ -171,7 +178,8 @@ void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
     survey->waiter.deaf = "the server refuses to tell what clients answer to a survey";
     if (call->lane == HFI_LANE_CALLER)
         survey->waiter.caller = &state->exchange.attendant;
-    struct hfi_node *node = hfi_node_ref(state->exchange.node);
+    struct hfi_node *node =
+        hfi_node_ref(survey->nodes_len > 0 ? survey->nodes[0] : state->exchange.node);
     int err = hfi_pubsub_join(hfi_node_learnt(node)->pubsub, &survey->waiter, call->task, channel,
                               strlen(channel), &survey->heard);
     if (err != HF_OK) {

@@ -70,6 +70,85 @@ static bool read_connections(struct hfi_redis_survey *survey, const redisReply *
     return true;
 }
 
+/* ---- Who would answer ---- */
+
+#define HERE_MAX 200 /* clients of whom it is asked at once */
+
+static const char ours[] = "holdfast:";
+
+static bool may_answer(const struct hfi_found_connection *connection) {
+    return connection->listens && strncmp(connection->name, ours, strlen(ours)) == 0 &&
+           strlen(connection->name) >= strlen(ours) + 36;
+}
+
+/* The next of those who may; `link` is where to begin. NULL: there is no more. */
+static struct hfi_found_connection *next_of(const struct hfi_redis_survey *survey,
+                                            struct hfi_link **link) {
+    while (*link != &survey->findings->connections) {
+        struct hfi_found_connection *connection =
+            HFI_CONTAINER(*link, struct hfi_found_connection, link);
+        *link = (*link)->next;
+        if (may_answer(connection))
+            return connection;
+        connection->listens = false; /* to whatever: it knows nothing of questions */
+    }
+    return NULL;
+}
+
+static void ask_who_hears(struct hfi_call *call);
+
+static void write_numsub(struct hfi_exchange *x, int64_t not_after_ms,
+                         struct hfi_command *command) {
+    const struct hfi_redis_survey *survey = hfi_state_around(x)->u.survey;
+    const struct hfi_found_connection *connection;
+    struct hfi_link *link = survey->unheard;
+    char channel[HFI_HERE_SIZE];
+    (void)not_after_ms;
+    hfi_command_text(command, "PUBSUB");
+    hfi_command_text(command, "NUMSUB");
+    for (int i = 0; i < HERE_MAX && (connection = next_of(survey, &link)) != NULL; i++) {
+        hfi_answers_here(x->redis, connection->name + strlen(ours), channel);
+        hfi_command_text(command, channel);
+    }
+}
+
+/* A list of channels, each with how many hear it, in the order in which they were asked for. */
+static void heard_who_hears(struct hfi_call *call) {
+    const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    struct hfi_found_connection *connection;
+    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (x->err == HF_ECLOSED || x->err == HF_ECANCELED) {
+        hfi_survey_failed(call);
+        return;
+    }
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
+        survey->hearers_unknown =
+            true; /* who listens to anything is taken for one that would answer */
+        survey->next(call);
+        return;
+    }
+    for (size_t i = 0; i < HERE_MAX && (connection = next_of(survey, &survey->unheard)) != NULL;
+         i++) {
+        const redisReply *hearers = 2 * i + 1 < reply->elements ? reply->element[2 * i + 1] : NULL;
+        connection->listens =
+            hearers == NULL || hearers->type != REDIS_REPLY_INTEGER || hearers->integer > 0;
+        survey->hearers += connection->listens;
+    }
+    ask_who_hears(call);
+}
+
+static void ask_who_hears(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    struct hfi_link *link = survey->unheard;
+    if (next_of(survey, &link) != NULL) {
+        hfi_survey_send(call, write_numsub, heard_who_hears);
+        return;
+    }
+    survey->hearers_known = true;
+    survey->next(call);
+}
+
 /* They are told only if each server has told them. Who may not list them, or cannot since there are too many for one reply, still
  * learns of the locks. */
 static void conclude(struct hfi_call *call, bool told, const char *words) {
@@ -79,7 +158,12 @@ static void conclude(struct hfi_call *call, bool told, const char *words) {
     if (!told)
         snprintf(findings->words, sizeof findings->words,
                  "the server does not tell who is connected: %s", words);
-    survey->next(call);
+    survey->unheard = survey->unheard->next;
+    survey->hearers_unknown = survey->hearers_unknown || !told;
+    if (told)
+        ask_who_hears(call);
+    else
+        survey->next(call);
 }
 
 /* The reply to a list; NULL: the survey went on without it, or is over. */
@@ -204,6 +288,7 @@ static void counted(struct hfi_call *call) {
 void hfi_survey_list(struct hfi_call *call, hfi_survey_step *next) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     survey->next = next;
+    survey->unheard = survey->findings->connections.prev; /* behind it come those of this server */
     survey->connections = survey->connections_told = 0;
     hfi_survey_send(call, write_info, counted);
 }

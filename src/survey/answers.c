@@ -141,6 +141,7 @@ struct standing {
     size_t name_len;
     char kind[32];
     char owner[80];
+    char thread[32];
     int64_t count, for_ms, left_ms, renewed;
 };
 
@@ -165,7 +166,7 @@ static bool read_standing(struct hfi_json_reader *reader, struct standing *it) {
     size_t len;
     bool good = true;
     it->name_len = 0;
-    it->kind[0] = it->owner[0] = '\0';
+    it->kind[0] = it->owner[0] = it->thread[0] = '\0';
     it->count = it->renewed = 0;
     it->for_ms = it->left_ms = -1;
     if (!hfi_json_enter(reader, '{')) {
@@ -182,6 +183,8 @@ static bool read_standing(struct hfi_json_reader *reader, struct standing *it) {
             hfi_json_read_text(reader, it->kind, sizeof it->kind, &len);
         else if (strcmp(key, "owner") == 0)
             hfi_json_read_text(reader, it->owner, sizeof it->owner, &len);
+        else if (strcmp(key, "thread") == 0)
+            hfi_json_read_text(reader, it->thread, sizeof it->thread, &len);
         else if (strcmp(key, "for_ms") == 0)
             hfi_json_read_number(reader, &it->for_ms);
         else if (strcmp(key, "left_ms") == 0)
@@ -216,14 +219,16 @@ static void add_claim(struct hfi_join *join, hf_fleet_client *client, const stru
     claim->waits = waits;
     claim->adopted = !own;
     claim->writes = strcmp(it->kind, "write") == 0;
-    claim->party = (hf_fleet_party){.owner = hfi_arena_text(arena, it->owner, strlen(it->owner)),
-                                    .client = client,
-                                    .seen_by = HF_SEEN_BY_CLIENT,
-                                    .kind = hfi_arena_text(arena, it->kind, strlen(it->kind)),
-                                    .count = waits ? 0 : it->count,
-                                    .for_ms = it->for_ms >= 0 ? it->for_ms : -1,
-                                    .left_ms = it->left_ms >= 0 ? it->left_ms : -1,
-                                    .renewed = !waits && it->renewed == 1};
+    claim->party =
+        (hf_fleet_party){.owner = hfi_arena_text(arena, it->owner, strlen(it->owner)),
+                         .client = client,
+                         .seen_by = HF_SEEN_BY_CLIENT,
+                         .kind = hfi_arena_text(arena, it->kind, strlen(it->kind)),
+                         .count = waits ? 0 : it->count,
+                         .for_ms = it->for_ms >= 0 ? it->for_ms : -1,
+                         .left_ms = it->left_ms >= 0 ? it->left_ms : -1,
+                         .renewed = !waits && it->renewed == 1,
+                         .thread = hfi_arena_text(arena, it->thread, strlen(it->thread))};
 }
 
 static void read_list(struct hfi_join *join, struct hfi_json_reader *reader,

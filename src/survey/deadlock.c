@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEVELS_MAX 8 /* of processes inside others */
+#define LEVELS_MAX 8      /* of processes inside others */
+#define EDGES_MAX 1000000 /* that are looked at: anybody may make up more */
+#define UNKNOWN_TO_SERVER (-2)
 
 struct wait {
     const hf_fleet_lock *lock;
@@ -32,6 +34,11 @@ struct actor {
 struct edge {
     size_t to;
     const hf_fleet_party *holder;
+};
+
+struct owners {
+    const char **all;
+    size_t len;
 };
 
 struct graph {
@@ -84,17 +91,33 @@ static const hf_fleet_lock *find_lock(const hf_fleet *fleet, const hf_fleet_lock
     return NULL;
 }
 
-static bool has_party(const hf_fleet_party *const *all, size_t len, const char *owner) {
-    for (size_t i = 0; i < len; i++)
-        if (strcmp(all[i]->owner, owner) == 0)
-            return true;
-    return false;
+static int compare_owners(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The owners of parties, in order: they may be many, since anybody may claim to wait. */
+static struct owners owners_of(struct graph *graph, const hf_fleet_party *const *all, size_t len) {
+    struct owners owners = {.all = calloc(len + 1, sizeof(const char *))};
+    if (owners.all == NULL) {
+        graph->failed = true;
+        return owners;
+    }
+    for (; owners.len < len; owners.len++)
+        owners.all[owners.len] = all[owners.len]->owner;
+    if (len > 1)
+        qsort(owners.all, len, sizeof(const char *), compare_owners);
+    return owners;
+}
+
+static bool has_owner(const struct owners *owners, const char *owner) {
+    return owners->len > 0 &&
+           bsearch(&owner, owners->all, owners->len, sizeof(const char *), compare_owners) != NULL;
 }
 
 /* It was there before, has lasted, and does not end by itself soon. */
-static bool is_stuck(const struct graph *graph, const hf_fleet_lock *before,
+static bool is_stuck(const struct graph *graph, const struct owners *before,
                      const hf_fleet_party *waiter) {
-    return before != NULL && has_party(before->waiters, before->waiters_len, waiter->owner) &&
+    return has_owner(before, waiter->owner) &&
            (waiter->for_ms < 0 || waiter->for_ms >= 2 * graph->interval_ms) &&
            (waiter->left_ms < 0 || waiter->left_ms > graph->interval_ms);
 }
@@ -111,9 +134,17 @@ static void add_actor(struct graph *graph, const char *owner, size_t wait) {
 }
 
 static const hf_fleet_client *client_of(const hf_fleet *fleet, const char *owner) {
-    for (size_t i = 0; i < fleet->clients_len; i++)
-        if (strncmp(fleet->clients[i]->id, owner, HFI_UUID_LEN) == 0)
-            return fleet->clients[i];
+    size_t low = 0, high = fleet->clients_len;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strncmp(fleet->clients[middle]->id, owner, HFI_UUID_LEN);
+        if (order == 0)
+            return fleet->clients[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
     return NULL;
 }
 
@@ -129,18 +160,22 @@ static void add_actors(struct graph *graph, size_t wait) {
 
 static void add_waits(struct graph *graph, const hf_fleet_lock *lock) {
     const hf_fleet_lock *before = lock->waiters_len > 0 ? find_lock(graph->earlier, lock) : NULL;
+    if (before == NULL)
+        return;
+    struct owners waited = owners_of(graph, before->waiters, before->waiters_len);
     for (size_t i = 0; i < lock->waiters_len && !graph->failed; i++) {
-        if (!is_stuck(graph, before, lock->waiters[i]))
+        if (!is_stuck(graph, &waited, lock->waiters[i]))
             continue;
         void *all = graph->waits;
         struct wait *wait =
             add(&all, &graph->waits_len, &graph->waits_cap, sizeof *wait, &graph->failed);
         graph->waits = all;
         if (wait == NULL)
-            return;
+            break;
         *wait = (struct wait){.lock = lock, .waiter = lock->waiters[i]};
         add_actors(graph, graph->waits_len - 1);
     }
+    free(waited.all);
 }
 
 static int compare_actors(const void *a, const void *b) {
@@ -162,7 +197,9 @@ static size_t first_actor(const struct graph *graph, const char *owner) {
 
 static void add_edges_to(struct graph *graph, const hf_fleet_party *holder) {
     for (size_t i = first_actor(graph, holder->owner);
-         i < graph->actors_len && strcmp(graph->actors[i].owner, holder->owner) == 0; i++) {
+         i < graph->actors_len && graph->edges_len < EDGES_MAX &&
+         strcmp(graph->actors[i].owner, holder->owner) == 0;
+         i++) {
         void *all = graph->edges;
         struct edge *edge =
             add(&all, &graph->edges_len, &graph->edges_cap, sizeof *edge, &graph->failed);
@@ -172,15 +209,41 @@ static void add_edges_to(struct graph *graph, const hf_fleet_party *holder) {
     }
 }
 
-/* An owner does not wait for itself: that is refused, or another command of its own. */
-static void add_edges(struct graph *graph, struct wait *wait) {
-    const hf_fleet_lock *lock = wait->lock, *before = find_lock(graph->earlier, lock);
-    wait->first = wait->at = graph->edges_len;
+/* Who held it before, and holds it still; the server's word is enough, and is needed where it has the lock. */
+static size_t keep_holders(struct graph *graph, const hf_fleet_lock *lock,
+                           const hf_fleet_party **holders) {
+    const hf_fleet_lock *before = find_lock(graph->earlier, lock);
+    struct owners held = owners_of(graph, before->holders, before->holders_len);
+    size_t len = 0;
     for (size_t i = 0; i < lock->holders_len && !graph->failed; i++)
-        if (strcmp(lock->holders[i]->owner, wait->waiter->owner) != 0 &&
-            has_party(before->holders, before->holders_len, lock->holders[i]->owner))
-            add_edges_to(graph, lock->holders[i]);
-    wait->end = graph->edges_len;
+        if ((lock->ttl_ms == UNKNOWN_TO_SERVER ||
+             (lock->holders[i]->seen_by & HF_SEEN_BY_SERVER) != 0) &&
+            has_owner(&held, lock->holders[i]->owner))
+            holders[len++] = lock->holders[i];
+    free(held.all);
+    return len;
+}
+
+/* The waits of one lock, which come one after the other. An owner does not wait for itself: that is refused, or another
+ * command of its own. */
+static size_t add_edges(struct graph *graph, size_t first) {
+    const hf_fleet_lock *lock = graph->waits[first].lock;
+    const hf_fleet_party **holders = calloc(lock->holders_len + 1, sizeof *holders);
+    size_t wait = first, len = 0;
+    if (holders == NULL)
+        graph->failed = true;
+    else
+        len = keep_holders(graph, lock, holders);
+    for (; wait < graph->waits_len && graph->waits[wait].lock == lock; wait++) {
+        struct wait *one = &graph->waits[wait];
+        one->first = one->at = graph->edges_len;
+        for (size_t i = 0; i < len && !graph->failed; i++)
+            if (strcmp(holders[i]->owner, one->waiter->owner) != 0)
+                add_edges_to(graph, holders[i]);
+        one->end = graph->edges_len;
+    }
+    free(holders);
+    return wait;
 }
 
 static void build(struct graph *graph) {
@@ -188,8 +251,8 @@ static void build(struct graph *graph) {
         add_waits(graph, graph->later->locks[i]);
     if (graph->actors_len > 1)
         qsort(graph->actors, graph->actors_len, sizeof *graph->actors, compare_actors);
-    for (size_t i = 0; i < graph->waits_len && !graph->failed; i++)
-        add_edges(graph, &graph->waits[i]);
+    for (size_t i = 0; i < graph->waits_len && !graph->failed;)
+        i = add_edges(graph, i);
     graph->way = calloc(graph->waits_len + 1, sizeof *graph->way);
     graph->failed = graph->failed || graph->way == NULL;
 }

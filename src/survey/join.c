@@ -3,11 +3,11 @@
  *
  * Called when an engine has found all there is, on the thread of the operation. Every statement, whoever
  * made it, is a claim; claims are sorted by what they are about, and those of the server and of a client
- * that are about the same become one party. Clients are found by a sorted array as well, since there may
- * be thousands.
+ * that are about the same become one party. Clients are found by a table, since there may be thousands.
  *
- * Who is there: a client that answered is alive, or only connected if it tells nothing. One that did not and has a connection is silent if somebody
- * who heard the question is missing, and it listens to something; else it is only connected. One without
+ * Who is there: a client that answered is alive, or only connected if it tells nothing. One that did not and has a connection is silent if it is
+ * known to have heard the question, or, where that is not told, if somebody who heard it is missing and it listens to
+ * something; else it is only connected. One without
  * a connection is gone if its owner's number is one that only our library hands out; else it may be a Java
  * client, whose connections do not say whose they are.
  */
@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 static const char our_name[] = "holdfast:";
 
@@ -57,56 +58,78 @@ struct hfi_claim *hfi_join_claim(struct hfi_join *join) {
 
 /* ---- Clients ---- */
 
-/* Where a client with this id is, or belongs. */
-static size_t client_at(const struct hfi_clients *clients, const char *id, bool *ret_found) {
-    size_t low = 0, high = clients->len;
-    *ret_found = false;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        int order = strncmp(clients->all[middle]->id, id, HFI_UUID_LEN);
-        if (order == 0) {
-            *ret_found = true;
-            return middle;
-        }
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
+static struct hfi_joined_client *joined_of(hf_fleet_client *client) {
+    return HFI_CONTAINER(client, struct hfi_joined_client, pub);
+}
+
+static struct hfi_joined_client **bucket_of(const struct hfi_clients *clients, const char *id) {
+    uint64_t hash = clients->seed;
+    for (int i = 0; i < HFI_UUID_LEN && id[i] != '\0'; i++)
+        hash = (hash ^ (unsigned char)id[i]) * 0x9e3779b97f4a7c15u;
+    return &clients->buckets[(hash ^ hash >> 32) & (clients->buckets_len - 1)];
+}
+
+/* False: out of memory. */
+static bool grow_buckets(struct hfi_clients *clients) {
+    size_t len = clients->buckets_len == 0 ? 64 : clients->buckets_len * 2;
+    struct hfi_joined_client **buckets = calloc(len, sizeof(struct hfi_joined_client *));
+    if (buckets == NULL)
+        return false;
+    if (clients->seed == 0 &&
+        getrandom(&clients->seed, sizeof clients->seed, GRND_NONBLOCK) != sizeof clients->seed)
+        clients->seed = 1; /* as good as any, to whoever does not want it to be slow */
+    free(clients->buckets);
+    clients->buckets = buckets;
+    clients->buckets_len = len;
+    for (size_t i = 0; i < clients->len; i++) {
+        struct hfi_joined_client *client = joined_of(clients->all[i]);
+        struct hfi_joined_client **bucket = bucket_of(clients, client->pub.id);
+        client->next = *bucket;
+        *bucket = client;
     }
-    return low;
+    return true;
 }
 
 static hf_fleet_client *find_client(const struct hfi_clients *clients, const char *id) {
-    bool found;
-    size_t at = client_at(clients, id, &found);
-    return found ? clients->all[at] : NULL;
+    struct hfi_joined_client *client = clients->len > 0 ? *bucket_of(clients, id) : NULL;
+    while (client != NULL && strncmp(client->pub.id, id, HFI_UUID_LEN) != 0)
+        client = client->next;
+    return client != NULL ? &client->pub : NULL;
+}
+
+static bool has_room(struct hfi_clients *clients) {
+    void *all = clients->all;
+    bool grown = grow(&all, &clients->cap, clients->len, sizeof(hf_fleet_client *));
+    clients->all = all;
+    return grown && (clients->len < clients->buckets_len || grow_buckets(clients));
 }
 
 hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
     struct hfi_clients *clients = &join->clients;
-    bool found;
-    size_t at = client_at(clients, id, &found);
-    if (found)
-        return clients->all[at];
-    void *all = clients->all;
-    bool grown = grow(&all, &clients->cap, clients->len, sizeof(hf_fleet_client *));
-    clients->all = all;
-    struct hfi_joined_client *joined = grown ? hfi_arena_take(&join->arena, sizeof *joined) : NULL;
+    hf_fleet_client *known = find_client(clients, id);
+    if (known != NULL)
+        return known;
+    struct hfi_joined_client *joined =
+        has_room(clients) ? hfi_arena_take(&join->arena, sizeof *joined) : NULL;
     if (joined == NULL) {
         join->failed = true;
         return NULL;
     }
-    hf_fleet_client *client = &joined->pub;
-    *client = (hf_fleet_client){.id = hfi_arena_text(&join->arena, id, HFI_UUID_LEN),
-                                .host = "",
-                                .program = "",
-                                .version = "",
-                                .under = "",
-                                .up_ms = -1};
-    memmove(clients->all + at + 1, clients->all + at, (clients->len - at) * sizeof *clients->all);
-    clients->all[at] = client;
-    clients->len++;
-    return client;
+    joined->pub = (hf_fleet_client){.id = hfi_arena_text(&join->arena, id, HFI_UUID_LEN),
+                                    .host = "",
+                                    .program = "",
+                                    .version = "",
+                                    .under = "",
+                                    .up_ms = -1};
+    struct hfi_joined_client **bucket = bucket_of(clients, id);
+    joined->next = *bucket;
+    *bucket = joined;
+    clients->all[clients->len++] = &joined->pub;
+    return &joined->pub;
+}
+
+static int compare_clients(const void *a, const void *b) {
+    return strcmp((*(hf_fleet_client *const *)a)->id, (*(hf_fleet_client *const *)b)->id);
 }
 
 void hfi_join_describe(struct hfi_join *join, hf_fleet_client *client, const char *name) {
@@ -160,10 +183,11 @@ static void find_clients(struct hfi_join *join, const struct hfi_findings *findi
     }
     for (size_t i = 0; i < join->clients.len; i++)
         answers += join->clients.all[i]->presence == HF_ALIVE;
+    bool missing =
+        findings->hearers >= 0 && (findings->hearers_known || answers < findings->hearers);
     for (link = findings->connections.next; link != &findings->connections && !join->failed;
          link = link->next)
-        add_connection(join, HFI_CONTAINER(link, struct hfi_found_connection, link),
-                       answers < findings->hearers);
+        add_connection(join, HFI_CONTAINER(link, struct hfi_found_connection, link), missing);
     for (size_t i = 0; i < join->clients.len; i++)
         if (HFI_CONTAINER(join->clients.all[i], struct hfi_joined_client, pub)->tells_nothing)
             join->clients.all[i]->presence = HF_CONNECTED;
@@ -201,7 +225,8 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
                          .count = owner->count,
                          .for_ms = owner->for_ms > 0 ? owner->for_ms : -1,
                          .left_ms = owner->count > 0 ? lock->ttl_ms : -1,
-                         .place = place};
+                         .place = place,
+                         .thread = ""};
 }
 
 static void claim_locks(struct hfi_join *join, const struct hfi_findings *findings) {
@@ -274,6 +299,7 @@ static void add_word(hf_fleet_party *party, const hf_fleet_party *said) {
     party->for_ms = said->for_ms;
     party->left_ms = said->left_ms;
     party->renewed = said->renewed;
+    party->thread = said->thread;
 }
 
 /* Those in line in their order, then who has been there the longest. */
@@ -396,6 +422,8 @@ static void fill(struct hfi_join *join, hf_fleet *fleet, const struct hfi_findin
     join_locks(join, fleet, findings->connections_told);
     const hf_fleet_client **clients =
         hfi_arena_take(&join->arena, (join->clients.len + 1) * sizeof *clients);
+    if (join->clients.len > 1)
+        qsort(join->clients.all, join->clients.len, sizeof *join->clients.all, compare_clients);
     for (size_t i = 0; clients != NULL && i < join->clients.len; i++)
         clients[i] = join->clients.all[i];
     fleet->clients = clients;
@@ -411,6 +439,7 @@ hf_fleet *hfi_fleet_join(const struct hfi_findings *findings, const char *patter
     fill(&join, &whole->fleet, findings);
     free(join.claims.all);
     free(join.clients.all);
+    free(join.clients.buckets);
     whole->arena = join.arena;
     if (!join.failed && !join.arena.failed)
         return &whole->fleet;

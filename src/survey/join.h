@@ -39,12 +39,17 @@ struct hfi_claims {
 
 struct hfi_joined_client {
     hf_fleet_client pub;
-    bool tells_nothing; /* it has answered, and that is all */
+    struct hfi_joined_client *next; /* in its bucket */
+    bool tells_nothing;             /* it has answered, and that is all */
 };
 
+/* By their ids, as soon as they come: anybody may make up a hundred thousand of them. */
 struct hfi_clients {
-    hf_fleet_client **all; /* each a struct hfi_joined_client */
+    hf_fleet_client **all; /* each a struct hfi_joined_client; sorted in the end */
     size_t len, cap;
+    struct hfi_joined_client **buckets;
+    size_t buckets_len; /* a power of two */
+    uint64_t seed;      /* nobody else can know where one goes */
 };
 
 struct hfi_join {

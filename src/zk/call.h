@@ -17,8 +17,8 @@
 
 #define HFI_ZK_CHROOT_MAX 1000
 #define HFI_ZK_PATH_MAX (HFI_ZK_CHROOT_MAX + HFI_ZK_NAME_MAX + HFI_ZK_NODE_TEXT + 32)
-#define HFI_ZK_ASKS 3       /* requests of one step, at most, */
-#define HFI_ZK_ASKS_MANY 32 /* and of one that brings room for them: bits of `commits` */
+#define HFI_ZK_ASKS 3        /* requests of one step, at most, */
+#define HFI_ZK_ASKS_MANY 256 /* and of one that brings room for them, and commits nothing */
 
 struct hfi_zk;
 struct hfi_zk_call;

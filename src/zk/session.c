@@ -251,6 +251,8 @@ static int32_t draw_xid_locked(struct hfi_zk_session *session) {
     return session->next_xid;
 }
 
+#define COMMITS_MAX 32 /* bits */
+
 static int submit_locked(struct hfi_zk_session *session, struct hfi_zk_out *out, size_t len,
                          unsigned commits, struct hfi_task *task, const unsigned *events,
                          struct hfi_zk_ask *asks) {
@@ -260,7 +262,7 @@ static int submit_locked(struct hfi_zk_session *session, struct hfi_zk_out *out,
     for (size_t i = 0; i < len && err == HF_OK; i++, frame += size) {
         size = frame_size(frame);
         asks[i] = (struct hfi_zk_ask){.xid = draw_xid_locked(session),
-                                      .commits = (commits >> i & 1) != 0,
+                                      .commits = i < COMMITS_MAX && (commits >> i & 1) != 0,
                                       .number = session->number};
         write_xid(frame, asks[i].xid);
         err = hfi_conn_enqueue(session->conn, frame, size, task, events[i], &asks[i].req);

@@ -53,6 +53,17 @@ test_gone_is_stuck() {
     redis del dead java >/dev/null
 }
 
+# Who has acquired it has ended as it should: the lock is whose that has the handle.
+test_a_handle_is_not_stuck() {
+    local handle
+    handle=$(hf acquire --lease 1m pipeline) || fail "not acquired"
+    expect 0 hf ls --stuck pipeline
+    same "$out" ""
+    expect 0 hf ls pipeline
+    [[ $out == *pipeline*unknown*"$handle"* ]] || fail "$out"
+    expect 0 hf release pipeline "$handle"
+}
+
 test_sorted() {
     redis hset s1 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
     redis hset s2 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null

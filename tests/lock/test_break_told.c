@@ -287,7 +287,7 @@ static void what_comes_before_the_confirmation_is_heard(void **state) {
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
     assert_int_equal(listeners(w.server), 0);
     assert_int_equal(hf_lock_break(w.rival_lock, NULL), HF_OK);
-    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_true(proxy_release_held(w.proxy) > 0);
     assert_true(wait_until(has_lost, w.client, HANG_MS));
     world_end(&w);
 }

@@ -8,6 +8,8 @@
 #include "support/new_lock.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,6 +181,58 @@ static void a_long_wait_listens(void **state) {
     assert_int_equal(world_join(&waiter), HF_OK);
     hf_lock_free(held);
     assert_int_equal(hf_close(holder), HF_OK);
+    world_end(&w);
+}
+
+struct named {
+    hf_lock *lock;
+    sem_t enough;
+};
+
+static void *hold_by_name(void *arg) {
+    struct named *named = arg;
+    assert_int_equal(pthread_setname_np(pthread_self(), "a holder"), 0);
+    assert_int_equal(hf_lock_acquire(named->lock), HF_OK);
+    assert_int_equal(sem_wait(&named->enough), 0);
+    assert_int_equal(hf_lock_release(named->lock), HF_OK);
+    return NULL;
+}
+
+static void *wait_by_name(void *arg) {
+    assert_int_equal(pthread_setname_np(pthread_self(), "a waiter"), 0);
+    assert_int_equal(hf_lock_acquire(arg), HF_OK);
+    assert_int_equal(hf_lock_release(arg), HF_OK);
+    return NULL;
+}
+
+/* One that has the name of its process has none of its own. */
+static void threads_are_told_by_name(void **state) {
+    (void)state;
+    struct world w;
+    pthread_t threads[2];
+    hf_lock *unnamed;
+    struct named holder;
+    hf_options options = telling();
+    world_begin(&w, &options);
+    holder.lock = w.lock;
+    assert_int_equal(sem_init(&holder.enough, 0, 0), 0);
+    assert_int_equal(hf_lock_new(w.client, "unnamed", &unnamed), HF_OK);
+    assert_int_equal(hf_lock_acquire(unnamed), HF_OK);
+    assert_int_equal(pthread_create(&threads[0], NULL, hold_by_name, &holder), 0);
+    hf_fleet *fleet = survey_until_told(w.rival, WORLD_NAME, 1);
+    assert_string_equal(find(fleet, "unnamed")->holders[0]->thread, "");
+    hf_fleet_free(fleet);
+    assert_int_equal(pthread_create(&threads[1], NULL, wait_by_name, w.lock), 0);
+    fleet = survey_until_told(w.rival, WORLD_NAME, 2);
+    const hf_fleet_lock *lock = find(fleet, WORLD_NAME);
+    assert_string_equal(lock->holders[0]->thread, "a holder");
+    assert_string_equal(lock->waiters[0]->thread, "a waiter");
+    hf_fleet_free(fleet);
+    assert_int_equal(sem_post(&holder.enough), 0);
+    assert_int_equal(pthread_join(threads[0], NULL), 0);
+    assert_int_equal(pthread_join(threads[1], NULL), 0);
+    sem_destroy(&holder.enough);
+    hf_lock_free(unnamed);
     world_end(&w);
 }
 
@@ -397,6 +451,66 @@ static void a_stopped_holder_is_silent_and_a_dead_one_gone(void **state) {
     world_end(&w);
 }
 
+static hf_presence presence_in(const hf_fleet *fleet, const hf_client *client) {
+    for (size_t i = 0; i < fleet->clients_len; i++)
+        if (strcmp(fleet->clients[i]->id, hf_client_id(client)) == 0)
+            return fleet->clients[i]->presence;
+    return HF_PRESENCE_UNKNOWN;
+}
+
+static bool listens_for_a_release(void *arg) {
+    redisReply *reply = cmd(arg, "PUBSUB NUMSUB redisson_lock__channel:{" WORLD_NAME "}");
+    bool listens = reply != NULL && reply->element[1]->integer > 0;
+    freeReplyObject(reply);
+    return listens;
+}
+
+/* One that hangs does not make others look as if they did: not who is new, and not who is somewhere else. */
+static void only_who_should_have_answered_is_silent(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller waiter;
+    struct barrier *begun = barrier_new(2);
+    struct pair pair = {.url = server_url(world_server()), .first = "kept", .begun = begun};
+    pid_t hangs = run_child(hold_for_ever, &pair);
+    hf_options young = world_options(), options = telling();
+    char url[512];
+    young.report_after_ms = 3600000;
+    world_begin(&w, &young);
+    hf_client *other, *elsewhere;
+    hf_lock *wanted, *far;
+    assert_int_equal(hf_open(server_url(w.server), &young, &other), HF_OK);
+    assert_int_equal(hf_lock_new(other, WORLD_NAME, &wanted), HF_OK);
+    snprintf(url, sizeof url, "%s?db=3", server_url(w.server));
+    assert_int_equal(hf_open(url, &options, &elsewhere), HF_OK);
+    assert_int_equal(hf_lock_new(elsewhere, "far", &far), HF_OK);
+    assert_int_equal(hf_lock_acquire(far), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    world_call_acquire(&waiter, wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(barrier_wait(begun, HANG_MS));
+    assert_true(wait_until(listens_for_a_release, w.server, HANG_MS));
+    hf_fleet_free(survey_until_told(elsewhere, "far", 1));
+    struct wanted silent = {.client = w.rival, .presence = HF_ALIVE};
+    assert_true(wait_until(holder_is, &silent, HANG_MS));
+    stop_process(hangs);
+    silent.presence = HF_SILENT;
+    assert_true(wait_until(holder_is, &silent, HANG_MS));
+
+    hf_fleet *fleet = survey(w.rival, NULL);
+    assert_int_equal(presence_in(fleet, other), HF_CONNECTED);
+    assert_int_equal(presence_in(fleet, elsewhere), HF_CONNECTED);
+    hf_fleet_free(fleet);
+    kill_child(hangs);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    hf_lock_free(wanted);
+    hf_lock_free(far);
+    assert_int_equal(hf_close(other), HF_OK);
+    assert_int_equal(hf_close(elsewhere), HF_OK);
+    barrier_free(begun);
+    world_end(&w);
+}
+
 /* ---- As an operation ---- */
 
 static void a_survey_can_be_started(void **state) {
@@ -446,11 +560,13 @@ int main(void) {
         cmocka_unit_test(a_holder_and_a_waiter_are_told_with_all_that_is_known),
         cmocka_unit_test(a_quick_client_never_listens),
         cmocka_unit_test(a_long_wait_listens),
+        cmocka_unit_test(threads_are_told_by_name),
         cmocka_unit_test(kinds_are_told_apart),
         cmocka_unit_test(names_prefixes_and_databases_are_kept_apart),
         cmocka_unit_test(other_keys_are_none_of_ours),
         cmocka_unit_test(a_deadlock_of_two_processes_is_found_and_named),
         cmocka_unit_test(a_stopped_holder_is_silent_and_a_dead_one_gone),
+        cmocka_unit_test(only_who_should_have_answered_is_silent),
         cmocka_unit_test(a_survey_can_be_started),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

@@ -202,6 +202,68 @@ static void who_tells_nothing_is_connected(void **state) {
     hfi_fleet_free(fleet);
 }
 
+/* It is known who hears questions: nobody else is missed, however many have. */
+static void who_does_not_listen_for_questions_is_not_silent(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    static const char *const names[] = {"holdfast:" A ":host:12:prog",
+                                        "holdfast:" B ":host:13:prog"};
+    for (int i = 0; i < 2; i++) {
+        struct hfi_found_connection *connection = calloc(1, sizeof *connection);
+        assert_non_null(connection);
+        snprintf(connection->name, sizeof connection->name, "%s", names[i]);
+        connection->listens = i == 0;
+        hfi_list_push_back(&findings->connections, &connection->link);
+    }
+    answered(findings, ANSWER(C, "", "", "")); /* perhaps forged */
+    findings->hearers_known = true;
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->clients_len, 3);
+    assert_int_equal(fleet->clients[0]->presence, HF_SILENT);
+    assert_int_equal(fleet->clients[1]->presence, HF_CONNECTED);
+    assert_int_equal(fleet->clients[2]->presence, HF_ALIVE);
+    hfi_fleet_free(fleet);
+}
+
+static struct hfi_findings *forge(int64_t taken_ms, int clients) {
+    struct hfi_findings *findings = begin(taken_ms);
+    found(findings, "x", (const char *[]){A ":1", NULL});
+    for (int i = 0; i < clients; i++) {
+        char text[512], id[40];
+        snprintf(id, sizeof id, "%08x-0000-4000-8000-%012x", (unsigned)i * 2654435761u,
+                 (unsigned)i);
+        snprintf(
+            text, sizeof text,
+            "{\"v\":1,\"id\":\"%s\",\"under\":\"" A ":1\",\"waits\":[{\"name\":\"x\",\"kind\":"
+            "\"plain\",\"owner\":\"%s:1\",\"for_ms\":9000}],\"holds\":[{\"name\":\"x\",\"kind\":"
+            "\"plain\",\"owner\":\"%s:2\",\"for_ms\":9000,\"count\":1}]}",
+            id, id, id);
+        answered(findings, text);
+    }
+    return findings;
+}
+
+/* As many as an asker takes: it is over before anybody has lost patience, and nobody who the server does not know is
+ * believed to keep others waiting. */
+static void a_crowd_that_somebody_made_up(void **state) {
+    (void)state;
+    enum { FORGED = 60000 };
+    hf_fleet *earlier = join(forge(1000, FORGED)), *later = join(forge(2000, FORGED));
+    hf_deadlocks *deadlocks = NULL;
+    assert_int_equal(later->clients_len, FORGED);
+    for (size_t i = 1; i < later->clients_len; i++)
+        assert_true(strcmp(later->clients[i - 1]->id, later->clients[i]->id) < 0);
+    assert_int_equal(later->locks_len, 1);
+    assert_int_equal(later->locks[0]->waiters_len, FORGED);
+    assert_int_equal(hfi_fleet_deadlocks(earlier, later, &deadlocks), HF_OK);
+    for (size_t i = 0; i < deadlocks->len; i++)
+        for (size_t k = 0; k < deadlocks->all[i].steps_len; k++)
+            assert_string_equal(deadlocks->all[i].steps[k].holder->owner, A ":1");
+    hfi_deadlocks_free(deadlocks);
+    hfi_fleet_free(earlier);
+    hfi_fleet_free(later);
+}
+
 /* The server knows of the hold, and its owner is gone: whoever has adopted it is there. */
 static void an_adopter_is_believed_with_the_server(void **state) {
     (void)state;
@@ -333,6 +395,8 @@ int main(void) {
         cmocka_unit_test(nobody_speaks_for_others),
         cmocka_unit_test(who_tells_nothing_is_connected),
         cmocka_unit_test(an_adopter_is_believed_with_the_server),
+        cmocka_unit_test(who_does_not_listen_for_questions_is_not_silent),
+        cmocka_unit_test(a_crowd_that_somebody_made_up),
         cmocka_unit_test(circles_are_deadlocks),
         cmocka_unit_test(inner_processes_count_for_outer_owners),
         cmocka_unit_test(what_goes_on_is_none),
