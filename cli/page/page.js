@@ -55,7 +55,8 @@ const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + '…'
 const plural = (n, one, many) => n + ' ' + (n === 1 ? one : many);
 const lockLink = name => '#/lock/' + encodeURIComponent(name);
 
-const who = party => party.host ? `${party.host} ${party.pid} ${party.program}` : party.owner;
+// An owner without a face is its uuid, shortened; its own page has all of it.
+const who = party => party.host ? `${party.host} ${party.pid} ${party.program}` : party.owner.replace(/^([0-9a-f]{8})-[0-9a-f-]{27}/, '$1…');
 function holderOf(lock) { return lock.holders.find(party => party.seen_by_server) || lock.holders[0]; }
 function actorOf(owner) {
   const client = state.clients.get(owner.split(':')[0]);
@@ -67,14 +68,15 @@ function actorOf(owner) {
 // Times become moments, so that they go on between surveys.
 function take(lock, taken) {
   const before = state.locks.get(lock.name);
-  for (const party of [...lock.holders, ...lock.waiters]) {
+  const parties = [...lock.holders, ...lock.waiters];
+  for (const party of parties) {
     party.since = party.for_ms == null ? null : taken - party.for_ms;
     party.until = party.left_ms == null ? null : taken + party.left_ms;
   }
   lock.until = lock.ttl_ms == null ? null : taken + lock.ttl_ms;
   lock.span = Math.max(lock.ttl_ms || 0, before && before.span || 0, 1);
   if (lock.kind === 'fair') lock.waiting += lock.left_out || 0;
-  lock.text = [lock.name, ...lock.holders.map(who), ...lock.waiters.map(who)].join('\n').toLowerCase();
+  lock.text = [lock.name, ...parties.map(who), ...parties.map(party => party.owner)].join('\n').toLowerCase();
   lock.row = before && before.row;
   state.locks.set(lock.name, lock);
 }
@@ -248,12 +250,15 @@ function buildGraph() {
   for (const lock of state.locks.values())
     if (lock.waiters.length) for (const party of lock.holders) wanted.add(actorOf(party.owner));
   const node = (key, label, sub) => {
-    if (!nodes.has(key)) nodes.set(key, { key, label, sub, out: [], in: [], dead: false });
+    if (!nodes.has(key)) nodes.set(key, { key, label, sub: sub || '', has: [], out: [], in: [], dead: false });
     return nodes.get(key);
   };
+  for (const lock of state.locks.values()) // who holds gives a node its name, and not who waits on its behalf
+    if (lock.waiters.length) for (const party of lock.holders.slice(0, 4)) node(actorOf(party.owner), who(party));
   for (const lock of state.locks.values()) {
     if (!lock.waiters.length || !lock.holders.length) continue;
-    const holders = lock.holders.slice(0, 4).map(party => node(actorOf(party.owner), who(party), party.owner));
+    const holders = lock.holders.slice(0, 4).map(party => node(actorOf(party.owner), who(party)));
+    for (const holder of holders) holder.has.push(lock.name);
     const crowd = lock.waiters.filter(party => !wanted.has(actorOf(party.owner)));
     const link = (from, dead) => {
       for (const to of holders) {
@@ -265,11 +270,12 @@ function buildGraph() {
     };
     for (const party of lock.waiters)
       if (wanted.has(actorOf(party.owner)) || crowd.length === 1)
-        link(node(actorOf(party.owner), who(party), party.owner), state.dead.has(party.owner + '\0' + lock.name));
+        link(node(actorOf(party.owner), who(party)), state.dead.has(party.owner + '\0' + lock.name));
     if (crowd.length > 1)
       link(node('crowd\0' + lock.name, plural(crowd.length, 'waiter', 'waiters'), crowd.slice(0, 2).map(who).join(', ') +
         (crowd.length > 2 ? ', …' : '')), false);
   }
+  for (const one of nodes.values()) one.sub = one.has.length ? 'holds ' + one.has.join(', ') : one.sub || 'waits';
   return { nodes: [...nodes.values()], edges };
 }
 // Columns by distance from who is waited for and does not wait; circles begin anywhere.
@@ -287,8 +293,12 @@ function layOut(graph) {
     return node.row;
   };
   const roots = [...graph.nodes].sort((a, b) => b.dead - a.dead || a.out.length - b.out.length || b.in.length - a.in.length);
-  for (const node of roots) if (!seen.has(node) && (node.dead || !node.out.length)) visit(node, 0);
-  for (const node of roots) if (!seen.has(node)) visit(node, 0);
+  const begin = node => {
+    visit(node, 0);
+    if (node.out.length) slot += .8; // room for what closes the circle
+  };
+  for (const node of roots) if (!seen.has(node) && (node.dead || !node.out.length)) begin(node);
+  for (const node of roots) if (!seen.has(node)) begin(node);
   return { rows: slot, columns };
 }
 const NODE = { w: 214, h: 48, gapX: 150, gapY: 22, pad: 26 };
@@ -297,7 +307,7 @@ function showGraph(graph) {
   const few = { nodes: graph.nodes.slice(0, 80), edges: graph.edges.filter(e => graph.nodes.indexOf(e.from) < 80 && graph.nodes.indexOf(e.to) < 80) };
   const { rows, columns } = layOut(few);
   const width = NODE.pad * 2 + columns * NODE.w + (columns - 1) * NODE.gapX;
-  const height = NODE.pad * 2 + rows * (NODE.h + NODE.gapY) + 14;
+  const height = NODE.pad * 2 + rows * (NODE.h + NODE.gapY) - NODE.gapY;
   for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(key, value);
   const x = n => NODE.pad + n.column * (NODE.w + NODE.gapX), y = n => NODE.pad + n.row * (NODE.h + NODE.gapY);
   const parts = [];
@@ -321,7 +331,7 @@ function showGraph(graph) {
   for (const n of few.nodes) {
     const group = draw('g', { class: 'node' + (n.dead ? ' dead' : ''), transform: `translate(${x(n)} ${y(n)})` });
     group.append(draw('title', {}, n.label + '\n' + n.sub), draw('rect', { width: NODE.w, height: NODE.h, rx: 9 }),
-      draw('text', { x: 13, y: 20 }, cut(n.label, 28)), draw('text', { class: 'sub', x: 13, y: 37 }, cut(n.sub, 33)));
+      draw('text', { x: 13, y: 20 }, cut(n.label, 28)), draw('text', { class: 'sub', x: 13, y: 37 }, cut(n.sub, 28)));
     parts.push(group);
   }
   svg.replaceChildren(...parts);
@@ -329,7 +339,7 @@ function showGraph(graph) {
 let graphShown = '';
 function showWaits() {
   const graph = buildGraph();
-  const key = JSON.stringify(graph.edges.map(e => [e.from.key, e.from.label, e.to.key, e.lock, e.dead]));
+  const key = JSON.stringify(graph.edges.map(e => [e.from.key, e.from.label, e.from.sub, e.to.key, e.to.sub, e.lock, e.dead]));
   if (key === graphShown) return;
   graphShown = key;
   setHidden($('graph-box'), !graph.edges.length);

@@ -29,6 +29,8 @@ class Process:
         self.pid = self.popen.pid
 
     def end(self, how=signal.SIGTERM):
+        if self.popen.poll() is not None:
+            return
         self.popen.send_signal(how)
         self.popen.wait(LIMIT)
 
@@ -344,6 +346,7 @@ def main():
                 page.js("location.hash = '#/'")
         if PICTURES:
             import serve_pictures
+            serve.process.end()
             serve_pictures.take(page, PICTURES)
     finally:
         page.close()
@@ -351,4 +354,5 @@ def main():
     sys.exit(1 if failed else 0)
 
 
-main()
+if __name__ == '__main__':
+    main()
