@@ -197,36 +197,49 @@ function showLocks(now) {
 
 // ---- One lock ---------------------------------------------------------------------------------------
 
-function partyItem(party, now, waits) {
-  const time = party.since == null ? '–' : duration(now - party.since);
+function partyItem(party, waits) {
   const fine = [party.owner];
   if (party.count > 1) fine.push(`held ${party.count} times`);
   if (!waits && party.count) fine.push(party.renewed ? 'renewed by its client' : 'fixed lease');
-  if (waits && party.until != null) fine.push('gives up in ' + duration(Math.max(0, party.until - now)));
   if (!party.seen_by_server && !waits) fine.push('the server does not have it');
-  const head = make('div', { class: 'party-head' }, make('span', {}, who(party)), make('span', {}, time));
+  const item = { party, waits, time: make('span'), ends: document.createTextNode('') };
   const word = make('span', { class: 'state ' + party.state }, party.state);
-  return make('li', {}, make('div', {}, head, make('div', { class: 'party-fine' }, word, ' · ' + party.kind + ' · ' + fine.join(' · '))));
+  item.li = make('li', {}, make('div', {},
+    make('div', { class: 'party-head' }, make('span', {}, who(party)), item.time),
+    make('div', { class: 'party-fine' }, word, ' · ' + party.kind + ' · ' + fine.join(' · '), item.ends)));
+  return item;
 }
-function showLock(now) {
-  const name = state.route.name, lock = state.locks.get(name);
+function tickParty(item, now) {
+  const { party } = item;
+  setText(item.time, party.since == null ? '–' : duration(now - party.since));
+  const ends = item.waits && party.until != null ? ' · gives up in ' + duration(Math.max(0, party.until - now)) : '';
+  if (item.ends.data !== ends) item.ends.data = ends;
+}
+// Made anew only when the lock has changed: what is being read or selected stays.
+let lockShown = null;
+function makeLock(name, lock) {
+  lockShown = { name, lock, items: [], ttl: ttlBar() };
   setText($('h-lock'), name);
   setText($('lock-kind'), lock ? lock.kind : '');
   setHidden($('lock-kind'), !lock);
-  setHidden($('break'), !(state.frame && state.frame.allow_break && lock && lock.holders.length));
-  const holders = (lock ? lock.holders : []).map(party => partyItem(party, now, false));
-  if (lock && holders.length) {
-    const ttl = ttlBar();
-    showTtl(ttl, lock.until, lock.span, now);
-    holders[0].firstChild.append(ttl.box);
-  }
-  $('lock-holders').replaceChildren(...(holders.length ? holders : [make('li', { class: 'none' }, 'Nobody.')]));
-  const waiters = (lock ? lock.waiters : []).map(party => partyItem(party, now, true));
-  const untold = lock ? lock.waiting - waiters.length : 0;
-  if (untold > 0) waiters.push(make('li', { class: 'none' }, `${untold} more, of whom nothing else is told`));
-  $('lock-waiters').replaceChildren(...(waiters.length ? waiters : [make('li', { class: 'none' }, 'Nobody.')]));
+  setHidden($('break'), !(state.frame.allow_break && lock && lock.holders.length));
   setHidden($('lock-note'), !(lock && lock.disputed));
   setText($('lock-note'), 'The server and the clients do not agree on who holds it; for a moment that is normal.');
+  const holders = (lock ? lock.holders : []).map(party => partyItem(party, false));
+  const waiters = (lock ? lock.waiters : []).map(party => partyItem(party, true));
+  if (holders.length) holders[0].li.firstChild.append(lockShown.ttl.box);
+  lockShown.items = [...holders, ...waiters];
+  const nobody = () => make('li', { class: 'none' }, 'Nobody.');
+  const untold = lock ? lock.waiting - waiters.length : 0;
+  const more = untold > 0 ? [make('li', { class: 'none' }, `${untold} more, of whom nothing else is told`)] : [];
+  $('lock-holders').replaceChildren(...(holders.length ? holders.map(item => item.li) : [nobody()]));
+  $('lock-waiters').replaceChildren(...waiters.map(item => item.li), ...more, ...(waiters.length || more.length ? [] : [nobody()]));
+}
+function showLock(now) {
+  const name = state.route.name, lock = state.locks.get(name);
+  if (!lockShown || lockShown.name !== name || lockShown.lock !== lock) makeLock(name, lock);
+  for (const item of lockShown.items) tickParty(item, now);
+  if (lock && lock.holders.length) showTtl(lockShown.ttl, lock.until, lock.span, now);
   showLockEvents(name);
 }
 let eventsShown = '';
@@ -410,9 +423,10 @@ function showTiles(now) {
 }
 // A bar for each second of the last minute; a second without a survey has none.
 function showRates(now) {
-  const last = state.rates[state.rates.length - 1];
   const rate = r => Math.max(r.seen, r.told);
-  setText($('n-rate'), last && now - last.at < OLD_MS ? (rate(last) < 10 ? rate(last).toFixed(1) : String(Math.round(rate(last)))) : '–');
+  const recent = state.rates.filter(r => now - r.at < 5500);
+  const mean = recent.reduce((sum, r) => sum + rate(r), 0) / recent.length;
+  setText($('n-rate'), recent.length ? mean < 10 ? mean.toFixed(1) : String(Math.round(mean)) : '–');
   const most = Math.max(1, ...state.rates.map(rate));
   const bars = [draw('line', { class: 'spark-base', x1: 0, x2: 240, y1: 43.5, y2: 43.5 })];
   for (const r of state.rates) {
@@ -585,8 +599,8 @@ function askForBreak() {
 // ---- Where we are, and the keyboard -----------------------------------------------------------------
 
 function goTo() {
-  const hash = decodeURI(location.hash.replace(/%25/g, '%2525')) || '#/';
-  const wanted = /^#\/lock\/(.+)$/s.exec(location.hash);
+  const hash = location.hash;
+  const wanted = /^#\/lock\/(.+)$/s.exec(hash);
   let name = null;
   try { name = wanted && decodeURIComponent(wanted[1]); } catch { name = null; }
   const view = name != null ? 'lock' : hash.startsWith('#/waits') ? 'waits' : hash.startsWith('#/clients') ? 'clients' : 'locks';
@@ -597,6 +611,7 @@ function goTo() {
     if (one === view || one === 'locks' && view === 'lock') $('tab-' + one).setAttribute('aria-current', 'page');
     else $('tab-' + one).removeAttribute('aria-current');
   graphShown = eventsShown = '';
+  lockShown = null;
   show();
   if (moved) { scrollTo(0, 0); (view === 'lock' ? $('h-lock') : $('main')).focus({ preventScroll: true }); }
 }

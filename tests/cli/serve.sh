@@ -327,6 +327,32 @@ test_server_away() {
     wait_until file_has "$dir/away" '"gone":\["kept"\]|"full":true.*"locks":\[\]'
 }
 
+# One that is there and says nothing: whoever asks is told so before Prometheus gives up.
+test_server_stopped() {
+    socket=$dir/stopped.sock
+    own_server
+    serve
+    answers 200 /metrics
+    kill -STOP "$server"
+    wait_until shows /metrics 'holdfast_up 0'
+    get /metrics -m 9
+    [[ $out == *'holdfast_up 0'* ]] || fail "$out"
+    kill -CONT "$server"
+    wait_until shows /metrics 'holdfast_up 1'
+}
+
+test_the_other_protocol() {
+    if ! grep -q '^0000000000000000000000000000000001' /proc/net/if_inet6 2>/dev/null; then
+        echo "        passed over: this machine has no ::1"
+        return
+    fi
+    serve --listen '[::1]:0'
+    [[ $url == 'http://[::1]:'* ]] || fail "$url"
+    answers 200 /api/locks -g
+    answers 200 /api/locks -g -H 'Host: localhost'
+    answers 421 /api/locks -g -H 'Host: evil.example'
+}
+
 test_what_is_missing_is_said() {
     redis acl setuser mute on '>pw' '~*' +@all resetchannels '&redisson*' >/dev/null
     hold seen

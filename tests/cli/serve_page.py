@@ -59,8 +59,7 @@ def wait_for(condition, what):
 
 
 class Serve:
-    def __init__(self, listen='127.0.0.1:0', tool=('hf',)):
-        path = DIR + '/page.err'
+    def __init__(self, listen='127.0.0.1:0', tool=('hf',), path=DIR + '/page.err'):
         with open(path, 'w', encoding='utf-8') as messages:
             self.process = Process(*tool, 'serve', '--listen', listen, '--token-file', DIR + '/token', '--allow-break',
                                    stderr=messages)
@@ -305,6 +304,26 @@ def test_breaking(page, serve):
     assert re.search("127.0.0.1 port [0-9]+ asked to break 'broken/lock': it is broken", messages), messages
     page.js("location.hash = '#/'")
     page.complaints.clear()  # the browser tells of the refusal
+
+
+def test_beyond_this_machine_it_asks_for_the_token(page, serve):
+    redis('hset', 'secret', GONE, '1')
+    open_to_all = Serve('0.0.0.0:0', path=DIR + '/open.err')
+    page.go(open_to_all.url.replace('0.0.0.0', '127.0.0.1'))
+    page.until("document.getElementById('ask')?.open && document.activeElement.id === 'ask-token'", 'the question')
+    assert 'secret' not in page.js('document.body.innerText')
+    page.type('wrong')
+    page.key('Enter')
+    page.until("document.getElementById('ask-error').textContent.includes('not the token')", 'a wrong token')
+    page.js("document.getElementById('ask-token').value = ''")
+    page.type(TOKEN)
+    page.key('Enter')
+    page.until(f"!!({row('secret')})", 'what it shows')
+    redis('del', 'secret')
+    page.go(serve.url)
+    page.until("document.getElementById('live')?.textContent === 'live'")
+    open_to_all.process.end()
+    page.complaints.clear()
 
 
 def test_away_and_back(page, serve):

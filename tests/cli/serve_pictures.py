@@ -53,7 +53,7 @@ def take(page, directory):
     serve = base.Serve(tool=('unshare', '--uts', 'sh', '-c', 'hostname ops1; exec "$0" "$@"', os.environ['HOLDFAST'], '-p', PORT))
     # One whose name changes hands all the time.
     relay = [base.Process('sh', '-c', 'while :; do "$@"; done', 'sh', 'unshare', '--uts', 'sh', '-c',
-                          f'hostname web{i}; exec {base.DIR}/importer -s {base.SOCKET} run relay -- sleep 0.$(($$ % 7 + 2))',
+                          f'hostname web{i}; exec {base.DIR}/importer -s {base.SOCKET} run --fair cache:rebuild -- sleep 0.$(($$ % 7 + 2))',
                           stderr=subprocess.DEVNULL) for i in (1, 2, 3)]
     try:
         page.size(1280, 860)
@@ -63,7 +63,7 @@ def take(page, directory):
         page.js("document.activeElement.blur()")
         wide, phone = (1280, 860), (390, 844)
         for name, view, scheme, size in (('serve', '#/', 'light', wide), ('serve-waits', '#/waits', 'dark', wide),
-                                         ('serve-lock', '#/lock/orders%3Aimport', 'light', wide),
+                                         ('serve-lock', '#/lock/cache%3Arebuild', 'light', wide),
                                          ('serve-phone', '#/', 'dark', phone)):
             page.colours(scheme)
             page.size(*size)
