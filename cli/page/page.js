@@ -200,7 +200,7 @@ function showLocks(now) {
 function partyItem(party, waits) {
   const fine = [party.owner];
   if (party.count > 1) fine.push(`held ${party.count} times`);
-  if (!waits && party.count) fine.push(party.renewed ? 'renewed by its client' : 'fixed lease');
+  if (!waits && party.seen_by_client) fine.push(party.renewed ? 'renewed by its client' : 'fixed lease');
   if (!party.seen_by_server && !waits) fine.push('the server does not have it');
   const item = { party, waits, time: make('span'), ends: document.createTextNode('') };
   const word = make('span', { class: 'state ' + party.state }, party.state);
