@@ -116,16 +116,6 @@ void http_view_changed(struct serve *serve) {
             request_resume(request);
 }
 
-void http_view_overdue(struct serve *serve) {
-    int64_t since = now_ms() - VIEW_LIMIT_MS;
-    for (struct request *request = serve->requests; request != NULL; request = request->next) {
-        if (!request->waits_for_view || request->waits_since_ms > since)
-            continue;
-        request->gave_up = true;
-        request_resume(request);
-    }
-}
-
 /* ---- Paths ------------------------------------------------------------------------------------------ */
 
 /* Whether there is a survey that will do, or will be none. If not, the request waits for the next, once. */
@@ -135,7 +125,6 @@ static bool view_is_ready(struct request *request) {
         return true;
     }
     request->waits_for_view = true;
-    request->waits_since_ms = now_ms();
     request_suspend(request);
     return false;
 }
@@ -143,8 +132,6 @@ static bool view_is_ready(struct request *request) {
 /* Why there is nothing to show; NULL: there is. */
 static const char *view_trouble(const struct request *request) {
     const struct view *view = &request->serve->view;
-    if (request->gave_up)
-        return "the server of the locks has not answered in time";
     return view->failed_at_ms > 0 || view->later == NULL ? view->error : NULL;
 }
 

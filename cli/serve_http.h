@@ -39,10 +39,8 @@ struct request {
     bool checked;
     bool suspended;      /* libmicrohttpd leaves it alone until request_resume() */
     bool waits_for_view; /* it wants a survey that is younger than the one there was */
-    bool gave_up;        /* and has not got one in time */
-    int64_t waits_since_ms;
-    bool streams; /* it is one of the pages */
-    bool ended;   /* the stream is to end */
+    bool streams;        /* it is one of the pages */
+    bool ended;          /* the stream is to end */
     struct stream stream;
     struct breaking *breaking;
 };
@@ -74,8 +72,6 @@ void http_sweep(struct serve *serve);
 bool http_is_watched(const struct serve *serve);
 /* There is another view. */
 void http_view_changed(struct serve *serve);
-/* Who waits for one has waited long enough. */
-void http_view_overdue(struct serve *serve);
 
 /* ---- serve_answer.c ---- */
 

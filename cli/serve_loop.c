@@ -62,7 +62,6 @@ static int loop(struct serve *serve, int signals) {
         if (code < 0)
             return library_error(code, hf_last_error(), "go on", NULL);
         poke_if_slow(serve, &poked_ms);
-        http_view_overdue(serve);
         http_sweep(serve);
         if (MHD_run(serve->daemon) != MHD_YES) {
             say(LEVEL_ERROR, "cannot go on serving HTTP: %s", strerror(errno));
