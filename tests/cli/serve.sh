@@ -62,7 +62,7 @@ test_page_and_its_headers() {
     has_header "x-content-type-options: nosniff"
     has_header "x-frame-options: DENY"
     has_header "referrer-policy: no-referrer"
-    has_header "content-security-policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'"
+    has_header "content-security-policy: default-src 'none'; script-src 'self'; .*frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     ! grep -Eqi 'https?://|//[a-z]' <<<"$out" || fail "something foreign is asked for"
     ! grep -Eq '<script>|style=|[ "]on[a-z]+=' <<<"$out" || fail "something is inline"
     local tag
