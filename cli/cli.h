@@ -79,6 +79,21 @@ void say_other(const char *name, const char *noun, const char *type);
 /* A word for what was found. */
 const char *found_word(hf_found kind);
 
+/* ---- numbers.c ------------------------------------------------------------------------------- */
+
+/* The numbers of things that are no locks. A name in the first column is a line and a key of
+ * JSON. */
+struct numbers {
+    size_t len;
+    struct {
+        const char *name;
+        int64_t value;
+    } all[3];
+};
+
+/* What there is to count, by kind: nothing of a lock. HF_OK, or why it could not be asked. */
+int numbers_count(hf_client *client, const char *name, hf_found kind, struct numbers *ret);
+
 /* ---- values.c: the values of options --------------------------------------------------------- */
 
 /* These return false for what is no such value. */
@@ -243,9 +258,9 @@ struct command {
 };
 
 extern const struct command command_run, command_elect, command_hold, command_acquire,
-    command_extend, command_release, command_unlock, command_show, command_ls, command_doctor,
-    command_bench, command_serve, command_sem, command_latch, command_completion, command_version,
-    command_help;
+    command_extend, command_release, command_unlock, command_show, command_ls, command_watch,
+    command_top, command_doctor, command_bench, command_serve, command_sem, command_latch,
+    command_completion, command_version, command_help;
 
 const struct command *command_find(const char *name);
 const struct command *command_at(size_t index); /* NULL: there are no more */

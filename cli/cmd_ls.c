@@ -14,8 +14,6 @@
 
 enum { ID_SORT = 1, ID_STUCK, ID_OVER, ID_METRICS };
 
-#define OVER_MS 60000 /* a wait that is longer is stuck, unless --over says otherwise */
-
 static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_SORT, 0, "sort", false},
     {OPTION_FLAG, ID_STUCK, 0, "stuck", false},
@@ -159,7 +157,7 @@ static int print_fleet(const struct list *list, const hf_fleet *fleet) {
 
 static int run(struct connection *connection, int argc, char **argv) {
     struct list list = {
-        .connection = connection, .sorting = fleet_sorting_at(0), .over_ms = OVER_MS};
+        .connection = connection, .sorting = fleet_sorting_at(0), .over_ms = FLEET_OVER_MS};
     int first = command_options(&command_ls, specs, argc, argv, take, &list);
     if (first <= 0)
         return -first;

@@ -38,54 +38,9 @@ static int take(void *user, int id, char *value, const char *shown) {
     return 0;
 }
 
-/* The numbers of things that are no locks. A name in the first column is a line and a key of
- * JSON. */
-struct numbers {
-    size_t len;
-    struct {
-        const char *name;
-        int64_t value;
-    } all[3];
-};
-
 static bool is_held(const hf_lock_info *info, const struct numbers *numbers) {
     bool slots_taken = info->kind == HF_FOUND_PERMITS && numbers->all[2].value > 0;
     return info->holders_len > 0 || slots_taken;
-}
-
-static int count_permits(hf_client *client, const char *name, struct numbers *ret) {
-    hf_permits *permits = NULL;
-    int64_t free = 0, total = 0, taken = 0;
-    int code = hf_permits_new(client, name, &permits);
-    if (code == HF_OK)
-        code = hf_permits_available(permits, &free);
-    if (code == HF_OK)
-        code = hf_permits_total(permits, &total);
-    if (code == HF_OK)
-        code = hf_permits_taken(permits, &taken);
-    hf_permits_free(permits);
-    *ret = (struct numbers){3, {{"free", free}, {"total", total}, {"taken", taken}}};
-    return code;
-}
-
-static int count_counter(hf_client *client, const char *name, struct numbers *ret) {
-    hf_sem *sem = NULL;
-    int64_t value = 0;
-    int code = hf_sem_new(client, name, &sem);
-    if (code == HF_OK)
-        code = hf_sem_available(sem, &value);
-    hf_sem_free(sem);
-    *ret = (struct numbers){1, {{"value", value}}};
-    return code;
-}
-
-/* What there is to count, by kind. */
-static int count(hf_client *client, const char *name, hf_found kind, struct numbers *ret) {
-    if (kind == HF_FOUND_PERMITS)
-        return count_permits(client, name, ret);
-    if (kind == HF_FOUND_COUNTER)
-        return count_counter(client, name, ret);
-    return HF_OK;
 }
 
 static json_t *json_owner(const hf_holder *owner) {
@@ -184,7 +139,7 @@ static int inspect(const struct show *show, hf_client *client, const char *name)
     if (code == HF_OK)
         code = hf_lock_inspect(lock, &info);
     if (code == HF_OK)
-        code = count(client, name, info->kind, &numbers);
+        code = numbers_count(client, name, info->kind, &numbers);
     hf_error error = *hf_last_error();
     hf_lock_free(lock);
     if (code != HF_OK) {

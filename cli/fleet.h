@@ -10,6 +10,7 @@
 /* ---- fleet_text.c: cells of text --------------------------------------------------------------- */
 
 #define CELL_SIZE SHOWN_NAME_SIZE
+#define FLEET_OVER_MS 60000 /* a wait that is longer is stuck, unless somebody says otherwise */
 
 const char *presence_word(hf_presence presence);
 
@@ -34,8 +35,6 @@ void fleet_describe_holder(const hf_fleet_lock *lock, char *text, size_t size);
 void fleet_describe_state(const hf_fleet_lock *lock, char *text, size_t size);
 /* 1.2s, 3m07s, 5h00m; "-": not known */
 void fleet_write_time(int64_t ms, char *text, size_t size);
-/* How many columns a text takes that was disarmed. */
-int text_width(const char *text);
 
 /* ---- The order of locks ---- */
 
@@ -51,6 +50,12 @@ const struct fleet_sorting *fleet_sorting_find(const char *name);
 const struct fleet_sorting *fleet_sorting_at(size_t index);
 /* The largest first, but for names; equals stay as they are. */
 void fleet_sort(const hf_fleet_lock **locks, size_t len, const struct fleet_sorting *sorting);
+
+/* ---- width.c: columns of a terminal, for text that was disarmed ------------------------------------- */
+
+int text_width(const char *text);
+/* How many bytes of it fit into so many columns, and how many of these they take. */
+size_t text_fit(const char *text, int columns, int *ret_width);
 
 /* ---- fleet_json.c: the same for programs ---------------------------------------------------------- */
 

@@ -100,14 +100,6 @@ void fleet_write_time(int64_t ms, char *text, size_t size) {
         snprintf(text, size, "%" PRId64 "h%02dm", ms / 3600000, (int)(ms / 60000 % 60));
 }
 
-/* Characters, not bytes: names are UTF-8 when they are shown. */
-int text_width(const char *text) {
-    int width = 0;
-    for (; *text != '\0'; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
-    return width;
-}
-
 /* ---- The order of locks ---- */
 
 static const struct fleet_sorting sortings[] = {{"name", NULL},

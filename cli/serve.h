@@ -119,7 +119,7 @@ char *frame_make(const struct view *view, const struct frame_facts *facts, bool 
 char *frame_locks(const struct view *view);
 char *frame_clients(const struct view *view);
 char *frame_lock(const struct view *view, const char *name, bool *ret_found);
-char *frame_metrics(const struct view *view);
+char *frame_metrics(const struct view *view, bool up);
 
 /* ---- The files of the page, embedded at build time (cmake/EmbedPage.cmake) -------------------------- */
 

@@ -10,7 +10,8 @@
 
 #define POLICY                                                                                      \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " \
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "                                 \
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 
 #define SEND_LIMIT_MS 30000
 

@@ -246,10 +246,10 @@ char *frame_lock(const struct view *view, const char *name, bool *ret_found) {
 }
 
 /* One that is down has no other metrics: what was true before it went is not true now. */
-char *frame_metrics(const struct view *view) {
+char *frame_metrics(const struct view *view, bool up) {
     char *text = NULL;
     size_t len = 0;
-    bool up = view->failed_at_ms == 0 && view->later != NULL, written = true;
+    bool written = true;
     FILE *out = open_memstream(&text, &len);
     if (out == NULL)
         return NULL;

@@ -14,6 +14,7 @@
 
 #define HEAD_LIMIT_MS                                                                              \
     10000 /* for the head of a request, from the connection or the last answer on */
+#define VIEW_LIMIT_MS 4000 /* for a survey; Prometheus waits for ten seconds */
 #define CONNECTION_MEMORY ((size_t)64 * 1024)
 #define JSON "application/json"
 
@@ -117,8 +118,8 @@ void http_view_changed(struct serve *serve) {
 
 /* ---- Paths ------------------------------------------------------------------------------------------ */
 
-/* Whether the latest survey will do. If not, the request waits for the next, once. */
-static bool view_will_do(struct request *request) {
+/* Whether there is a survey that will do, or will be none. If not, the request waits for the next, once. */
+static bool view_is_ready(struct request *request) {
     if (request->waits_for_view || view_is_fresh(&request->serve->view)) {
         request->waits_for_view = false;
         return true;
@@ -128,23 +129,29 @@ static bool view_will_do(struct request *request) {
     return false;
 }
 
-static enum MHD_Result answer_view(struct request *request, char *(*make)(const struct view *)) {
+/* Why there is nothing to show; NULL: there is. */
+static const char *view_trouble(const struct request *request) {
     const struct view *view = &request->serve->view;
-    if (!view_will_do(request))
+    return view->failed_at_ms > 0 || view->later == NULL ? view->error : NULL;
+}
+
+static enum MHD_Result answer_view(struct request *request, char *(*make)(const struct view *)) {
+    if (!view_is_ready(request))
         return MHD_YES;
-    if (view->failed_at_ms > 0 || view->later == NULL)
-        return answer_error(request, MHD_HTTP_SERVICE_UNAVAILABLE, view->error);
-    return answer(request, MHD_HTTP_OK, JSON, make(view));
+    const char *trouble = view_trouble(request);
+    if (trouble != NULL)
+        return answer_error(request, MHD_HTTP_SERVICE_UNAVAILABLE, trouble);
+    return answer(request, MHD_HTTP_OK, JSON, make(&request->serve->view));
 }
 
 static enum MHD_Result answer_lock(struct request *request, const char *name) {
-    const struct view *view = &request->serve->view;
     bool found;
-    if (!view_will_do(request))
+    if (!view_is_ready(request))
         return MHD_YES;
-    if (view->failed_at_ms > 0 || view->later == NULL)
-        return answer_error(request, MHD_HTTP_SERVICE_UNAVAILABLE, view->error);
-    char *body = frame_lock(view, name, &found);
+    const char *trouble = view_trouble(request);
+    if (trouble != NULL)
+        return answer_error(request, MHD_HTTP_SERVICE_UNAVAILABLE, trouble);
+    char *body = frame_lock(&request->serve->view, name, &found);
     if (!found)
         return answer_error(request, MHD_HTTP_NOT_FOUND, "nobody holds it or waits for it");
     return answer(request, MHD_HTTP_OK, JSON, body);
@@ -154,9 +161,10 @@ static enum MHD_Result answer_lock(struct request *request, const char *name) {
  * does not is no failed scrape. */
 static enum MHD_Result answer_metrics(struct request *request) {
     static const char type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    if (!view_will_do(request))
+    if (!view_is_ready(request))
         return MHD_YES;
-    return answer(request, MHD_HTTP_OK, type, frame_metrics(&request->serve->view));
+    return answer(request, MHD_HTTP_OK, type,
+                  frame_metrics(&request->serve->view, view_trouble(request) == NULL));
 }
 
 /* What a break needs besides the token, so that no page but ours can ask for one. */

@@ -50,13 +50,16 @@ static bool split(const char *text, char *host, size_t size, char *port, size_t 
     return parse_number(port, 0, 65535, &number);
 }
 
-static bool is_loopback(const struct sockaddr *address) {
-    if (address->sa_family == AF_INET) {
-        struct in_addr v4 = ((const struct sockaddr_in *)(const void *)address)->sin_addr;
-        return ntohl(v4.s_addr) >> 24 == 127;
-    }
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(v6);
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static bool is_loopback(const union address *address) {
+    if (address->any.sa_family == AF_INET)
+        return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
+    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
 /* A socket that listens there, or -1 with errno. */
@@ -76,14 +79,13 @@ static int listen_at(const struct addrinfo *info) {
 
 /* What it became: the port may have been chosen by the kernel. */
 static int describe(struct listener *listener) {
-    struct sockaddr_storage address = {0};
+    union address address = {.v6 = {0}};
     socklen_t len = sizeof address;
     char port[NI_MAXSERV] = "";
-    if (getsockname(listener->fd, (struct sockaddr *)&address, &len) != 0 ||
-        getnameinfo((struct sockaddr *)&address, len, NULL, 0, port, sizeof port, NI_NUMERICSERV) !=
-            0)
+    if (getsockname(listener->fd, &address.any, &len) != 0 ||
+        getnameinfo(&address.any, len, NULL, 0, port, sizeof port, NI_NUMERICSERV) != 0)
         return -1;
-    listener->loopback = is_loopback((struct sockaddr *)&address);
+    listener->loopback = is_loopback(&address);
     bool v6 = strchr(listener->host, ':') != NULL;
     snprintf(listener->url, sizeof listener->url, "http://%s%s%s:%s/", v6 ? "[" : "",
              listener->host, v6 ? "]" : "", port);

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#define SURVEY_LIMIT_MS 5000
-#define JOINED_MS 5000 /* what is farther apart says nothing about what happened in between */
+#define SURVEY_LIMIT_MS 5000 /* Prometheus waits for ten seconds */
+#define JOINED_MS 5000       /* what is farther apart says nothing about what happened in between */
 
 int64_t unix_ms(void) {
     struct timespec now;

@@ -24,7 +24,7 @@ _holdfast() {
     esac
     case $subcommand,$current in
     *,-*) ;;
-    run,* | elect,* | hold,* | acquire,* | extend,* | release,* | unlock,* | show,*)
+    run,* | elect,* | hold,* | acquire,* | extend,* | release,* | unlock,* | show,* | watch,*)
         _holdfast_names "$tool" "${COMP_WORDS[@]:1:at-1}"
         words=$_holdfast_names_all
         ;;

@@ -55,7 +55,8 @@ const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + '…'
 const plural = (n, one, many) => n + ' ' + (n === 1 ? one : many);
 const lockLink = name => '#/lock/' + encodeURIComponent(name);
 
-const who = party => party.host ? `${party.host} ${party.pid} ${party.program}` : party.owner;
+// An owner without a face is its uuid, shortened; its own page has all of it.
+const who = party => party.host ? `${party.host} ${party.pid} ${party.program}` : party.owner.replace(/^([0-9a-f]{8})-[0-9a-f-]{27}/, '$1…');
 function holderOf(lock) { return lock.holders.find(party => party.seen_by_server) || lock.holders[0]; }
 function actorOf(owner) {
   const client = state.clients.get(owner.split(':')[0]);
@@ -67,14 +68,15 @@ function actorOf(owner) {
 // Times become moments, so that they go on between surveys.
 function take(lock, taken) {
   const before = state.locks.get(lock.name);
-  for (const party of [...lock.holders, ...lock.waiters]) {
+  const parties = [...lock.holders, ...lock.waiters];
+  for (const party of parties) {
     party.since = party.for_ms == null ? null : taken - party.for_ms;
     party.until = party.left_ms == null ? null : taken + party.left_ms;
   }
   lock.until = lock.ttl_ms == null ? null : taken + lock.ttl_ms;
   lock.span = Math.max(lock.ttl_ms || 0, before && before.span || 0, 1);
   if (lock.kind === 'fair') lock.waiting += lock.left_out || 0;
-  lock.text = [lock.name, ...lock.holders.map(who), ...lock.waiters.map(who)].join('\n').toLowerCase();
+  lock.text = [lock.name, ...parties.map(who), ...parties.map(party => party.owner)].join('\n').toLowerCase();
   lock.row = before && before.row;
   state.locks.set(lock.name, lock);
 }
@@ -195,36 +197,49 @@ function showLocks(now) {
 
 // ---- One lock ---------------------------------------------------------------------------------------
 
-function partyItem(party, now, waits) {
-  const time = party.since == null ? '–' : duration(now - party.since);
+function partyItem(party, waits) {
   const fine = [party.owner];
   if (party.count > 1) fine.push(`held ${party.count} times`);
-  if (!waits && party.count) fine.push(party.renewed ? 'renewed by its client' : 'fixed lease');
-  if (waits && party.until != null) fine.push('gives up in ' + duration(Math.max(0, party.until - now)));
+  if (!waits && party.seen_by_client) fine.push(party.renewed ? 'renewed by its client' : 'fixed lease');
   if (!party.seen_by_server && !waits) fine.push('the server does not have it');
-  const head = make('div', { class: 'party-head' }, make('span', {}, who(party)), make('span', {}, time));
+  const item = { party, waits, time: make('span'), ends: document.createTextNode('') };
   const word = make('span', { class: 'state ' + party.state }, party.state);
-  return make('li', {}, make('div', {}, head, make('div', { class: 'party-fine' }, word, ' · ' + party.kind + ' · ' + fine.join(' · '))));
+  item.li = make('li', {}, make('div', {},
+    make('div', { class: 'party-head' }, make('span', {}, who(party)), item.time),
+    make('div', { class: 'party-fine' }, word, ' · ' + party.kind + ' · ' + fine.join(' · '), item.ends)));
+  return item;
 }
-function showLock(now) {
-  const name = state.route.name, lock = state.locks.get(name);
+function tickParty(item, now) {
+  const { party } = item;
+  setText(item.time, party.since == null ? '–' : duration(now - party.since));
+  const ends = item.waits && party.until != null ? ' · gives up in ' + duration(Math.max(0, party.until - now)) : '';
+  if (item.ends.data !== ends) item.ends.data = ends;
+}
+// Made anew only when the lock has changed: what is being read or selected stays.
+let lockShown = null;
+function makeLock(name, lock) {
+  lockShown = { name, lock, items: [], ttl: ttlBar() };
   setText($('h-lock'), name);
   setText($('lock-kind'), lock ? lock.kind : '');
   setHidden($('lock-kind'), !lock);
-  setHidden($('break'), !(state.frame && state.frame.allow_break && lock && lock.holders.length));
-  const holders = (lock ? lock.holders : []).map(party => partyItem(party, now, false));
-  if (lock && holders.length) {
-    const ttl = ttlBar();
-    showTtl(ttl, lock.until, lock.span, now);
-    holders[0].firstChild.append(ttl.box);
-  }
-  $('lock-holders').replaceChildren(...(holders.length ? holders : [make('li', { class: 'none' }, 'Nobody.')]));
-  const waiters = (lock ? lock.waiters : []).map(party => partyItem(party, now, true));
-  const untold = lock ? lock.waiting - waiters.length : 0;
-  if (untold > 0) waiters.push(make('li', { class: 'none' }, `${untold} more, of whom nothing else is told`));
-  $('lock-waiters').replaceChildren(...(waiters.length ? waiters : [make('li', { class: 'none' }, 'Nobody.')]));
+  setHidden($('break'), !(state.frame.allow_break && lock && lock.holders.length));
   setHidden($('lock-note'), !(lock && lock.disputed));
   setText($('lock-note'), 'The server and the clients do not agree on who holds it; for a moment that is normal.');
+  const holders = (lock ? lock.holders : []).map(party => partyItem(party, false));
+  const waiters = (lock ? lock.waiters : []).map(party => partyItem(party, true));
+  if (holders.length) holders[0].li.firstChild.append(lockShown.ttl.box);
+  lockShown.items = [...holders, ...waiters];
+  const nobody = () => make('li', { class: 'none' }, 'Nobody.');
+  const untold = lock ? lock.waiting - waiters.length : 0;
+  const more = untold > 0 ? [make('li', { class: 'none' }, `${untold} more, of whom nothing else is told`)] : [];
+  $('lock-holders').replaceChildren(...(holders.length ? holders.map(item => item.li) : [nobody()]));
+  $('lock-waiters').replaceChildren(...waiters.map(item => item.li), ...more, ...(waiters.length || more.length ? [] : [nobody()]));
+}
+function showLock(now) {
+  const name = state.route.name, lock = state.locks.get(name);
+  if (!lockShown || lockShown.name !== name || lockShown.lock !== lock) makeLock(name, lock);
+  for (const item of lockShown.items) tickParty(item, now);
+  if (lock && lock.holders.length) showTtl(lockShown.ttl, lock.until, lock.span, now);
   showLockEvents(name);
 }
 let eventsShown = '';
@@ -248,12 +263,15 @@ function buildGraph() {
   for (const lock of state.locks.values())
     if (lock.waiters.length) for (const party of lock.holders) wanted.add(actorOf(party.owner));
   const node = (key, label, sub) => {
-    if (!nodes.has(key)) nodes.set(key, { key, label, sub, out: [], in: [], dead: false });
+    if (!nodes.has(key)) nodes.set(key, { key, label, sub: sub || '', has: [], out: [], in: [], dead: false });
     return nodes.get(key);
   };
+  for (const lock of state.locks.values()) // who holds gives a node its name, and not who waits on its behalf
+    if (lock.waiters.length) for (const party of lock.holders.slice(0, 4)) node(actorOf(party.owner), who(party));
   for (const lock of state.locks.values()) {
     if (!lock.waiters.length || !lock.holders.length) continue;
-    const holders = lock.holders.slice(0, 4).map(party => node(actorOf(party.owner), who(party), party.owner));
+    const holders = lock.holders.slice(0, 4).map(party => node(actorOf(party.owner), who(party)));
+    for (const holder of holders) holder.has.push(lock.name);
     const crowd = lock.waiters.filter(party => !wanted.has(actorOf(party.owner)));
     const link = (from, dead) => {
       for (const to of holders) {
@@ -265,11 +283,12 @@ function buildGraph() {
     };
     for (const party of lock.waiters)
       if (wanted.has(actorOf(party.owner)) || crowd.length === 1)
-        link(node(actorOf(party.owner), who(party), party.owner), state.dead.has(party.owner + '\0' + lock.name));
+        link(node(actorOf(party.owner), who(party)), state.dead.has(party.owner + '\0' + lock.name));
     if (crowd.length > 1)
       link(node('crowd\0' + lock.name, plural(crowd.length, 'waiter', 'waiters'), crowd.slice(0, 2).map(who).join(', ') +
         (crowd.length > 2 ? ', …' : '')), false);
   }
+  for (const one of nodes.values()) one.sub = one.has.length ? 'holds ' + one.has.join(', ') : one.sub || 'waits';
   return { nodes: [...nodes.values()], edges };
 }
 // Columns by distance from who is waited for and does not wait; circles begin anywhere.
@@ -287,8 +306,12 @@ function layOut(graph) {
     return node.row;
   };
   const roots = [...graph.nodes].sort((a, b) => b.dead - a.dead || a.out.length - b.out.length || b.in.length - a.in.length);
-  for (const node of roots) if (!seen.has(node) && (node.dead || !node.out.length)) visit(node, 0);
-  for (const node of roots) if (!seen.has(node)) visit(node, 0);
+  const begin = node => {
+    visit(node, 0);
+    if (node.out.length) slot += .8; // room for what closes the circle
+  };
+  for (const node of roots) if (!seen.has(node) && (node.dead || !node.out.length)) begin(node);
+  for (const node of roots) if (!seen.has(node)) begin(node);
   return { rows: slot, columns };
 }
 const NODE = { w: 214, h: 48, gapX: 150, gapY: 22, pad: 26 };
@@ -297,7 +320,7 @@ function showGraph(graph) {
   const few = { nodes: graph.nodes.slice(0, 80), edges: graph.edges.filter(e => graph.nodes.indexOf(e.from) < 80 && graph.nodes.indexOf(e.to) < 80) };
   const { rows, columns } = layOut(few);
   const width = NODE.pad * 2 + columns * NODE.w + (columns - 1) * NODE.gapX;
-  const height = NODE.pad * 2 + rows * (NODE.h + NODE.gapY) + 14;
+  const height = NODE.pad * 2 + rows * (NODE.h + NODE.gapY) - NODE.gapY;
   for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(key, value);
   const x = n => NODE.pad + n.column * (NODE.w + NODE.gapX), y = n => NODE.pad + n.row * (NODE.h + NODE.gapY);
   const parts = [];
@@ -321,7 +344,7 @@ function showGraph(graph) {
   for (const n of few.nodes) {
     const group = draw('g', { class: 'node' + (n.dead ? ' dead' : ''), transform: `translate(${x(n)} ${y(n)})` });
     group.append(draw('title', {}, n.label + '\n' + n.sub), draw('rect', { width: NODE.w, height: NODE.h, rx: 9 }),
-      draw('text', { x: 13, y: 20 }, cut(n.label, 28)), draw('text', { class: 'sub', x: 13, y: 37 }, cut(n.sub, 33)));
+      draw('text', { x: 13, y: 20 }, cut(n.label, 28)), draw('text', { class: 'sub', x: 13, y: 37 }, cut(n.sub, 28)));
     parts.push(group);
   }
   svg.replaceChildren(...parts);
@@ -329,7 +352,7 @@ function showGraph(graph) {
 let graphShown = '';
 function showWaits() {
   const graph = buildGraph();
-  const key = JSON.stringify(graph.edges.map(e => [e.from.key, e.from.label, e.to.key, e.lock, e.dead]));
+  const key = JSON.stringify(graph.edges.map(e => [e.from.key, e.from.label, e.from.sub, e.to.key, e.to.sub, e.lock, e.dead]));
   if (key === graphShown) return;
   graphShown = key;
   setHidden($('graph-box'), !graph.edges.length);
@@ -400,9 +423,10 @@ function showTiles(now) {
 }
 // A bar for each second of the last minute; a second without a survey has none.
 function showRates(now) {
-  const last = state.rates[state.rates.length - 1];
   const rate = r => Math.max(r.seen, r.told);
-  setText($('n-rate'), last && now - last.at < OLD_MS ? (rate(last) < 10 ? rate(last).toFixed(1) : String(Math.round(rate(last)))) : '–');
+  const recent = state.rates.filter(r => now - r.at < 5500);
+  const mean = recent.reduce((sum, r) => sum + rate(r), 0) / recent.length;
+  setText($('n-rate'), recent.length ? mean < 10 ? mean.toFixed(1) : String(Math.round(mean)) : '–');
   const most = Math.max(1, ...state.rates.map(rate));
   const bars = [draw('line', { class: 'spark-base', x1: 0, x2: 240, y1: 43.5, y2: 43.5 })];
   for (const r of state.rates) {
@@ -575,8 +599,8 @@ function askForBreak() {
 // ---- Where we are, and the keyboard -----------------------------------------------------------------
 
 function goTo() {
-  const hash = decodeURI(location.hash.replace(/%25/g, '%2525')) || '#/';
-  const wanted = /^#\/lock\/(.+)$/s.exec(location.hash);
+  const hash = location.hash;
+  const wanted = /^#\/lock\/(.+)$/s.exec(hash);
   let name = null;
   try { name = wanted && decodeURIComponent(wanted[1]); } catch { name = null; }
   const view = name != null ? 'lock' : hash.startsWith('#/waits') ? 'waits' : hash.startsWith('#/clients') ? 'clients' : 'locks';
@@ -587,6 +611,7 @@ function goTo() {
     if (one === view || one === 'locks' && view === 'lock') $('tab-' + one).setAttribute('aria-current', 'page');
     else $('tab-' + one).removeAttribute('aria-current');
   graphShown = eventsShown = '';
+  lockShown = null;
   show();
   if (moved) { scrollTo(0, 0); (view === 'lock' ? $('h-lock') : $('main')).focus({ preventScroll: true }); }
 }

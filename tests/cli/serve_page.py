@@ -29,6 +29,8 @@ class Process:
         self.pid = self.popen.pid
 
     def end(self, how=signal.SIGTERM):
+        if self.popen.poll() is not None:
+            return
         self.popen.send_signal(how)
         self.popen.wait(LIMIT)
 
@@ -57,8 +59,7 @@ def wait_for(condition, what):
 
 
 class Serve:
-    def __init__(self, listen='127.0.0.1:0', tool=('hf',)):
-        path = DIR + '/page.err'
+    def __init__(self, listen='127.0.0.1:0', tool=('hf',), path=DIR + '/page.err'):
         with open(path, 'w', encoding='utf-8') as messages:
             self.process = Process(*tool, 'serve', '--listen', listen, '--token-file', DIR + '/token', '--allow-break',
                                    stderr=messages)
@@ -305,6 +306,26 @@ def test_breaking(page, serve):
     page.complaints.clear()  # the browser tells of the refusal
 
 
+def test_beyond_this_machine_it_asks_for_the_token(page, serve):
+    redis('hset', 'secret', GONE, '1')
+    open_to_all = Serve('0.0.0.0:0', path=DIR + '/open.err')
+    page.go(open_to_all.url.replace('0.0.0.0', '127.0.0.1'))
+    page.until("document.getElementById('ask')?.open && document.activeElement.id === 'ask-token'", 'the question')
+    assert 'secret' not in page.js('document.body.innerText')
+    page.type('wrong')
+    page.key('Enter')
+    page.until("document.getElementById('ask-error').textContent.includes('not the token')", 'a wrong token')
+    page.js("document.getElementById('ask-token').value = ''")
+    page.type(TOKEN)
+    page.key('Enter')
+    page.until(f"!!({row('secret')})", 'what it shows')
+    redis('del', 'secret')
+    page.go(serve.url)
+    page.until("document.getElementById('live')?.textContent === 'live'")
+    open_to_all.process.end()
+    page.complaints.clear()
+
+
 def test_away_and_back(page, serve):
     redis('hset', 'kept', GONE, '1')
     page.until(f"!!({row('kept')})")
@@ -344,6 +365,7 @@ def main():
                 page.js("location.hash = '#/'")
         if PICTURES:
             import serve_pictures
+            serve.process.end()
             serve_pictures.take(page, PICTURES)
     finally:
         page.close()
@@ -351,4 +373,5 @@ def main():
     sys.exit(1 if failed else 0)
 
 
-main()
+if __name__ == '__main__':
+    main()

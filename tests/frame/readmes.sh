@@ -132,7 +132,8 @@ test_the_lines_for_the_shell_run_as_printed() {
         chmod +x "$script"
     done
     while read -r line; do
-        expect 0 env PATH="$dir/shell/tools:$PATH" sh -c "$line"
+        # HOLDFAST_COUNT: what would go on for ever ends after the first time
+        expect 0 env PATH="$dir/shell/tools:$PATH" HOLDFAST_COUNT=1 sh -c "$line"
         count=$((count + 1))
     done < <(tool_lines "${readmes[0]}")
     [ "$count" -ge 8 ] || fail "only $count lines were found"

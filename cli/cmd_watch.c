@@ -1,0 +1,324 @@
+/*
+ * holdfast watch NAME: a line whenever something happens to one name: who acquires it, releases it, hands it on or
+ * lets it expire, who waits and who leaves, until it is told to end.
+ *
+ * The server has no message that says who did what, so it is looked at: every 250 ms (one look is some five small
+ * commands), and once a second the fleet is asked who waits. What begins and ends between two looks is not seen.
+ * On the main thread; what takes long is started and looked at in between, so that a signal ends it at once. A
+ * server that goes away is waited for.
+ */
+#include "watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum { ID_FOR = 1, ID_COUNT, ID_EVERY };
+
+#define EVERY_MS 250
+#define EVERY_MIN_MS 10
+#define SURVEY_EVERY_MS 1000
+#define SLICE_MS 50 /* so long a signal may have to wait */
+#define COUNT_MAX 1000000000
+#define PATTERN_MAX 256
+
+static const struct option_spec specs[] = {
+    {OPTION_VALUE, ID_FOR, 0, "for", false},
+    {OPTION_VALUE, ID_COUNT, 'n', "count", false},
+    {OPTION_VALUE, ID_EVERY, 0, "every", false},
+    COMMON_OPTIONS,
+    {OPTION_END, 0, 0, NULL, false},
+};
+
+struct watch {
+    struct connection *connection;
+    const char *name;
+    char pattern[PATTERN_MAX + 1]; /* that matches the name; "": it is too long to ask for */
+    int64_t every_ms, for_ms;      /* -1: for good */
+    long count;                    /* -1: no limit */
+    hf_client *client;
+    hf_lock *lock;
+    int signals;
+    int64_t end_ms; /* INT64_MAX: never */
+    bool over;
+    int status; /* when it is over */
+    bool away;
+    struct watch_view view;
+
+    /* Written by operations, which may outlive a look: freed after hf_close(). */
+    hf_lock_info *info;
+    hf_fleet *fleet;
+    hf_op *survey;
+    int64_t survey_begun_ms, survey_due_ms;
+    bool no_survey;
+};
+
+static int take(void *user, int id, char *value, const char *shown) {
+    struct watch *watch = user;
+    if (id == ID_FOR || id == ID_EVERY) {
+        int64_t *ms = id == ID_FOR ? &watch->for_ms : &watch->every_ms;
+        if (!parse_duration(value, ms) || (id == ID_EVERY && *ms < EVERY_MIN_MS))
+            return usage_error("watch", "%s: '%s' is no duration%s", shown, value,
+                               id == ID_EVERY ? " of 10ms or more" : "");
+    } else if (id == ID_COUNT) {
+        if (!parse_number(value, 1, COUNT_MAX, &watch->count))
+            return usage_error("watch", "%s: '%s' is no number of events", shown, value);
+    } else {
+        common_option(watch->connection, id);
+    }
+    return 0;
+}
+
+static void finish(struct watch *watch, int status) {
+    if (!watch->over)
+        watch->status = status;
+    watch->over = true;
+}
+
+static void told(void *user, const struct watch_event *event) {
+    struct watch *watch = user;
+    if (watch->over)
+        return;
+    errno = 0;
+    if (!watch_print(watch->name, event, watch->connection->json)) {
+        if (errno == EPIPE) /* nobody reads it any more: as if the signal had ended us */
+            finish(watch, STATUS_SIGNAL + SIGPIPE);
+        else
+            say(LEVEL_ERROR, "cannot write to the standard output: %s", strerror(errno));
+        finish(watch, STATUS_OS);
+    }
+    if (watch->count > 0 && --watch->count == 0)
+        finish(watch, STATUS_OK);
+}
+
+/* ---- Waiting ---- */
+
+/* Sleeps until that time, or less: looks for signals, whether anybody still reads, and for the end. */
+static void rest_until(struct watch *watch, int64_t until_ms) {
+    struct signalfd_siginfo info;
+    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN}, {.fd = STDOUT_FILENO}};
+    int64_t now = now_ms();
+    until_ms = until_ms < watch->end_ms ? until_ms : watch->end_ms;
+    int64_t left_ms = until_ms > now ? until_ms - now : 0;
+    poll(fds, 2, warning_look(left_ms < 1000 ? (int)left_ms : 1000));
+    if (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        finish(watch, STATUS_SIGNAL + (int)info.ssi_signo);
+    if ((fds[1].revents & POLLERR) != 0)
+        finish(watch, STATUS_SIGNAL + SIGPIPE);
+    if (now_ms() >= watch->end_ms)
+        finish(watch, STATUS_OK);
+}
+
+/* The result of an operation; HF_EPENDING: it is over before that. */
+static int await(struct watch *watch, hf_op *op) {
+    int code;
+    while ((code = hf_op_wait(op, SLICE_MS, NULL)) == HF_EPENDING && !watch->over)
+        rest_until(watch, 0);
+    return code;
+}
+
+/* ---- Looking ---- */
+
+static void tell_server(struct watch *watch, const char *word, const char *text) {
+    const struct watch_event event = {.word = word, .for_ms = -1, .left_ms = -1, .text = text};
+    told(watch, &event);
+}
+
+/* At first it is an error; later it is something that happens, and ends. */
+static void failed(struct watch *watch, int code) {
+    if (watch->over)
+        return;
+    if (!watch->view.begun)
+        finish(watch, library_error(code, hf_last_error(), "watch", watch->name));
+    else if (!watch->away)
+        tell_server(watch, "away", hf_strerror(code));
+    watch->away = true;
+}
+
+static void succeeded(struct watch *watch) {
+    if (watch->away)
+        tell_server(watch, "back", NULL);
+    watch->away = false;
+    if (watch->view.failed) {
+        say(LEVEL_ERROR, "out of memory");
+        finish(watch, STATUS_OS);
+    }
+}
+
+static void look(struct watch *watch) {
+    hf_op *op = NULL;
+    struct numbers numbers = {0};
+    hf_lock_info_free(watch->info);
+    watch->info = NULL;
+    int code = hf_lock_inspect_start(watch->lock, &watch->info, NULL, NULL, &op);
+    if (code == HF_OK)
+        code = await(watch, op);
+    hf_op_free(op);
+    if (watch->over)
+        return;
+    if (code == HF_OK)
+        code = numbers_count(watch->client, watch->name, watch->info->kind, &numbers);
+    if (code == HF_EWRONGTYPE)
+        return; /* it has just become something else */
+    if (code == HF_ENOTSUP && !watch->view.begun) {
+        watch->view.by_survey = true;
+        return;
+    }
+    if (code != HF_OK) {
+        failed(watch, code);
+        return;
+    }
+    succeeded(watch);
+    watch_looked(&watch->view, watch->info, &numbers);
+}
+
+static const hf_fleet_lock *find_lock(const struct watch *watch) {
+    for (size_t i = 0; i < watch->fleet->locks_len; i++)
+        if (strcmp(watch->fleet->locks[i]->name, watch->name) == 0)
+            return watch->fleet->locks[i];
+    return NULL;
+}
+
+static void surveyed(struct watch *watch, int code) {
+    if (code == HF_ENOTSUP) {
+        watch->no_survey = true;
+        if (watch->view.by_survey)
+            failed(watch, code);
+    } else if (code == HF_OK) {
+        if (watch->view.by_survey)
+            succeeded(watch);
+        watch_surveyed(&watch->view, watch->fleet, find_lock(watch), watch->survey_begun_ms);
+    } else if (watch->view.by_survey) {
+        failed(watch, code);
+    }
+}
+
+/* Begins one when it is time, and takes what the last one has found. */
+static void tend_survey(struct watch *watch) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    if (watch->survey != NULL) {
+        int code = hf_op_wait(watch->survey, 0, NULL);
+        if (code == HF_EPENDING)
+            return;
+        hf_op_free(watch->survey);
+        watch->survey = NULL;
+        watch->survey_due_ms = watch->survey_begun_ms + SURVEY_EVERY_MS;
+        surveyed(watch, code);
+        return;
+    }
+    if (watch->no_survey || watch->pattern[0] == '\0' || now_ms() < watch->survey_due_ms)
+        return;
+    hf_fleet_free(watch->fleet);
+    watch->fleet = NULL;
+    watch->survey_begun_ms = now_ms();
+    options.pattern = watch->pattern;
+    int code = hf_survey_start(watch->client, &options, &watch->fleet, NULL, NULL, &watch->survey);
+    if (code != HF_OK)
+        surveyed(watch, code);
+}
+
+static void watch_on(struct watch *watch) {
+    int64_t due_ms = now_ms();
+    while (!watch->over) {
+        if (now_ms() >= due_ms && !watch->view.by_survey) {
+            look(watch);
+            due_ms = now_ms() + watch->every_ms;
+        }
+        if (!watch->over)
+            tend_survey(watch);
+        int64_t soon_ms = now_ms() + SLICE_MS;
+        bool waits_for_survey = watch->survey != NULL || watch->view.by_survey;
+        if (!watch->over)
+            rest_until(watch, waits_for_survey && soon_ms < due_ms ? soon_ms : due_ms);
+        if (watch->view.by_survey)
+            due_ms = now_ms() + SLICE_MS;
+    }
+}
+
+/* ---- The command ---- */
+
+/* The name as a pattern that matches nothing else. False: it is too long for one. */
+static bool quote_pattern(const char *name, char *pattern) {
+    size_t len = 0;
+    for (; *name != '\0'; name++) {
+        bool special = strchr("*?[]\\", *name) != NULL;
+        if (len + 1 + special > PATTERN_MAX)
+            return false;
+        if (special)
+            pattern[len++] = '\\';
+        pattern[len++] = *name;
+    }
+    pattern[len] = '\0';
+    return true;
+}
+
+static int open_and_watch(struct watch *watch) {
+    hf_options options = HF_OPTIONS_INIT;
+    options.report_after_ms = -1;
+    int status = connection_resolve(watch->connection);
+    if (status == 0)
+        status = connection_open(watch->connection, &options, &watch->client);
+    if (status != 0)
+        return status;
+    int code = hf_lock_new(watch->client, watch->name, &watch->lock);
+    if (code == HF_OK)
+        watch_on(watch);
+    else
+        finish(watch, library_error(code, hf_last_error(), "watch", watch->name));
+    hf_op_cancel(watch->survey);
+    hf_op_free(watch->survey);
+    hf_lock_free(watch->lock);
+    hf_close(watch->client);
+    hf_lock_info_free(watch->info);
+    hf_fleet_free(watch->fleet);
+    watch_view_free(&watch->view);
+    return watch->status;
+}
+
+static int run(struct connection *connection, int argc, char **argv) {
+    struct watch watch = {
+        .connection = connection, .every_ms = EVERY_MS, .for_ms = -1, .count = -1};
+    int first = command_options(&command_watch, specs, argc, argv, take, &watch);
+    if (first <= 0)
+        return -first;
+    if (argc - first != 1 || argv[first][0] == '\0')
+        return usage_error("watch", "one NAME is needed, after the options");
+    watch.name = argv[first];
+    if (!quote_pattern(watch.name, watch.pattern))
+        watch.pattern[0] = '\0';
+    watch.end_ms = watch.for_ms >= 0 ? now_ms() + watch.for_ms : INT64_MAX;
+    watch.view.tell = told;
+    watch.view.user = &watch;
+    watch.signals = ending_signals();
+    if (watch.signals < 0) {
+        say(LEVEL_ERROR, "cannot wait for signals: %s", strerror(errno));
+        return STATUS_OS;
+    }
+    int status = open_and_watch(&watch);
+    close(watch.signals);
+    return status;
+}
+
+const struct command command_watch = {
+    .name = "watch",
+    .summary = "tell what happens to a name, as it happens",
+    .usage =
+        "[--for DUR] [-n COUNT] [--every DUR] [--json] NAME\n"
+        "Prints a line with the time for everything that happens to NAME: who holds it, acquires it, has it\n"
+        "handed on, releases it, who waits for it and leaves, until it is interrupted. Of a semaphore, a\n"
+        "latch or slots it tells the numbers. What begins and ends between two looks is not seen.\n\n"
+        "      --for DUR     end after this time\n"
+        "  -n, --count N     end after so many lines\n"
+        "      --every DUR   how often to look at the server (250ms)\n"
+        "      --json        as JSON, one object for each\n"
+        "\nEvents: held, free: how it was at first; acquired; handed: from another who had it; released, or\n"
+        "broken; expired: its lease ended; lost: its client says so; count: it holds it more or fewer times;\n"
+        "waits; left: it gave up, or had the lock between two looks; silent, gone, alive: the holder; numbers;\n"
+        "deleted; other: something else has the name; away, back: the server.\n"
+        "Exit status: 0; 128 and the signal's number when it was interrupted.\n",
+    .run = run,
+};

@@ -1,0 +1,102 @@
+/*
+ * The terminal of `holdfast top`: keys one by one, and a screen of its own.
+ *
+ * Plain sequences of ECMA-48 and xterm's other screen, which every terminal understands that has a screen at all;
+ * so no library for terminals is needed. TERM=dumb has none, and gets the batch mode.
+ *
+ * The state is the process's, since its end has to restore the terminal, whichever way it comes: exit() by a
+ * handler, a fault by a signal handler, which uses only what it may. The signals that end or stop it are read by
+ * the command's loop, and do not come here.
+ */
+#include "top.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#define ENTER "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H" /* other screen, no cursor, cleared */
+#define LEAVE "\x1b[0m\x1b[?25h\x1b[?1049l"
+
+static struct termios before;
+static volatile sig_atomic_t entered;
+
+bool top_terminal_is_there(void) {
+    const char *term = getenv("TERM");
+    return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term != NULL && term[0] != '\0' &&
+           strcmp(term, "dumb") != 0;
+}
+
+bool top_terminal_write(const char *text, size_t len) {
+    while (len > 0) {
+        ssize_t written = write(STDOUT_FILENO, text, len);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        text += written;
+        len -= (size_t)written;
+    }
+    return true;
+}
+
+/* Called by a signal handler, too. */
+void top_terminal_leave(void) {
+    if (!entered)
+        return;
+    entered = 0;
+    (void)top_terminal_write(LEAVE, sizeof LEAVE - 1);
+    (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
+}
+
+static void fault(int signal_number) {
+    top_terminal_leave();
+    raise(signal_number); /* its action is the default again */
+}
+
+static void restore_at_the_end(void) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    static bool done;
+    struct sigaction action = {.sa_handler = fault, .sa_flags = (int)SA_RESETHAND};
+    if (done)
+        return;
+    done = true;
+    (void)atexit(top_terminal_leave);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigaction(faults[i], &action, NULL);
+}
+
+/* Ctrl-C and Ctrl-Z stay signals. */
+bool top_terminal_enter(void) {
+    if (entered)
+        return true;
+    if (tcgetattr(STDIN_FILENO, &before) != 0)
+        return false;
+    struct termios keys = before;
+    keys.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    keys.c_cc[VMIN] = 1;
+    keys.c_cc[VTIME] = 0;
+    restore_at_the_end();
+    entered = 1;
+    if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &keys) == 0 &&
+        top_terminal_write(ENTER, sizeof ENTER - 1))
+        return true;
+    top_terminal_leave();
+    return false;
+}
+
+static int from_environment(const char *variable, int otherwise) {
+    const char *text = getenv(variable);
+    long number;
+    return text != NULL && parse_number(text, 1, 10000, &number) ? (int)number : otherwise;
+}
+
+void top_terminal_size(int *ret_width, int *ret_height) {
+    struct winsize size = {0};
+    bool told = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+    *ret_width = told && size.ws_col > 0 ? size.ws_col : from_environment("COLUMNS", 80);
+    *ret_height = told && size.ws_row > 0 ? size.ws_row : from_environment("LINES", 24);
+}

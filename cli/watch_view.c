@@ -1,0 +1,388 @@
+/*
+ * What changes on one name, found by comparing what is seen with what was seen before.
+ *
+ * The server is looked at often and tells who holds; a survey is taken now and then and tells who waits, who of
+ * them is there, and, where the server cannot be looked at as one (a quorum), who holds. The two are of different
+ * moments: who has ended is remembered until a survey that was begun later, lest an older one bring it back.
+ */
+#include "watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Parties ---- */
+
+static struct watch_party *find(const struct watch_view *view, const char *owner) {
+    for (size_t i = 0; i < view->len; i++)
+        if (strncmp(view->all[i]->owner, owner, OWNER_SIZE - 1) == 0)
+            return view->all[i];
+    return NULL;
+}
+
+/* NULL: out of memory, and noted. */
+static struct watch_party *find_or_add(struct watch_view *view, const char *owner) {
+    struct watch_party *party = find(view, owner);
+    if (party != NULL)
+        return party;
+    if (view->len == view->cap) {
+        size_t cap = view->cap * 2 + 16;
+        struct watch_party **all = realloc(view->all, cap * sizeof(struct watch_party *));
+        view->failed |= all == NULL;
+        if (all == NULL)
+            return NULL;
+        view->all = all;
+        view->cap = cap;
+    }
+    party = calloc(1, sizeof *party);
+    view->failed |= party == NULL;
+    if (party == NULL)
+        return NULL;
+    snprintf(party->owner, sizeof party->owner, "%s", owner);
+    party->state = PARTY_ENDED;
+    party->since_ms = party->had_ms = -1;
+    party->losses = NO_LOSSES;
+    view->all[view->len++] = party;
+    return party;
+}
+
+/* Those who have ended before that time. */
+static void forget_before(struct watch_view *view, int64_t time_ms) {
+    size_t kept = 0;
+    for (size_t i = 0; i < view->len; i++) {
+        struct watch_party *party = view->all[i];
+        if (party->state == PARTY_ENDED && party->since_ms < time_ms)
+            free(party);
+        else
+            view->all[kept++] = party;
+    }
+    view->len = kept;
+}
+
+void watch_view_free(struct watch_view *view) {
+    for (size_t i = 0; i < view->len; i++)
+        free(view->all[i]);
+    free(view->all);
+    *view = (struct watch_view){.tell = view->tell, .user = view->user};
+}
+
+static void describe(struct watch_party *party, const char *who) {
+    if (who != NULL && who[0] != '\0')
+        snprintf(party->who, sizeof party->who, "%s", who);
+}
+
+/* ---- Events ---- */
+
+static void tell(struct watch_view *view, const struct watch_event *event) {
+    view->begun = true;
+    view->tell(view->user, event);
+}
+
+static void tell_of(struct watch_view *view, const char *word, const struct watch_party *party,
+                    int64_t for_ms) {
+    const struct watch_event event = {
+        .word = word, .party = party, .for_ms = for_ms, .left_ms = -1};
+    tell(view, &event);
+}
+
+/* ---- Who holds ---- */
+
+/* One that holds the name, as somebody says. */
+struct sight {
+    const char *owner, *who;
+    int64_t count;
+    int64_t for_ms; /* -1: not known */
+};
+
+static void see_holder(struct watch_view *view, const struct sight *sight, int64_t now_ms,
+                       struct watch_party **fresh, size_t *fresh_len) {
+    struct watch_party *party = find_or_add(view, sight->owner);
+    if (party == NULL)
+        return;
+    describe(party, sight->who);
+    bool again = party->state == PARTY_HOLDS;
+    int64_t before = party->count;
+    party->seen = true;
+    party->count = sight->count;
+    if (again && before != party->count)
+        tell_of(view, "count", party, -1);
+    if (again)
+        return;
+    party->state = PARTY_HOLDS;
+    party->in_line = false;
+    party->place = 0;
+    party->presence = HF_PRESENCE_UNKNOWN;
+    party->since_ms = view->begun ? now_ms : -1;
+    if (sight->for_ms >= 0)
+        party->since_ms = now_ms - sight->for_ms;
+    fresh[(*fresh_len)++] = party;
+}
+
+/* What was left of the lease when it was last looked at has passed since then. */
+static bool has_expired(const struct watch_view *view, int64_t now_ms) {
+    return view->ttl_ms >= 0 && now_ms - view->looked_ms >= view->ttl_ms;
+}
+
+static void end(struct watch_party *party, int64_t now_ms) {
+    party->had_ms = party->since_ms >= 0 ? now_ms - party->since_ms : -1;
+    party->state = PARTY_ENDED;
+    party->since_ms = now_ms;
+}
+
+/* One that is the only one to have ended has handed it to the first that has it now. */
+static const struct watch_party *tell_ends(struct watch_view *view, bool handed, int64_t now_ms) {
+    const struct watch_party *giver = NULL;
+    size_t ended = 0;
+    for (size_t i = 0; i < view->len; i++)
+        ended += view->all[i]->state == PARTY_HOLDS && !view->all[i]->seen;
+    for (size_t i = 0; i < view->len; i++) {
+        struct watch_party *party = view->all[i];
+        if (party->state != PARTY_HOLDS || party->seen)
+            continue;
+        end(party, now_ms);
+        if (handed && ended == 1)
+            giver = party;
+        else
+            tell_of(view, has_expired(view, now_ms) ? "expired" : "released", party, party->had_ms);
+    }
+    return giver;
+}
+
+static void see_holders(struct watch_view *view, const struct sight *sights, size_t len,
+                        int64_t ttl_ms, int64_t now_ms) {
+    struct watch_party **fresh = calloc(len + 1, sizeof(struct watch_party *));
+    size_t fresh_len = 0;
+    view->failed |= fresh == NULL;
+    if (fresh == NULL)
+        return;
+    bool first = !view->begun;
+    for (size_t i = 0; i < view->len; i++)
+        view->all[i]->seen = false;
+    for (size_t i = 0; i < len; i++)
+        see_holder(view, &sights[i], now_ms, fresh, &fresh_len);
+    const struct watch_party *giver = tell_ends(view, fresh_len > 0, now_ms);
+    for (size_t i = 0; i < fresh_len; i++) {
+        struct watch_event event = {.word = first ? "held" : "acquired",
+                                    .party = fresh[i],
+                                    .for_ms = -1,
+                                    .left_ms = ttl_ms};
+        if (first && fresh[i]->since_ms >= 0)
+            event.for_ms = now_ms - fresh[i]->since_ms;
+        if (i == 0 && giver != NULL) {
+            event.word = "handed";
+            event.from = giver;
+            event.for_ms = giver->had_ms;
+        }
+        tell(view, &event);
+    }
+    free(fresh);
+}
+
+/* ---- Who waits ---- */
+
+static void see_waiter(struct watch_view *view, const char *owner, const char *who, int64_t for_ms,
+                       int64_t place, int64_t begun_ms) {
+    struct watch_party *party = find_or_add(view, owner);
+    if (party == NULL || party->state == PARTY_HOLDS)
+        return;
+    bool ended_since = party->since_ms >= begun_ms && party->state == PARTY_ENDED;
+    describe(party, who);
+    party->seen = true;
+    party->in_line |= place > 0;
+    party->place = place > 0 ? place : party->place;
+    if (party->state == PARTY_WAITS || (ended_since && party->had_ms >= 0))
+        return;
+    party->state = PARTY_WAITS;
+    party->since_ms = now_ms() - (for_ms > 0 ? for_ms : 0);
+    tell_of(view, "waits", party, for_ms);
+}
+
+/* It has given up, or has had the name between two looks. */
+static void left(struct watch_view *view, struct watch_party *party) {
+    int64_t now = now_ms();
+    tell_of(view, "left", party, now - party->since_ms);
+    end(party, now);
+    party->in_line = false;
+}
+
+/* ---- A look at the server ---- */
+
+static bool same_numbers(const struct numbers *a, const struct numbers *b) {
+    bool same = a->len == b->len;
+    for (size_t i = 0; same && i < a->len; i++)
+        same = a->all[i].value == b->all[i].value;
+    return same;
+}
+
+static bool is_thing(hf_found kind) {
+    return kind == HF_FOUND_PERMITS || kind == HF_FOUND_COUNTER;
+}
+
+static void see_kind(struct watch_view *view, const hf_lock_info *info,
+                     const struct numbers *numbers) {
+    struct watch_event event = {.for_ms = -1, .left_ms = -1};
+    bool first = !view->begun, changed = first || info->kind != view->kind;
+    if (is_thing(info->kind) && (changed || !same_numbers(numbers, &view->numbers))) {
+        event.word = "numbers";
+        event.numbers = numbers;
+        tell(view, &event);
+    } else if (info->kind == HF_FOUND_OTHER && changed) {
+        event.word = "other";
+        event.text = info->words;
+        tell(view, &event);
+    } else if (info->kind == HF_FOUND_FREE && first) {
+        event.word = "free";
+        tell(view, &event);
+    } else if (info->kind == HF_FOUND_FREE && is_thing(view->kind)) {
+        event.word = "deleted";
+        tell(view, &event);
+    }
+    view->kind = info->kind;
+    view->numbers = *numbers;
+}
+
+static void see_line(struct watch_view *view, const hf_lock_info *info) {
+    for (size_t i = 0; i < view->len; i++)
+        view->all[i]->seen = false;
+    for (size_t i = 0; i < info->waiters_len; i++)
+        see_waiter(view, info->waiters[i]->owner, info->waiters[i]->connection, -1, (int64_t)i + 1,
+                   INT64_MAX);
+    for (size_t i = 0; i < view->len; i++) {
+        struct watch_party *party = view->all[i];
+        if (party->state == PARTY_WAITS && party->in_line && !party->seen)
+            left(view, party);
+    }
+}
+
+void watch_looked(struct watch_view *view, const hf_lock_info *info,
+                  const struct numbers *numbers) {
+    int64_t now = now_ms();
+    struct sight *sights = calloc(info->holders_len + 1, sizeof *sights);
+    view->failed |= sights == NULL;
+    if (sights == NULL)
+        return;
+    for (size_t i = 0; i < info->holders_len; i++)
+        sights[i] = (struct sight){.owner = info->holders[i]->owner,
+                                   .who = info->holders[i]->connection,
+                                   .count = info->holders[i]->count,
+                                   .for_ms = -1};
+    if (info->kind != HF_FOUND_PERMITS) /* whose holders only a survey knows */
+        see_holders(view, sights, info->holders_len, info->ttl_ms, now);
+    free(sights);
+    see_kind(view, info, numbers);
+    see_line(view, info);
+    view->ttl_ms = info->ttl_ms;
+    view->looked_ms = now;
+}
+
+/* ---- A survey ---- */
+
+static void describe_fleet_party(const hf_fleet_party *party, char *who, size_t size) {
+    who[0] = '\0';
+    if (party->client != NULL && party->client->host[0] != '\0')
+        fleet_describe_party(party, who, size);
+}
+
+static void see_presence(struct watch_view *view, const hf_fleet_party *told) {
+    struct watch_party *party = find(view, told->owner);
+    char who[CELL_SIZE];
+    if (party == NULL || party->state != PARTY_HOLDS)
+        return;
+    describe_fleet_party(told, who, sizeof who);
+    describe(party, who);
+    if (party->since_ms < 0 && told->for_ms >= 0)
+        party->since_ms = now_ms() - told->for_ms;
+    if (told->client != NULL && told->client->presence == HF_ALIVE)
+        party->losses = told->client->losses;
+    hf_presence before = party->presence, now = told->presence;
+    bool bad = now == HF_SILENT || now == HF_GONE;
+    party->presence = now;
+    if (bad && before != now)
+        tell_of(view, presence_word(now), party, -1);
+    else if (now == HF_ALIVE && (before == HF_SILENT || before == HF_GONE))
+        tell_of(view, "alive", party, -1);
+}
+
+static const hf_fleet_client *client_of(const hf_fleet *fleet, const char *owner) {
+    for (size_t i = 0; i < fleet->clients_len; i++) {
+        size_t len = strlen(fleet->clients[i]->id);
+        if (strncmp(fleet->clients[i]->id, owner, len) == 0 && owner[len] == ':')
+            return fleet->clients[i];
+    }
+    return NULL;
+}
+
+/* One that ended while its client counted a loss did not release it: it was broken, or the server forgot. */
+static void see_losses(struct watch_view *view, const hf_fleet *fleet, int64_t begun_ms) {
+    for (size_t i = 0; i < view->len; i++) {
+        struct watch_party *party = view->all[i];
+        if (party->state != PARTY_ENDED || party->losses == NO_LOSSES ||
+            party->since_ms >= begun_ms)
+            continue;
+        const hf_fleet_client *client = client_of(fleet, party->owner);
+        if (client == NULL || client->presence != HF_ALIVE)
+            continue;
+        if (client->losses > party->losses)
+            tell_of(view, "lost", party, -1);
+        party->losses = NO_LOSSES;
+    }
+}
+
+static void see_waiters(struct watch_view *view, const hf_fleet *fleet, const hf_fleet_lock *lock,
+                        int64_t begun_ms) {
+    char who[CELL_SIZE];
+    for (size_t i = 0; i < view->len; i++)
+        view->all[i]->seen = false;
+    for (size_t i = 0; lock != NULL && i < lock->waiters_len; i++) {
+        describe_fleet_party(lock->waiters[i], who, sizeof who);
+        see_waiter(view, lock->waiters[i]->owner, who, lock->waiters[i]->for_ms, 0, begun_ms);
+    }
+    if ((fleet->missing & (HF_MISSING_ANSWERS | HF_MISSING_LOCKS)) != 0)
+        return;
+    for (size_t i = 0; i < view->len; i++) {
+        struct watch_party *party = view->all[i];
+        if (party->state != PARTY_WAITS || party->seen || party->in_line ||
+            party->since_ms >= begun_ms)
+            continue;
+        const hf_fleet_client *client = client_of(fleet, party->owner);
+        if (client == NULL || client->presence != HF_SILENT) /* a silent one may still wait */
+            left(view, party);
+    }
+}
+
+static void see_surveyed_holders(struct watch_view *view, const hf_fleet_lock *lock) {
+    size_t len = lock != NULL ? lock->holders_len : 0;
+    struct sight *sights = calloc(len + 1, sizeof *sights);
+    char(*who)[CELL_SIZE] = calloc(len + 1, sizeof *who);
+    view->failed |= sights == NULL || who == NULL;
+    if (sights != NULL && who != NULL) {
+        for (size_t i = 0; i < len; i++) {
+            describe_fleet_party(lock->holders[i], who[i], sizeof who[i]);
+            sights[i] = (struct sight){.owner = lock->holders[i]->owner,
+                                       .who = who[i],
+                                       .count = lock->holders[i]->count,
+                                       .for_ms = lock->holders[i]->for_ms};
+        }
+        see_holders(view, sights, len, lock != NULL ? lock->ttl_ms : -1, now_ms());
+    }
+    free(sights);
+    free(who);
+}
+
+void watch_surveyed(struct watch_view *view, const hf_fleet *fleet, const hf_fleet_lock *lock,
+                    int64_t begun_ms) {
+    if (view->by_survey || view->kind == HF_FOUND_PERMITS)
+        see_surveyed_holders(view, lock);
+    if (view->by_survey && !view->begun) {
+        const struct watch_event event = {.word = "free", .for_ms = -1, .left_ms = -1};
+        tell(view, &event);
+    }
+    for (size_t i = 0; lock != NULL && i < lock->holders_len; i++)
+        see_presence(view, lock->holders[i]);
+    see_waiters(view, fleet, lock, begun_ms);
+    see_losses(view, fleet, begun_ms);
+    if (view->by_survey) {
+        view->ttl_ms = lock != NULL ? lock->ttl_ms : -1;
+        view->looked_ms = now_ms();
+    }
+    forget_before(view, begun_ms);
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# The subcommand `watch`: what happens to one name, in the order in which it happens.
+. "$(dirname "$0")/lib.sh"
+server_start
+owner=5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17
+
+# watch ARGUMENT...: in the background, into $log; its pid is in $watcher. It has looked when this returns.
+watch() {
+    log=$dir/log.$RANDOM
+    start hf watch --every 20ms "$@" >"$log" 2>&1
+    watcher=$pid
+    wait_until file_filled "$log"
+}
+# seen TEXT: the log has a line that matches.
+seen() { grep -Eq -- "$1" "$log"; }
+# in_order WORD...: the events of the log are these; the times and who it was aside.
+in_order() { same "$(awk '{ print $2 }' "$log" | tr '\n' ' ')" "$* "; }
+stop_watch() {
+    kill -INT "$watcher"
+    finish "$watcher"
+    same "$status" 130
+}
+
+test_a_lock_changes_hands() {
+    watch job
+    seen '^[0-9][0-9]:[0-9][0-9]:[0-9][0-9]\.[0-9]{3}  free$' || fail "$(cat "$log")"
+    start hf run job -- sh -c 'while [ ! -e "$0" ]; do sleep 0.01; done' "$dir/first"
+    wait_until seen '  acquired  .* [0-9]+ holdfast, '
+    start hf run job -- sh -c 'while [ ! -e "$0" ]; do sleep 0.01; done' "$dir/second"
+    wait_until seen '  waits     .* [0-9]+ holdfast, for '
+    touch "$dir/first"
+    wait_until seen '  handed    .* [0-9]+ holdfast, from .* [0-9]+ holdfast, who had it for '
+    touch "$dir/second"
+    wait_until seen '  released  .* [0-9]+ holdfast, for '
+    stop_watch
+    in_order free acquired waits handed released
+}
+
+test_one_gives_up_and_a_lease_ends() {
+    redis hset held "$owner" 1 >/dev/null
+    watch held
+    seen '  held      5c4dd3c1' || fail "$(cat "$log")"
+    start hf run --wait 6s held -- true
+    wait_until seen '  waits  '
+    wait_until seen '  left   '
+    redis hincrby held "$owner" 1 >/dev/null
+    wait_until seen '  count     5c4dd3c1.*, 2 times'
+    redis pexpire held 300 >/dev/null
+    wait_until seen '  expired   5c4dd3c1'
+    stop_watch
+    in_order held waits left count expired
+}
+
+# A fair line is the server's to tell, and so are readers and writers.
+test_lines_and_modes() {
+    start hf run --fair line -- sleep 100
+    wait_until locked line
+    watch line
+    start hf run --fair line -- true
+    wait_until seen '  waits     .*, place 1'
+    stop_watch
+    start hf run --shared shared -- sleep 100
+    wait_until locked shared
+    watch shared
+    start hf run --shared shared -- sh -c 'while [ ! -e "$0" ]; do sleep 0.01; done' "$dir/reader"
+    wait_until seen '  acquired  '
+    touch "$dir/reader"
+    wait_until seen '  released  '
+    stop_watch
+    in_order held acquired released
+}
+
+test_a_dead_holder_is_gone() {
+    redis hset dead "${owner%17}4294967297" 1 >/dev/null
+    watch dead
+    wait_until seen '  gone      5c4dd3c1'
+    stop_watch
+}
+
+test_numbers() {
+    expect 0 hf sem tickets set 3
+    watch tickets
+    seen '  numbers   value 3$' || fail "$(cat "$log")"
+    expect 0 hf sem tickets acquire
+    wait_until seen '  numbers   value 2$'
+    expect 0 hf sem tickets delete
+    wait_until seen '  deleted$'
+    redis set tickets text >/dev/null
+    wait_until seen '  other     string'
+    redis del tickets >/dev/null
+    stop_watch
+}
+
+test_json() {
+    redis hset 'odd "name"' "$owner" 1 >/dev/null
+    expect 0 hf watch --json -n 1 'odd "name"'
+    [[ $out =~ ^\{\"time\":\"20[0-9-]+T[0-9:.]+Z\",\"event\":\"held\",\"name\":\"odd\ \\\"name\\\"\",\"owner\":\"$owner\",\"count\":1\}$ ]] ||
+        fail "$out"
+}
+
+# Of a name that is a pattern only that name is watched.
+test_a_name_is_no_pattern() {
+    start hf run starry -- sleep 100
+    wait_until locked starry
+    start hf run starry -- true
+    watch 'star*'
+    wait_until awaited starry
+    sleep 2.2 # two surveys
+    stop_watch
+    in_order free
+}
+
+test_it_ends() {
+    local from
+    from=$(now_ms)
+    expect 0 hf watch --for 300ms quiet
+    [ $(($(now_ms) - from)) -ge 300 ] || fail "it ended early"
+    expect 0 hf watch -n 1 quiet
+    [[ $out == *free ]] || fail "$out"
+    # nobody reads any more: it ends, although nothing happens
+    hf watch quiet | head -n 1 >/dev/null
+    same "${PIPESTATUS[0]}" 141
+    expect 64 hf watch
+    expect 64 hf watch --every 1ms quiet
+    expect 64 hf watch -n 0 quiet
+    expect 69 "$TOOL" -s "$dir/nowhere" -t 0.2s watch quiet
+}
+
+# On a server of its own: the other tests' is not to go away.
+test_the_server_goes_and_comes_back() {
+    socket=$dir/other.sock
+    server=
+    server_start
+    watch job
+    server_kill
+    wait_until seen '  away  '
+    server_start
+    wait_until seen '  back$'
+    redis hset job "$owner" 1 >/dev/null
+    wait_until seen '  acquired  5c4dd3c1'
+    stop_watch
+    server_kill
+}
+
+run_tests
