@@ -23,7 +23,7 @@ keys() { tmux send-keys "$@"; }
 # type_line TEXT: a command to the shell.
 type_line() { keys -l "$1" && keys Enter; }
 top_begins() {
-    type_line "hf top -d 200ms $*"
+    type_line "hf top -d 200ms"
     wait_until on_screen '^NAME '
 }
 # shell_again: the prompt is there again, and what was typed before; the terminal is as it was.
@@ -57,7 +57,7 @@ nnnnnnnnnnnnnnnn unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0
 数据库备份       unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0"
     on_screen '^holdfast top - [0-9:]{8}  5 locks, 5 held, 1 waiting, longest [0-9.]+s$' || fail "$(screen)"
 
-    keys ?
+    keys "?"
     wait_until on_screen 'Any key goes on'
     keys x
     wait_until on_screen '^NAME '
