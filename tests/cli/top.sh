@@ -7,9 +7,11 @@ owner=5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d
 
 # ---- A terminal ----
 
-tmux() { command tmux -S "$dir/tmux" -f /dev/null "$@"; }
-# terminal: a shell in a terminal; the test that began it ends it.
+tmux() { command tmux -S "$terminal" -f /dev/null "$@"; }
+# terminal: a shell in a terminal; the test that began it ends it. Each has its own: one that is being ended
+# would still answer the next.
 terminal() {
+    terminal=$(mktemp -u "$dir/tmux.XXXXXX")
     command -v tmux >/dev/null || { echo "skipped: there is no tmux"; exit 0; }
     export LC_ALL=C.UTF-8
     tmux -u new-session -d -x 80 -y 24 'env -u TMUX PS1="ready> " bash --norc --noprofile -i'
