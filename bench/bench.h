@@ -25,6 +25,7 @@
 #include <sys/types.h>
 
 #define BENCH_IN_FLIGHT 64
+#define BENCH_TOGETHER 16   /* asynchronous commands that the library writes at once, at most */
 #define BENCH_REPLY_LINES 1 /* both scripts answer by the time alone */
 
 struct bench {
@@ -56,6 +57,7 @@ typedef void (*row_fn)(const struct bench *bench, int n, struct sample *ret);
 
 void run_raw(const struct bench *bench, int n, struct sample *ret);
 void run_raw_pipelined(const struct bench *bench, int n, struct sample *ret);
+void run_raw_often(const struct bench *bench, int n, struct sample *ret); /* writes as often */
 void run_hiredis(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_confirmed(const struct bench *bench, int n, struct sample *ret); /* acks=1 */
