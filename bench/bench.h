@@ -37,9 +37,10 @@ struct bench {
     pid_t server_pid;
     int64_t run_ms, warm_ms;
     int runs;
-    const char *only; /* run the groups whose name contains this */
-    const char *row;  /* and of these, the rows whose name contains this */
-    bool replicated;  /* the server has a replica: only the groups that need one */
+    const char *only;    /* run the groups whose name contains this */
+    const char *row;     /* and of these, the rows whose name contains this */
+    bool sleeps_at_once; /* clients do not look for answers before they sleep */
+    bool replicated;     /* the server has a replica: only the groups that need one */
     FILE *json;
 };
 

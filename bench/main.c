@@ -230,18 +230,24 @@ static void run_group(const struct bench *bench, const struct group *group) {
 static void usage(void) {
     fprintf(stderr, "usage: hf_bench --server-pid PID (--port PORT | --unix PATH) [--run-ms MS] "
                     "[--runs N] [--only GROUP] [--row ROW] [--json FILE] "
-                    "[--tls-port PORT --tls-ca FILE] [--replicated]\n");
+                    "[--tls-port PORT --tls-ca FILE] [--replicated] [--no-look]\n");
     exit(2);
 }
 
 static struct bench parse(int argc, char **argv) {
-    static const struct option options[] = {
-        {"server-pid", required_argument, NULL, 's'}, {"port", required_argument, NULL, 'p'},
-        {"unix", required_argument, NULL, 'u'},       {"run-ms", required_argument, NULL, 'm'},
-        {"runs", required_argument, NULL, 'n'},       {"only", required_argument, NULL, 'o'},
-        {"json", required_argument, NULL, 'j'},       {"row", required_argument, NULL, 'r'},
-        {"tls-port", required_argument, NULL, 't'},   {"tls-ca", required_argument, NULL, 'c'},
-        {"replicated", no_argument, NULL, 'R'},       {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"server-pid", required_argument, NULL, 's'},
+                                            {"port", required_argument, NULL, 'p'},
+                                            {"unix", required_argument, NULL, 'u'},
+                                            {"run-ms", required_argument, NULL, 'm'},
+                                            {"runs", required_argument, NULL, 'n'},
+                                            {"only", required_argument, NULL, 'o'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"row", required_argument, NULL, 'r'},
+                                            {"tls-port", required_argument, NULL, 't'},
+                                            {"tls-ca", required_argument, NULL, 'c'},
+                                            {"replicated", no_argument, NULL, 'R'},
+                                            {"no-look", no_argument, NULL, 'L'},
+                                            {NULL, 0, NULL, 0}};
     struct bench bench = {.run_ms = 1000, .warm_ms = 100, .runs = 5, .only = "", .row = ""};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -275,6 +281,9 @@ static struct bench parse(int argc, char **argv) {
             break;
         case 'R':
             bench.replicated = true;
+            break;
+        case 'L':
+            bench.sleeps_at_once = true;
             break;
         case 'j':
             bench.json = fopen(optarg, "ae");
