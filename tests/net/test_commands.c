@@ -5,6 +5,8 @@
 #include "net/scene.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define THREADS 8
 #define COMMANDS_MAX 4
@@ -102,11 +104,65 @@ static void those_that_are_lost_are_made_again(void **state) {
     hf_close(crew.client);
 }
 
+/* Which of its connections were used in the last two seconds: those are added to `ids`, which has so many. */
+static size_t add_fresh(const hf_client *client, long long ids[SCENE_CONNS], size_t len) {
+    char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        const char *idle = strstr(line, " idle=");
+        if (strstr(line, hf_client_id(client)) == NULL || idle == NULL)
+            continue;
+        bool fresh = strtol(idle + strlen(" idle="), NULL, 10) < 2;
+        long long id = strtoll(line + strlen("id="), NULL, 10);
+        for (size_t i = 0; i < len; i++)
+            fresh = fresh && ids[i] != id;
+        if (fresh)
+            ids[len++] = id;
+    }
+    free(list);
+    return len;
+}
+
+static bool all_rest(void *arg) {
+    long long ids[SCENE_CONNS];
+    return add_fresh(arg, ids, 0) == 0;
+}
+
+static void *work_a_little(void *arg) {
+    struct crew *crew = arg;
+    hf_lock *lock = scene_lock(crew->client, "alone");
+    for (int i = 0; i < 50; i++)
+        if (hf_lock_acquire(lock) != HF_OK || hf_lock_release(lock) != HF_OK)
+            atomic_fetch_add(&crew->failures, 1);
+    hf_lock_free(lock);
+    return NULL;
+}
+
+/* One after the other, so the first would do for all of them. */
+static void each_thread_keeps_to_its_own(void **state) {
+    (void)state;
+    struct crew crew;
+    begin(&crew);
+    assert_int_equal(run(&crew, THREADS, COMMANDS_MAX), COMMANDS_MAX);
+    assert_true(wait_until(all_rest, crew.client, HANG_MS));
+    long long ids[SCENE_CONNS];
+    size_t used = 0;
+    for (size_t i = 1; i <= COMMANDS_MAX; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, work_a_little, &crew), 0);
+        scene_join_thread(thread);
+        used = add_fresh(crew.client, ids, used);
+        assert_int_equal(used, i);
+    }
+    assert_int_equal(atomic_load(&crew.failures), 0);
+    hf_close(crew.client);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thread_has_one),
         cmocka_unit_test(those_who_meet_have_up_to_four),
         cmocka_unit_test(those_that_are_lost_are_made_again),
+        cmocka_unit_test(each_thread_keeps_to_its_own),
     };
     return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
 }
