@@ -25,6 +25,7 @@
 #include <sys/types.h>
 
 #define BENCH_IN_FLIGHT 64
+#define BENCH_TOGETHER 16   /* asynchronous commands that the library writes at once, at most */
 #define BENCH_REPLY_LINES 1 /* both scripts answer by the time alone */
 
 struct bench {
@@ -36,9 +37,10 @@ struct bench {
     pid_t server_pid;
     int64_t run_ms, warm_ms;
     int runs;
-    const char *only; /* run the groups whose name contains this */
-    const char *row;  /* and of these, the rows whose name contains this */
-    bool replicated;  /* the server has a replica: only the groups that need one */
+    const char *only;    /* run the groups whose name contains this */
+    const char *row;     /* and of these, the rows whose name contains this */
+    bool sleeps_at_once; /* clients do not look for answers before they sleep */
+    bool replicated;     /* the server has a replica: only the groups that need one */
     FILE *json;
 };
 
@@ -56,6 +58,7 @@ typedef void (*row_fn)(const struct bench *bench, int n, struct sample *ret);
 
 void run_raw(const struct bench *bench, int n, struct sample *ret);
 void run_raw_pipelined(const struct bench *bench, int n, struct sample *ret);
+void run_raw_often(const struct bench *bench, int n, struct sample *ret); /* writes as often */
 void run_hiredis(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_confirmed(const struct bench *bench, int n, struct sample *ret); /* acks=1 */

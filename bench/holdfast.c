@@ -12,7 +12,7 @@
 
 static hf_client *open_client(const struct bench *bench, unsigned flags) {
     hf_options options = HF_OPTIONS_INIT;
-    options.flags = flags;
+    options.flags = flags | (bench->sleeps_at_once ? HF_SLEEP_AT_ONCE : 0);
     hf_client *client;
     check(hf_open(bench->url, &options, &client), "hf_open");
     return client;

@@ -124,8 +124,10 @@ struct slot {
 
 struct pipeline {
     struct slot slots[BENCH_IN_FLIGHT];
-    size_t at;  /* the slot whose answer comes next */
-    int landed; /* how many slots have */
+    size_t at;    /* the slot whose answer comes next */
+    int landed;   /* how many slots have */
+    int gathered; /* commands in `out` */
+    size_t out_len;
     char out[BENCH_IN_FLIGHT * COMMAND_MAX];
     char in[16384];
 };
@@ -171,16 +173,22 @@ static size_t advance(struct worker *worker, struct pipeline *pipeline, char *to
     return append_next(slot, to);
 }
 
-static void keep_in_flight(struct worker *worker) {
+static void send_gathered(int fd, struct pipeline *pipeline) {
+    if (pipeline->out_len > 0)
+        send_all(fd, pipeline->out, pipeline->out_len);
+    pipeline->out_len = 0;
+    pipeline->gathered = 0;
+}
+
+/* At most so many commands go out together. */
+static void keep_in_flight(struct worker *worker, int together) {
     struct pipeline *pipeline = new_pipeline();
     int fd = connect_to(worker->bench), lines = 0;
-    size_t out_len = 0;
     for (size_t i = 0; i < BENCH_IN_FLIGHT; i++)
-        out_len += append_next(&pipeline->slots[i], pipeline->out + out_len);
+        pipeline->out_len += append_next(&pipeline->slots[i], pipeline->out + pipeline->out_len);
     worker_ready(worker);
     while (pipeline->landed < BENCH_IN_FLIGHT) {
-        send_all(fd, pipeline->out, out_len);
-        out_len = 0;
+        send_gathered(fd, pipeline);
         ssize_t got = recv(fd, pipeline->in, sizeof pipeline->in, 0);
         if (got <= 0)
             die("recv: %s", got == 0 ? "the server has closed" : strerror(errno));
@@ -190,13 +198,29 @@ static void keep_in_flight(struct worker *worker) {
             if (pipeline->in[i] != '\n' || ++lines < BENCH_REPLY_LINES)
                 continue;
             lines = 0;
-            out_len += advance(worker, pipeline, pipeline->out + out_len);
+            pipeline->out_len += advance(worker, pipeline, pipeline->out + pipeline->out_len);
+            if (++pipeline->gathered == together)
+                send_gathered(fd, pipeline);
         }
     }
     close(fd);
     free(pipeline);
 }
 
+/* What came with one recv() is answered by one send(). */
+static void answer_at_once(struct worker *worker) {
+    keep_in_flight(worker, BENCH_IN_FLIGHT);
+}
+
 void run_raw_pipelined(const struct bench *bench, int n, struct sample *ret) {
-    run_workers(bench, n, keep_in_flight, NULL, ret);
+    run_workers(bench, n, answer_at_once, NULL, ret);
+}
+
+/* As the library does, so that the server can begin with the first while the rest is made. */
+static void answer_often(struct worker *worker) {
+    keep_in_flight(worker, BENCH_TOGETHER);
+}
+
+void run_raw_often(const struct bench *bench, int n, struct sample *ret) {
+    run_workers(bench, n, answer_often, NULL, ret);
 }

@@ -14,6 +14,14 @@
  * not pay: when the answer did not come in that time, or another thread got the processor meanwhile.
  * Each failure doubles the number of commands before it tries again, each success halves it.
  *
+ * One that reads for others looks, too, but by polling, so that it can be kicked and relieved as ever, and
+ * it yields the processor between two looks: to those whom it has just woken, whose next commands then go
+ * out together, and to anybody else. So no processor falls asleep between the answers to some and the
+ * commands of others, from which it would have to be woken again for each. Whether that pays cannot be told
+ * from a single look, since who yields to strangers comes back late, and who yields to its own kind, too. So it is
+ * tried: time is cut into periods; of each cycle one is spent looking, one is not, and the others like the one in which
+ * more was answered. All connections of a node do the same, as what one does with a processor concerns the others.
+ *
  * Called by seat.c, with no mutex held. What a recv() has taken from the socket is known only to its
  * thread, so one that is stuck here when somebody comes costs the connection, a second later (relief.c).
  */
@@ -35,6 +43,15 @@
 
 #define LOOK_US 100
 #define TAKEN_US 25 /* so long between two looks: somebody else had the processor */
+/* The same for one that reads for others. */
+#define LOOK_TOGETHER_US 100
+#define PERIOD_US 10000
+#define CYCLE 16       /* periods */
+#define ANSWERS_MIN 20 /* in a period; else there is not enough going on */
+#define SCALE 16       /* of rates */
+#define SMOOTH 4       /* the last so many periods of a kind count */
+#define LEAD 16        /* by this part looking must be ahead */
+
 #define PAUSES 16
 #define SKIP_MIN 16
 #define SKIP_MAX 4096
@@ -46,22 +63,6 @@ static int poll_timeout(int64_t at_ms) {
     if (left_ms < 0)
         return 0;
     return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
-}
-
-enum hfi_awaited hfi_conn_await(struct hfi_conn *conn, struct hfi_exec *exec) {
-    int64_t at_ms;
-    struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN},
-                            {.fd = conn->kick_fd, .events = POLLIN}};
-    if (atomic_load(&conn->blocked))
-        fds[0].events |= POLLOUT;
-    if (!hfi_exec_poll_begin(exec, conn->kick_fd, &at_ms))
-        return HFI_AWAITED_WORK;
-    poll(fds, 2, poll_timeout(at_ms));
-    if (!hfi_exec_poll_end(exec)) /* relieved meanwhile: the seat is somebody else's */
-        return HFI_AWAITED_LOSS;
-    if (fds[0].revents != 0 && !hfi_conn_service(conn, fds[0].revents))
-        return HFI_AWAITED_LOSS;
-    return HFI_AWAITED_NEWS;
 }
 
 /* ---- Looking before sleeping ---- */
@@ -122,6 +123,76 @@ static ssize_t look(int fd, char *chunk, bool *ret_paid) {
         before_us = now_us;
         pause_briefly();
     }
+}
+
+/* ---- For others, too ---- */
+
+static bool chooses_to_look(const struct hfi_target *target, int64_t period) {
+    int64_t looking = atomic_load_explicit(&target->trial.rates[true], memory_order_relaxed);
+    int64_t sleeping = atomic_load_explicit(&target->trial.rates[false], memory_order_relaxed);
+    if (!has_several_processors())
+        return false;
+    if (looking == 0 || period % CYCLE == 0)
+        return true;
+    return sleeping != 0 && period % CYCLE != 1 && looking > sleeping + sleeping / LEAD;
+}
+
+/* Notes how the period went that is over, and says how the next is spent. One thread at a time. */
+static void end_period(struct hfi_target *target, int64_t before, int64_t now_us) {
+    struct hfi_trial *trial = &target->trial;
+    int64_t period = now_us / PERIOD_US;
+    int64_t spent_us =
+        now_us - atomic_exchange_explicit(&trial->since_us, now_us, memory_order_relaxed);
+    unsigned answers = atomic_exchange_explicit(&trial->answers, 0, memory_order_relaxed);
+    bool looked = atomic_load_explicit(&trial->looks, memory_order_relaxed);
+    bool busy = answers >= ANSWERS_MIN && period <= before + 1 && spent_us > 0;
+    if (busy) {
+        int64_t old = atomic_load_explicit(&trial->rates[looked], memory_order_relaxed);
+        int64_t rate = (int64_t)answers * PERIOD_US * SCALE / spent_us;
+        atomic_store_explicit(&trial->rates[looked], old == 0 ? rate : old + (rate - old) / SMOOTH,
+                              memory_order_relaxed);
+    }
+    atomic_store_explicit(&trial->looks, busy && chooses_to_look(target, period),
+                          memory_order_relaxed);
+}
+
+static bool looks_together(struct hfi_conn *conn) {
+    struct hfi_target *target = conn->target;
+    if (target->sleeps_at_once || conn->seat != HFI_SEAT_CALLERS || conn->seal != NULL)
+        return false;
+    int64_t now_us = hfi_now_us();
+    int64_t before = atomic_load_explicit(&target->trial.period, memory_order_relaxed);
+    if (now_us / PERIOD_US > before &&
+        atomic_compare_exchange_strong(&target->trial.period, &before, now_us / PERIOD_US))
+        end_period(target, before, now_us);
+    return atomic_load_explicit(&target->trial.looks, memory_order_relaxed);
+}
+
+/* Like poll(), for a moment. */
+static int look_together(struct pollfd fds[2]) {
+    int64_t start_us = hfi_now_us();
+    int ready;
+    while ((ready = poll(fds, 2, 0)) == 0 && hfi_now_us() - start_us < LOOK_TOGETHER_US)
+        sched_yield();
+    return ready;
+}
+
+enum hfi_awaited hfi_conn_await(struct hfi_conn *conn, struct hfi_exec *exec) {
+    int64_t at_ms;
+    struct pollfd fds[2] = {{.fd = conn->fd, .events = POLLIN},
+                            {.fd = conn->kick_fd, .events = POLLIN}};
+    if (atomic_load(&conn->blocked))
+        fds[0].events |= POLLOUT;
+    bool looks = looks_together(conn);
+    if (!hfi_exec_poll_begin(exec, conn->kick_fd, &at_ms))
+        return HFI_AWAITED_WORK;
+    if (!looks || look_together(fds) == 0)
+        poll(fds, 2, poll_timeout(at_ms));
+    if (!hfi_exec_poll_end(exec)) /* relieved meanwhile: the seat is somebody else's */
+        return HFI_AWAITED_LOSS;
+    if (fds[0].revents != 0 && !hfi_conn_service(conn, fds[0].revents))
+        return HFI_AWAITED_LOSS;
+    return HFI_AWAITED_NEWS;
 }
 
 /* ---- Alone ---- */

@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define STALL_MS 100 /* few servers, and few networks, take so long for a command */
+
 static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_tend(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
 }
@@ -244,6 +246,13 @@ void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_m
 
 unsigned hfi_conn_load(struct hfi_conn *conn) {
     return atomic_load_explicit(&conn->in_flight, memory_order_relaxed);
+}
+
+bool hfi_conn_stalls(const struct hfi_conn *conn) {
+    return atomic_load_explicit(&conn->in_flight, memory_order_relaxed) > 0 &&
+           atomic_load_explicit(&conn->last_submit_ms, memory_order_relaxed) -
+                   atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) >
+               STALL_MS;
 }
 
 bool hfi_conn_leave_unless(struct hfi_conn *conn, const struct hfi_identity *there) {

@@ -39,6 +39,15 @@ struct hfi_host {
     const struct hfi_tls_context *tls; /* expects this host; NULL: in clear */
 };
 
+/* Whether those who drive connections of callers look for answers before they sleep: await.c. All zero at first; any
+ * thread. */
+struct hfi_trial {
+    _Atomic int64_t period, since_us; /* the present one, and when somebody first waited in it */
+    atomic_bool looks;                /* in that */
+    atomic_uint answers;              /* in that */
+    _Atomic int64_t rates[2];         /* of answers, without and with looking; 0: not tried yet */
+};
+
 /* Where a connection leads, what it speaks, and how it introduces itself. Shared by all connections
  * of a node; outlives them. */
 struct hfi_target {
@@ -54,7 +63,8 @@ struct hfi_target {
     void *login;            /* what the protocol's greeting has to know of us */
     int64_t cmd_timeout_ms; /* connect and greeting together */
     int64_t ping_ms;
-    bool sleeps_at_once;     /* callers never look for an answer before they sleep */
+    bool sleeps_at_once; /* callers never look for an answer before they sleep */
+    struct hfi_trial trial;
     atomic_ullong *commands; /* counters of hf_stats */
     atomic_ullong *reconnects;
     _Atomic int64_t last_answer_ms; /* when this node last said anything sensible; 0: never */
@@ -122,6 +132,8 @@ void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t received_m
 
 /* How busy it is: requests in flight. For choosing one of several. */
 unsigned hfi_conn_load(struct hfi_conn *conn);
+/* Commands are on it, and were still submitted long after it last said anything. A hint, as the load is. */
+bool hfi_conn_stalls(const struct hfi_conn *conn);
 
 /* Sends a formatted command. On HF_OK `event` will be posted to `task` exactly once, unless it is
  * abandoned first; the caller owns *ret_req (hfi_req_unref). HF_EUNREACH: not ready, nothing was

@@ -43,6 +43,9 @@ static size_t complete_requests(struct hfi_conn *conn, void **replies, size_t le
     struct hfi_wakes wakes = {.len = 0};
     struct hfi_link *link;
     size_t i;
+    if (conn->seat == HFI_SEAT_CALLERS)
+        atomic_fetch_add_explicit(&conn->target->trial.answers, (unsigned)len,
+                                  memory_order_relaxed);
     pthread_mutex_lock(&conn->mtx);
     for (i = 0; i < len && (link = hfi_list_pop_front(&conn->fifo)) != NULL; i++) {
         struct hfi_req *req = HFI_CONTAINER(link, struct hfi_req, link);

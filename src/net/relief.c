@@ -19,7 +19,7 @@
  *
  * What remains: a driver that is stopped while it reads, completes requests or names a successor
  * keeps the seat. Commands on its connection then time out, and it is not used until that thread
- * goes on; the other command connection is. One stopped in send() loses the connection to the same
+ * goes on; the other command connections are. One stopped in send() loses the connection to the same
  * time limit, and another is made.
  */
 #include "net/impl.h"

@@ -6,8 +6,7 @@
  * when first wanted. What a node knows of its target never changes, so picking needs no lock of its
  * own; only those that are made late do: the dispatcher's, and that for what replicas confirm.
  *
- * Callers prefer the first command connection while nobody is on it. The second is brought up in
- * the background when the first is found busy, so a process with one thread never has it.
+ * Which of the command connections a caller uses is decided in commands.c.
  */
 #include "redis/route/node.h"
 
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "net/keeper.h"
 #include "net/resp.h"
+#include "redis/route/commands.h"
 #include "redis/route/local.h"
 
 #include <assert.h>
@@ -34,8 +34,8 @@ struct hfi_node {
     struct hfi_tls_context *tls;                              /* this too */
     bool in_network;
 
-    struct hfi_conn *command[2], *control, *listener;
-    atomic_bool second_wanted;
+    struct hfi_commands commands;
+    struct hfi_conn *control, *listener;
     atomic_bool stopped, retired;
     void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
     void *trouble_arg;
@@ -180,12 +180,10 @@ static void on_trouble(void *arg, int err, const hf_error *error) {
 
 static int make_connections(struct hfi_node *node, hf_error *error) {
     struct hfi_target *target = &node->target;
-    for (size_t i = 0; i < 2; i++)
-        node->command[i] = hfi_conn_new(target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
+    bool commands = hfi_commands_make(&node->commands, target);
     node->control = hfi_conn_new(target, HFI_SEAT_KEEPER, NULL, on_control_state, node);
     node->listener = hfi_conn_new(target, HFI_SEAT_LISTENERS, on_push, on_pubsub_state, node);
-    if (node->command[0] == NULL || node->command[1] == NULL || node->control == NULL ||
-        node->listener == NULL)
+    if (!commands || node->control == NULL || node->listener == NULL)
         return hfi_fail(error, HF_ENOMEM, "no memory or descriptors for a connection");
     return HF_OK;
 }
@@ -225,6 +223,22 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     return HF_OK;
 }
 
+#define CONNS_MAX (HFI_COMMANDS_MAX + 4)
+
+/* Those that there are, of a node that may be half made. */
+static size_t list_connections(struct hfi_node *node, struct hfi_conn *ret[CONNS_MAX]) {
+    struct hfi_conn *others[] = {node->control, node->listener, atomic_load(&node->dispatch),
+                                 atomic_load(&node->acks)};
+    size_t len = 0;
+    for (size_t i = 0; i < HFI_COMMANDS_MAX; i++)
+        if (node->commands.conns[i] != NULL)
+            ret[len++] = node->commands.conns[i];
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i] != NULL)
+            ret[len++] = others[i];
+    return len;
+}
+
 static bool retire(struct hfi_node *node) {
     pthread_mutex_lock(&node->mtx);
     bool first = !atomic_exchange(&node->retired, true);
@@ -236,15 +250,9 @@ void hfi_node_retire(struct hfi_node *node) {
     if (!retire(node))
         return;
     node->hooks->stopping(node->arg, node);
-    struct hfi_conn *conns[] = {node->command[0],
-                                node->command[1],
-                                node->control,
-                                node->listener,
-                                atomic_load(&node->dispatch),
-                                atomic_load(&node->acks)};
-    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
-        if (conns[i] != NULL)
-            hfi_conn_retire(conns[i]);
+    struct hfi_conn *conns[CONNS_MAX];
+    for (size_t i = 0, len = list_connections(node, conns); i < len; i++)
+        hfi_conn_retire(conns[i]);
 }
 
 bool hfi_node_is_retired(const struct hfi_node *node) {
@@ -256,21 +264,14 @@ bool hfi_node_is_shared(const struct hfi_node *node) {
 }
 
 void hfi_node_hang_up(struct hfi_node *node) {
-    struct hfi_conn *conns[] = {node->command[0],
-                                node->command[1],
-                                node->control,
-                                node->listener,
-                                atomic_load(&node->dispatch),
-                                atomic_load(&node->acks)};
-    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
-        if (conns[i] != NULL)
-            hfi_conn_suspect(conns[i], HFI_NEVER);
+    struct hfi_conn *conns[CONNS_MAX];
+    for (size_t i = 0, len = list_connections(node, conns); i < len; i++)
+        hfi_conn_suspect(conns[i], HFI_NEVER);
 }
 
 void hfi_node_rest(struct hfi_node *node) {
     hfi_conn_keep_up(node->control, false);
-    hfi_conn_keep_up(node->command[1], false);
-    atomic_store_explicit(&node->second_wanted, false, memory_order_relaxed);
+    hfi_commands_rest(&node->commands);
     hfi_node_hang_up(node);
 }
 
@@ -287,14 +288,13 @@ void hfi_node_stop(struct hfi_node *node) {
         return;
     if (retire(node))
         node->hooks->stopping(node->arg, node);
-    struct hfi_conn *conns[] = {node->command[0],
-                                node->command[1],
-                                node->control,
-                                node->listener,
-                                atomic_exchange(&node->dispatch, NULL),
-                                atomic_exchange(&node->acks, NULL)};
-    node->command[0] = node->command[1] = node->control = node->listener = NULL;
-    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
+    struct hfi_conn *conns[CONNS_MAX];
+    size_t len = list_connections(node, conns);
+    memset(node->commands.conns, 0, sizeof node->commands.conns);
+    node->control = node->listener = NULL;
+    atomic_store(&node->dispatch, NULL);
+    atomic_store(&node->acks, NULL);
+    for (size_t i = 0; i < len; i++)
         hfi_conn_free(conns[i]);
 }
 
@@ -324,27 +324,9 @@ void hfi_node_unref(struct hfi_node *node) {
 }
 
 void hfi_node_close_fds(struct hfi_node *node) {
-    hfi_conn_close_fds(node->command[0]);
-    hfi_conn_close_fds(node->command[1]);
-    hfi_conn_close_fds(node->control);
-    hfi_conn_close_fds(node->listener);
-    hfi_conn_close_fds(atomic_load(&node->dispatch));
-    hfi_conn_close_fds(atomic_load(&node->acks));
-}
-
-static struct hfi_conn *pick_for_caller(struct hfi_node *node) {
-    struct hfi_conn *first = node->command[0], *second = node->command[1];
-    unsigned first_load = hfi_conn_load(first);
-    if (first_load == 0)
-        return first;
-    if (!atomic_exchange_explicit(&node->second_wanted, true, memory_order_relaxed))
-        hfi_conn_keep_up(second, true);
-    int64_t server_ms, received_ms;
-    if (!hfi_conn_ready(second, &server_ms, &received_ms))
-        return first;
-    /* It may be given up, and yet not ended, because the thread that reads it is stuck. */
-    bool first_ready = hfi_conn_ready(first, &server_ms, &received_ms);
-    return !first_ready || hfi_conn_load(second) < first_load ? second : first;
+    struct hfi_conn *conns[CONNS_MAX];
+    for (size_t i = 0, len = list_connections(node, conns); i < len; i++)
+        hfi_conn_close_fds(conns[i]);
 }
 
 /* One that few clients need. */
@@ -383,17 +365,16 @@ struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane) {
     if (atomic_load_explicit(&node->stopped, memory_order_relaxed))
         return NULL;
     if (lane == HFI_LANE_CALLER)
-        return pick_for_caller(node);
+        return hfi_commands_pick(&node->commands);
     return lane == HFI_LANE_DISPATCH ? pick_late(node, &node->dispatch, make_dispatch)
                                      : node->control;
 }
 
 unsigned hfi_node_load(struct hfi_node *node) {
-    struct hfi_conn *conns[] = {node->command[0], node->command[1], node->control,
-                                atomic_load(&node->dispatch)};
+    struct hfi_conn *conns[CONNS_MAX], *acks = atomic_load(&node->acks);
     unsigned load = 0;
-    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++)
-        if (conns[i] != NULL)
+    for (size_t i = 0, len = list_connections(node, conns); i < len; i++)
+        if (conns[i] != node->listener && conns[i] != acks)
             load += hfi_conn_load(conns[i]);
     return load;
 }
@@ -409,17 +390,12 @@ bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
         return false;
     struct hfi_identity there = {0};
     hfi_local_identity(node->resolve_arg, &there);
-    struct hfi_conn *conns[] = {node->control,
-                                node->command[0],
-                                node->command[1],
-                                node->listener,
-                                atomic_load_explicit(&node->dispatch, memory_order_acquire),
-                                atomic_load_explicit(&node->acks, memory_order_acquire)};
+    struct hfi_conn *conns[CONNS_MAX];
     bool replaced = false;
-    for (size_t i = 0; i < sizeof conns / sizeof conns[0]; i++) {
-        bool left = conns[i] != NULL && hfi_conn_leave_unless(conns[i], &there);
+    for (size_t i = 0, len = list_connections(node, conns); i < len; i++) {
+        bool left = hfi_conn_leave_unless(conns[i], &there);
         replaced = replaced || left;
-        *ret_control = *ret_control || (left && i == 0);
+        *ret_control = *ret_control || (left && conns[i] == node->control);
     }
     return replaced;
 }

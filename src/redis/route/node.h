@@ -1,6 +1,6 @@
 /* One server: our connections to it, and what is learnt from it.
  *
- * There are two connections for commands of synchronous callers, one for the keeper (renewals,
+ * There are up to four connections for commands of synchronous callers, one for the keeper (renewals,
  * settlement, asynchronous operations), one for messages, one for hf_dispatch() if that is used, and one
  * for whatever replicas are to confirm, whoever sends it.
  * None is opened before somebody needs it.

@@ -1,0 +1,168 @@
+/*
+ * How many connections carry the commands of synchronous callers: one while they do not meet, more while they
+ * do, and never more than four.
+ */
+#include "net/scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS 8
+#define COMMANDS_MAX 4
+
+struct crew {
+    hf_client *client;
+    atomic_bool over;
+    atomic_ulong pairs, failures;
+    size_t wanted; /* connections */
+    unsigned long until_pairs;
+};
+
+static void *work(void *arg) {
+    struct crew *crew = arg;
+    static atomic_int next;
+    char name[32];
+    snprintf(name, sizeof name, "crew-%d", atomic_fetch_add(&next, 1));
+    hf_lock *lock = scene_lock(crew->client, name);
+    while (!atomic_load(&crew->over)) {
+        if (hf_lock_acquire(lock) != HF_OK || hf_lock_release(lock) != HF_OK)
+            atomic_fetch_add(&crew->failures, 1);
+        atomic_fetch_add(&crew->pairs, 1);
+    }
+    hf_lock_free(lock);
+    return NULL;
+}
+
+static size_t count(const hf_client *client) {
+    long long ids[SCENE_CONNS];
+    return scene_conns(scene_server(), client, ids);
+}
+
+static bool has_as_many(void *arg) {
+    struct crew *crew = arg;
+    return count(crew->client) >= crew->wanted;
+}
+
+static bool has_done_more(void *arg) {
+    struct crew *crew = arg;
+    return atomic_load(&crew->pairs) >= crew->until_pairs;
+}
+
+/* Runs so many threads until there are so many connections; returns how many there are in the end. */
+static size_t run(struct crew *crew, size_t threads, size_t wanted) {
+    pthread_t ids[THREADS];
+    atomic_store(&crew->over, false);
+    crew->wanted = wanted;
+    for (size_t i = 0; i < threads; i++)
+        assert_int_equal(pthread_create(&ids[i], NULL, work, crew), 0);
+    bool reached = wait_until(has_as_many, crew, HANG_MS);
+    crew->until_pairs = atomic_load(&crew->pairs) + 1000;
+    bool worked = wait_until(has_done_more, crew, HANG_MS);
+    size_t found = count(crew->client);
+    atomic_store(&crew->over, true);
+    for (size_t i = 0; i < threads; i++)
+        scene_join_thread(ids[i]);
+    assert_true(reached && worked);
+    assert_int_equal(atomic_load(&crew->failures), 0);
+    return found;
+}
+
+static void begin(struct crew *crew) {
+    *crew = (struct crew){.client = scene_open(server_url(scene_server()), NULL)};
+}
+
+static void one_thread_has_one(void **state) {
+    (void)state;
+    struct crew crew;
+    begin(&crew);
+    assert_int_equal(run(&crew, 1, 1), 1);
+    assert_int_equal(run(&crew, 1, 1), 1); /* another thread, after it */
+    hf_close(crew.client);
+}
+
+static void those_who_meet_have_up_to_four(void **state) {
+    (void)state;
+    struct crew crew;
+    begin(&crew);
+    assert_int_equal(run(&crew, THREADS, COMMANDS_MAX), COMMANDS_MAX);
+    hf_close(crew.client);
+}
+
+/* The server has ended them: whoever had one goes on with another until it is there again, and the first is as good as
+ * the last. */
+static void those_that_are_lost_are_made_again(void **state) {
+    (void)state;
+    struct crew crew;
+    long long ids[SCENE_CONNS];
+    begin(&crew);
+    run(&crew, THREADS, COMMANDS_MAX);
+    assert_int_equal(scene_conns(scene_server(), crew.client, ids), COMMANDS_MAX);
+    scene_kill(scene_server(), ids[0]);
+    scene_kill(scene_server(), ids[COMMANDS_MAX - 1]);
+    assert_int_equal(run(&crew, THREADS, COMMANDS_MAX), COMMANDS_MAX);
+    hf_close(crew.client);
+}
+
+/* Which of its connections were used in the last two seconds: those are added to `ids`, which has so many. */
+static size_t add_fresh(const hf_client *client, long long ids[SCENE_CONNS], size_t len) {
+    char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        const char *idle = strstr(line, " idle=");
+        if (strstr(line, hf_client_id(client)) == NULL || idle == NULL)
+            continue;
+        bool fresh = strtol(idle + strlen(" idle="), NULL, 10) < 2;
+        long long id = strtoll(line + strlen("id="), NULL, 10);
+        for (size_t i = 0; i < len; i++)
+            fresh = fresh && ids[i] != id;
+        if (fresh)
+            ids[len++] = id;
+    }
+    free(list);
+    return len;
+}
+
+static bool all_rest(void *arg) {
+    long long ids[SCENE_CONNS];
+    return add_fresh(arg, ids, 0) == 0;
+}
+
+static void *work_a_little(void *arg) {
+    struct crew *crew = arg;
+    hf_lock *lock = scene_lock(crew->client, "alone");
+    for (int i = 0; i < 50; i++)
+        if (hf_lock_acquire(lock) != HF_OK || hf_lock_release(lock) != HF_OK)
+            atomic_fetch_add(&crew->failures, 1);
+    hf_lock_free(lock);
+    return NULL;
+}
+
+/* One after the other, so the first would do for all of them. */
+static void each_thread_keeps_to_its_own(void **state) {
+    (void)state;
+    struct crew crew;
+    begin(&crew);
+    assert_int_equal(run(&crew, THREADS, COMMANDS_MAX), COMMANDS_MAX);
+    assert_true(wait_until(all_rest, crew.client, HANG_MS));
+    long long ids[SCENE_CONNS];
+    size_t used = 0;
+    for (size_t i = 1; i <= COMMANDS_MAX; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, work_a_little, &crew), 0);
+        scene_join_thread(thread);
+        used = add_fresh(crew.client, ids, used);
+        assert_int_equal(used, i);
+    }
+    assert_int_equal(atomic_load(&crew.failures), 0);
+    hf_close(crew.client);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_has_one),
+        cmocka_unit_test(those_who_meet_have_up_to_four),
+        cmocka_unit_test(those_that_are_lost_are_made_again),
+        cmocka_unit_test(each_thread_keeps_to_its_own),
+    };
+    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
+}
