@@ -1,6 +1,6 @@
 /*
  * holdfast in the rows that its peers are measured in, one JSON line per run, as they print them:
- *     hf_bench_peers URL [SECONDS [RUNS [WARMUP]]]
+ *     hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]     ROW: only those whose names contain it
  *
  * A sample is one lock+unlock pair as its caller sees it; in the drain row, from the start of a round
  * to the caller's own unlock. Clients that contend are clients of their own, in threads of one process,
@@ -246,12 +246,14 @@ static void measure(const struct row *row, const char *url, double seconds, int 
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        fprintf(stderr, "usage: hf_bench_peers URL [SECONDS [RUNS [WARMUP]]]\n");
+        fprintf(stderr, "usage: hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]\n");
         return 64;
     }
     double seconds = argc > 2 ? atof(argv[2]) : 3, warm_up = argc > 4 ? atof(argv[4]) : 0.5;
     int runs = argc > 3 ? atoi(argv[3]) : 5;
+    const char *only = argc > 5 ? argv[5] : "";
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        measure(&rows[i], argv[1], seconds, runs, warm_up);
+        if (strstr(rows[i].name, only) != NULL)
+            measure(&rows[i], argv[1], seconds, runs, warm_up);
     return 0;
 }

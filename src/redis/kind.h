@@ -24,6 +24,8 @@ struct hfi_release_answer {
     enum { HFI_RELEASED, HFI_STILL_HELD, HFI_RELEASE_GONE, HFI_RELEASE_MISMATCH } verdict;
     int64_t count;     /* still held: the count; mismatch: what is there */
     bool not_notified; /* released, but the server refused to wake anybody */
+    bool told_known;   /* released, and the server has told so many who listen: */
+    int told;
     bool more;         /* and there is more to pass over in its line: see line.h */
 };
 
