@@ -7,8 +7,9 @@
  * inside and the operation at the server moves the cohort on, so nobody polls.
  *
  * A hold is passed on only while more of it is left than what would be warned of, and not more often nor
- * longer than the limits say. Then it is released, and with a lock for which the server keeps no line the
- * cohort pauses before it comes again: those who wait elsewhere are told by a message, and need a moment.
+ * longer than the limits say. Then it is released, and those who wait elsewhere go first: the server keeps them in
+ * line, or the engine knows how many were told, and lets them pass. If it does not, the cohort pauses before it comes
+ * again: they are told by a message, and need a moment.
  */
 #include "joint/cohort.h"
 

@@ -92,6 +92,36 @@ static void only_if_it_can_be(void **state) {
     }
 }
 
+/* Nothing was sent yet, so there is nothing to undo. */
+static void it_ends_whenever_it_is_told_to(void **state) {
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        struct world w;
+        hf_op *op;
+        world_begin(&w, NULL);
+        redisContext *ear = listener(&w);
+        acquire_after_wait(&w);
+        release_slowly(&w, 5);
+        op = cohort_start(w.lock, 6, HF_FOREVER, NULL);
+        if (closes != 0) {
+            hf_close(w.client);
+            w.client = NULL;
+        } else {
+            hf_op_cancel(op);
+        }
+        int err = hf_op_wait(op, HANG_MS, NULL);
+        hf_op_free(op);
+        /* or it was late, and had it */
+        assert_true(err == HF_OK || err == (closes != 0 ? HF_ECLOSED : HF_ECANCELED));
+        if (err != HF_OK)
+            assert_true(world_wait_free(&w, HANG_MS));
+        redisFree(ear);
+        if (closes != 0)
+            assert_int_equal(hf_open(proxy_url(w.proxy), NULL, &w.client), HF_OK);
+        world_end(&w);
+    }
+}
+
 /* ---- Cohorts ---- */
 
 /* Somebody else has it as soon as it is free. */
@@ -242,6 +272,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_released_stands_back),
         cmocka_unit_test(only_if_it_can_be),
+        cmocka_unit_test(it_ends_whenever_it_is_told_to),
         cmocka_unit_test(cohort_lets_those_pass_who_were_told),
         cmocka_unit_test(cohorts_take_turns),
     };
