@@ -32,12 +32,17 @@ static int64_t stand_ms_after(const struct hfi_exchange *x) {
     return hfi_min_ms(STAND_MIN_MS + 2 * (hfi_now_ms() - x->sent_ms), STAND_MAX_MS);
 }
 
+/* In a cluster without sharded channels those who listen at another server are told as well, and not counted. */
+static bool are_all_counted(const struct hfi_redis *redis) {
+    return !hfi_route_has_slots(redis->route) || hfi_redis_is_sharded(redis);
+}
+
 enum hfi_others hfi_courtesy_owed(struct hfi_call *call, int told) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis *redis = state->exchange.redis;
     char name[CHANNEL_SMALL];
     if (told == 0)
-        return HFI_OTHERS_NONE;
+        return are_all_counted(redis) ? HFI_OTHERS_NONE : HFI_OTHERS_UNKNOWN;
     size_t len = state->kind->channel(redis, call, NULL);
     if (len > sizeof name)
         return HFI_OTHERS_UNKNOWN;
@@ -57,8 +62,8 @@ static bool owes_somebody(struct hfi_redis *redis) {
 
 static bool may_stand_back(struct hfi_call *call) {
     const struct hfi_call_state *state = hfi_state_of(call);
-    return state->kind->waiting == &hfi_waiting_listen && owes_somebody(state->exchange.redis) &&
-           call->count == 0 && call->deadline_ms - call->start_ms >= WAIT_MIN_MS;
+    return state->kind->goes_round && owes_somebody(state->exchange.redis) && call->count == 0 &&
+           call->deadline_ms - call->start_ms >= WAIT_MIN_MS;
 }
 
 /* It listens from the beginning. The message of our own release is not for it. */

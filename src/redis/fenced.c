@@ -66,6 +66,7 @@ static const struct hfi_redis_kind fenced = {
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
     .waiting = &hfi_waiting_listen,
+    .goes_round = true,
     .renewer = &hfi_renewer_hash,
     .extend = &hfi_script_fenced_extend,
     .write_extend = write_extend,

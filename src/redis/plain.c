@@ -202,6 +202,7 @@ const struct hfi_redis_kind hfi_plain = {
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
     .waiting = &hfi_waiting_listen,
+    .goes_round = true,
     .renewer = &hfi_renewer_hash,
 };
 
