@@ -1,9 +1,10 @@
 /*
  * holdfast in the rows that its peers are measured in, one JSON line per run, as they print them:
- *     hf_bench_peers URL [SECONDS [RUNS [WARMUP]]]
+ *     hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]     ROW: only those whose names contain it
  *
  * A sample is one lock+unlock pair as its caller sees it; in the drain row, from the start of a round
- * to the caller's own unlock. Clients that contend are clients of their own, in threads of one process,
+ * to the caller's own unlock, and there is what the holds alone took: a sleep is longer than it is asked for.
+ * Clients that contend are clients of their own, in threads of one process,
  * as Redisson's are.
  */
 #include <holdfast/holdfast.h>
@@ -30,6 +31,7 @@ struct worker {
     float *us;
     size_t len, pairs;
     int64_t begun_ns, end_ns;
+    int64_t held_ns; /* drain */
     pthread_barrier_t *barrier;
     atomic_bool *over;
     int *in_flight; /* asynchronous: of the dispatching thread */
@@ -82,7 +84,9 @@ static void *run_drain(void *arg) {
             return NULL;
         int64_t start_ns = now_ns();
         check(hf_lock_acquire(worker->lock), "acquire");
+        int64_t held_ns = now_ns();
         nanosleep(&hold, NULL);
+        worker->held_ns += now_ns() - held_ns;
         check(hf_lock_release(worker->lock), "release");
         add_sample(worker, now_ns() - start_ns);
     }
@@ -143,6 +147,7 @@ static void run_row(const struct row *row, hf_client **clients, struct worker *w
     for (int i = 0; i < row->workers; i++) {
         struct worker *worker = &workers[i];
         worker->len = worker->pairs = 0;
+        worker->held_ns = 0;
         worker->end_ns = end_ns;
         worker->barrier = &barrier;
         worker->over = &over;
@@ -186,9 +191,11 @@ static double resident_mb(void) {
 static void report(const struct row *row, const struct worker *workers, int run, double seconds,
                    double cpu) {
     size_t len = 0, pairs = 0;
+    int64_t held_ns = 0;
     for (int i = 0; i < row->workers; i++) {
         len += workers[i].len;
         pairs += workers[i].pairs;
+        held_ns += workers[i].held_ns;
     }
     double rss = resident_mb(); /* before what follows, which is not the library's */
     float *all = malloc((len + 1) * sizeof *all);
@@ -202,9 +209,9 @@ static void report(const struct row *row, const struct worker *workers, int run,
     qsort(all, len, sizeof *all, compare);
     printf(
         "{\"impl\":\"holdfast\",\"row\":\"%s\",\"pairs_per_s\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,"
-        "\"cpu_s\":%.3f,\"rss_mb\":%.1f,\"pairs\":%zu,\"run\":%d}\n",
+        "\"cpu_s\":%.3f,\"rss_mb\":%.1f,\"pairs\":%zu,\"run\":%d,\"held_s\":%.3f,\"seconds\":%.3f}\n",
         row->name, (double)pairs / seconds, len > 0 ? all[len / 2] : 0,
-        len > 0 ? all[len * 99 / 100] : 0, cpu, rss, pairs, run);
+        len > 0 ? all[len * 99 / 100] : 0, cpu, rss, pairs, run, (double)held_ns / 1e9, seconds);
     fflush(stdout);
     free(all);
 }
@@ -246,12 +253,14 @@ static void measure(const struct row *row, const char *url, double seconds, int 
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        fprintf(stderr, "usage: hf_bench_peers URL [SECONDS [RUNS [WARMUP]]]\n");
+        fprintf(stderr, "usage: hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]\n");
         return 64;
     }
     double seconds = argc > 2 ? atof(argv[2]) : 3, warm_up = argc > 4 ? atof(argv[4]) : 0.5;
     int runs = argc > 3 ? atoi(argv[3]) : 5;
+    const char *only = argc > 5 ? argv[5] : "";
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        measure(&rows[i], argv[1], seconds, runs, warm_up);
+        if (strstr(rows[i].name, only) != NULL)
+            measure(&rows[i], argv[1], seconds, runs, warm_up);
     return 0;
 }

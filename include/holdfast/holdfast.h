@@ -349,7 +349,10 @@ typedef struct hf_cancel hf_cancel;
  * lock belong together. Apart from that, use a name for one kind only: another kind is refused with
  * HF_EWRONGTYPE wherever the server can tell. */
 typedef enum hf_kind {
-    HF_PLAIN, /* reentrant, exclusive, unfair: Redisson's RLock */
+    /* reentrant, exclusive, unfair: Redisson's RLock. Whoever has released it and comes again at once, with a wait of
+     * 40 ms at least, leaves some of those who wait elsewhere a moment to be first; never longer than they take,
+     * 20 ms if nobody comes, and a quarter of its own wait. */
+    HF_PLAIN,
     /* first come, first served, across all processes: a release hands the lock to the first in
      * line. RFairLock. A waiter that was handed the lock can at first trust it for a few seconds
      * only, whatever its lease (`remaining_ms` says for how long), since nobody knew whether it
@@ -373,8 +376,10 @@ typedef enum hf_kind {
  * without asking the server: many times faster where many threads want one lock. On the server the client
  * is one owner, which others see, Java included; hf_lock_is_mine() is true for the thread inside only. When
  * it was passed on `cohort_passes` times, or `cohort_ms` after the server granted it, it is released, and
- * those who wait elsewhere are let in: with HF_FAIR in their turn, else the client leaves them a moment before
- * it asks again. So one who waits elsewhere is kept waiting by a client for `cohort_ms` and one hold longer.
+ * those who wait elsewhere are let in: with HF_FAIR in their turn, else the client stands back until as many others
+ * have had it as were told of the release, or nobody came for some milliseconds. So one who waits elsewhere is kept
+ * waiting by each client that was before it for `cohort_ms` and one hold longer: n clients take turns. (Those who are
+ * not told, since they only try again and again, as with HF_SPIN, have a pause now and then, and no such bound.)
  *   - A release that passes the lock on asks nobody: HF_OK means that no loss was known. What is lost is told
  *     to whoever is inside then, as always, and nobody is let in any more.
  *   - A hold of which so little is left that its end would be warned of is not passed on.

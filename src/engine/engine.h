@@ -136,6 +136,13 @@ struct hfi_proof {
     int64_t promised_until_ms;
 };
 
+/* Who else waits for what was released. */
+enum hfi_others {
+    HFI_OTHERS_UNKNOWN,
+    HFI_OTHERS_NONE, /* nobody was told, or those who are told do not come */
+    HFI_OTHERS_FIRST /* some do, and the engine lets them go first when we come again soon */
+};
+
 /* One operation of an engine in progress: a part of the core's operation. */
 struct hfi_call {
     /* In. `name` and `owner` stay valid until done. */
@@ -169,6 +176,8 @@ struct hfi_call {
     /* acquire: no more waiting for the lock after this; HFI_NEVER. One attempt: start_ms. Others:
      * the end of the exchange. */
     int64_t deadline_ms;
+    /* acquire, soon after a release of the same client: it lets all go first who wait elsewhere, not only some of them */
+    bool goes_last;
     /* settle: it follows a release from `count`, else an acquire from `count`. */
     bool settle_release;
     /* settle: something of the owner's may be there from before this call, too. */
@@ -205,6 +214,7 @@ struct hfi_call {
     bool no_server;
     /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
+    enum hfi_others others;        /* release: the last, which was done */
     bool gone;                     /* release, extend: the hold was not there (err is HF_ELOST) */
     hf_lock_info *info;            /* inspect: malloc'ed, set on HF_OK */
     hf_facts *facts;               /* facts: the same */

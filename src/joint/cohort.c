@@ -7,8 +7,9 @@
  * inside and the operation at the server moves the cohort on, so nobody polls.
  *
  * A hold is passed on only while more of it is left than what would be warned of, and not more often nor
- * longer than the limits say. Then it is released, and with a lock for which the server keeps no line the
- * cohort pauses before it comes again: those who wait elsewhere are told by a message, and need a moment.
+ * longer than the limits say. Then it is released, and those who wait elsewhere go first: the server keeps them in
+ * line, or the engine knows how many were told, and lets them pass. If it does not, the cohort pauses before it comes
+ * again: they are told by a message, and need a moment.
  */
 #include "joint/cohort.h"
 
@@ -17,6 +18,7 @@
 #define GRACE_MS 500 /* a thread may be this late to come for what it was given, and is not stuck */
 #define PAUSE_MIN_MS 2  /* the clock knows whole milliseconds only */
 #define PAUSE_MAX_MS 20 /* however long the server took to answer */
+#define UNHEARD_PAUSE 8 /* one tenure in so many, where nobody listens */
 
 static struct hfi_core *core_of(const struct hfi_cohort *cohort) {
     return cohort->parts->of[0].core;
@@ -176,6 +178,7 @@ static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
     if (cohort->tenure != NULL)
         op = new_op(cohort, cohort->tenure, &args);
     if (op != NULL) {
+        op->call.goes_last = true;
         post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
         return;
     }
@@ -290,11 +293,22 @@ static int64_t pause_ms(const struct hfi_cohort *cohort) {
     return hfi_min_ms(PAUSE_MIN_MS + 2 * round_us / 1000, PAUSE_MAX_MS);
 }
 
-static void come_again_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
+/* Those whom the engine lets go first need no pause. Of those who only try again and again nobody hears, so there
+ * is one for them, too, now and then. */
+static bool must_pause_locked(struct hfi_cohort *cohort, enum hfi_others others) {
+    if (!cohort->in_the_way || cohort->yields || hfi_list_empty(&cohort->queue))
+        return false;
+    if (others == HFI_OTHERS_NONE)
+        return ++cohort->unheard % UNHEARD_PAUSE == 0;
+    return others == HFI_OTHERS_UNKNOWN;
+}
+
+static void come_again_locked(struct hfi_cohort *cohort, enum hfi_others others,
+                              struct hfi_wakes *wakes) {
     cohort->state = HFI_COHORT_FREE;
     if (atomic_load(&core_of(cohort)->closing)) {
         fail_waiters_locked(cohort, HF_ECLOSED, NULL, HFI_NEVER, wakes);
-    } else if (cohort->in_the_way && !cohort->yields && !hfi_list_empty(&cohort->queue)) {
+    } else if (must_pause_locked(cohort, others)) {
         cohort->state = HFI_COHORT_PAUSING;
         set_alarm_locked(cohort, hfi_now_ms() + pause_ms(cohort));
     } else {
@@ -313,7 +327,7 @@ static void told_of_release(void *user, const hf_result *result) {
     cohort->tenure = NULL;
     if (releaser != NULL)
         tell_error_locked(releaser, HFI_COHORT_LEFT, result->code, &result->error, &wakes);
-    come_again_locked(cohort, &wakes);
+    come_again_locked(cohort, op->call.others, &wakes);
     unlock_after(cohort, op, &wakes, false);
 }
 

@@ -81,6 +81,7 @@ struct hfi_cohort {
     int64_t until_ms;
     bool in_the_way;    /* the tenure was ended although somebody here waits */
     int64_t release_us; /* when it was */
+    unsigned unheard;   /* tenures that ended while nobody listened elsewhere */
     struct hfi_alarm alarm;
     bool alarm_set;
 

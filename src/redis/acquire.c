@@ -64,6 +64,10 @@ static void sleep_or_attempt(struct hfi_call *call) {
     int64_t now_ms = hfi_now_ms(), until_ms;
     if (state->u.acquire.woken)
         call->told_us = hfi_now_us();
+    if (state->u.acquire.woken && hfi_courtesy_lets_pass(call)) {
+        state->step = step_asleep;
+        return;
+    }
     if (state->u.acquire.woken && state->kind->waiting->woken != NULL &&
         state->kind->waiting->woken(call))
         return;
@@ -157,6 +161,7 @@ static void acquired(struct hfi_call *call, const struct hfi_acquire_answer *ans
         hfi_acquire_unconfirmed(call);
         return;
     }
+    hfi_courtesy_end(call);
     call->acked = x->acks.got;
     call->value = answer->count;
     call->token = answer->token;
@@ -293,5 +298,8 @@ void hfi_acquire(struct hfi_call *call) {
     if (waiting->prepare != NULL)
         waiting->prepare(call);
     prepare_attempt(call, hfi_now_ms());
-    send_attempt(call);
+    if (hfi_courtesy_begin(call))
+        state->step = step_asleep;
+    else
+        send_attempt(call);
 }

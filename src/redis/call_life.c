@@ -31,6 +31,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     call->proof = (struct hfi_proof){0};
     call->contended = call->unsettled = call->gone = false;
     call->queued = call->no_server = false;
+    call->others = HFI_OTHERS_UNKNOWN;
     hfi_error_clear(&call->error);
 
     x->redis = hfi_redis_of(call->engine);

@@ -70,6 +70,8 @@ struct hfi_redis {
     int64_t fair_wait_ms;    /* what a Java waiter adds to the deadlines behind it */
     int64_t ack_timeout_ms;  /* how long replicas have to confirm, */
     bool ack_disk;           /* that it is on disk */
+    _Atomic int64_t
+        owes_ms; /* when others were last owed to go first; 0: not of late (courtesy.c) */
     atomic_ullong *unknowns, *notify_failures, *switches, *redirects, *ack_failures;
     struct hfi_tickets tickets;
 
@@ -147,6 +149,9 @@ struct hfi_call_state {
             bool woken;           /* there was a message since the last attempt started */
             bool heard;           /* and the server has confirmed it */
             bool ticketless;      /* it was refused with a ticket, and is tried without */
+            uint16_t owed;        /* so many go first (courtesy.c), */
+            uint16_t lets_pass;   /* and so many of them have not been there yet: a release is */
+            uint16_t stand_ms;    /* followed only so long after it, if nobody else came */
         } acquire;
         struct {
             struct hfi_req *seen; /* holds the owner that was seen */
@@ -244,6 +249,17 @@ bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t le
 bool hfi_redis_is_another(struct hfi_redis *redis, struct hfi_node *node);
 /* Warns if the clocks of two differ by too much. */
 void hfi_redis_compare_clocks(struct hfi_redis *redis, struct hfi_node *from, struct hfi_node *to);
+
+/* ---- courtesy.c: those who wait elsewhere go first ---- */
+
+/* A release has told so many, ourselves among them if we listen. */
+enum hfi_others hfi_courtesy_owed(struct hfi_call *call, int told);
+/* An acquire begins. True: it sleeps first, so that others can come. */
+bool hfi_courtesy_begin(struct hfi_call *call);
+/* There was a message of a release. True: it is let pass, and the call sleeps. */
+bool hfi_courtesy_lets_pass(struct hfi_call *call);
+/* It has acquired. */
+void hfi_courtesy_end(struct hfi_call *call);
 
 /* ---- The operations ---- */
 

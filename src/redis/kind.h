@@ -24,7 +24,9 @@ struct hfi_release_answer {
     enum { HFI_RELEASED, HFI_STILL_HELD, HFI_RELEASE_GONE, HFI_RELEASE_MISMATCH } verdict;
     int64_t count;     /* still held: the count; mismatch: what is there */
     bool not_notified; /* released, but the server refused to wake anybody */
-    bool more;         /* and there is more to pass over in its line: see line.h */
+    bool told_known;   /* released, and the server has told so many who listen: */
+    int told;
+    bool more; /* and there is more to pass over in its line: see line.h */
 };
 
 struct hfi_force_answer {
@@ -100,6 +102,8 @@ struct hfi_redis_kind {
     void (*ask_locked)(struct hfi_call *call);
 
     const struct hfi_waiting *waiting; /* how its waiters wait */
+    /* its release says how many were told, and whoever comes again lets them go first (courtesy.c) */
+    bool goes_round;
 
     const struct hfi_renewer *renewer;
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define CHANNEL "redisson_lock__channel"
+#define TOLD_DIGITS 1000     /* of the time that a release answers: how many it has told */
 #define USUAL_LEASE_MS 30000 /* what plain_acquire.lua takes if it is given none */
 
 /* Numbers that the scripts answer. */
@@ -135,6 +136,15 @@ int hfi_plain_read_release(int64_t count, const redisReply *reply, struct hfi_re
     return HF_OK;
 }
 
+int hfi_plain_read_told(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+    int err = hfi_plain_read_release(count, reply, ret);
+    if (err == HF_OK && hfi_is_done(reply)) {
+        ret->told_known = true;
+        ret->told = (int)(reply->integer % TOLD_DIGITS);
+    }
+    return err;
+}
+
 /* ---- Break ---- */
 
 static bool is_count(const redisReply *reply) {
@@ -186,12 +196,13 @@ const struct hfi_redis_kind hfi_plain = {
     .write_acquire = hfi_plain_write_acquire,
     .read_acquire = hfi_plain_read_acquire,
     .write_release = hfi_plain_write_release,
-    .read_release = hfi_plain_read_release,
+    .read_release = hfi_plain_read_told,
     .find_holder = hfi_plain_find_holder,
     .write_force = hfi_plain_write_force,
     .read_force = hfi_plain_read_force,
     .channel = hfi_plain_channel,
     .waiting = &hfi_waiting_listen,
+    .goes_round = true,
     .renewer = &hfi_renewer_hash,
 };
 

@@ -19,6 +19,8 @@ int hfi_plain_read_acquire(const struct hfi_call *call, const redisReply *reply,
 void hfi_plain_write_release(const struct hfi_redis *redis, const struct hfi_call *call,
                              int64_t count, int64_t not_after_ms, struct hfi_command *command);
 int hfi_plain_read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret);
+/* What plain_release.lua itself answers: also how many were told. */
+int hfi_plain_read_told(int64_t count, const redisReply *reply, struct hfi_release_answer *ret);
 int hfi_plain_find_holder(const redisReply *fields, const redisReply **ret_owner);
 void hfi_plain_write_force(const struct hfi_redis *redis, const struct hfi_call *call,
                            const char *owner, size_t owner_len, int64_t not_after_ms,

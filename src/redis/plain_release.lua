@@ -4,7 +4,8 @@
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 owner, 3 lease ms for what remains,
 --                         4 count held (>= 1), 5 'publish' or 'spublish', 6 channel;
 --                         all from 3 on left out: 1, publish, the channel of a name without braces
--- Reply now in us: released | {2, 0, now} released, but the publish was refused
+-- Reply now in us, whose last three digits are how many were told, 999 at most: released
+--       {2, 0, now} released, but the publish was refused
 --       {0, count - 1, now} still held | {-1, 0 free or 1 another's, now} not ours
 --       {-2, count there, now} mismatch | {-3, 0, now} too late
 --
@@ -51,6 +52,9 @@ end
 
 call('del', lock)
 local listeners = redis.pcall(publish, channel, '0')
-if listeners ~= 0 and type(listeners) == 'table' then return {2, 0, now} end
-if now_us >= BRIEF_MIN_US then return now_us end
+if listeners ~= 0 then
+  if type(listeners) == 'table' then return {2, 0, now} end
+  if listeners > 999 then listeners = 999 end
+end
+if now_us >= BRIEF_MIN_US then return now_us - now_us % 1000 + listeners end
 return {1, 0, now}

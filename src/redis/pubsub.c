@@ -36,6 +36,8 @@
 #define LINGER_MS 200
 #define SWEEP_GAP_MS 50
 #define ASTRAY_MS 100    /* before the server is asked again for what it did not have */
+#define VAIN_MS 10       /* those who listened and did not come are owed nothing for so long, */
+#define VAIN_DOUBLINGS 4 /* and so often twice as long as before */
 #define NUMBER_DIGITS 18 /* what fits into 64 bits in any case */
 
 enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF, CHANNEL_ASTRAY };
@@ -49,6 +51,10 @@ struct hfi_channel {
     bool sharded;
     int64_t leave_ms;  /* without waiters: when to unsubscribe */
     int64_t astray_ms; /* since when it is */
+    struct hfi_debt debt;
+    int64_t no_debt_ms; /* nothing is owed until then: those who listened did not come, */
+    unsigned in_vain;   /* so often in a row */
+    int debt_limit;     /* no more came, of those who were owed; 0: nothing is known */
     size_t len;
     char name[];
 };
@@ -448,6 +454,54 @@ void hfi_pubsub_leave(struct hfi_waiter *waiter) {
             hfi_alarm_set(pubsub->exec, &pubsub->alarm, pubsub->alarm_ms);
         }
     }
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
+/* ---- Courtesy ---- */
+
+static enum hfi_others owe_locked(struct hfi_channel *channel, int told, int64_t stand_ms) {
+    int64_t now_ms = hfi_now_ms();
+    channel->debt.others = 0;
+    if (told <= 1 || now_ms < channel->no_debt_ms)
+        return HFI_OTHERS_NONE;
+    int others = told - 1;
+    if (channel->debt_limit > 0 && channel->debt_limit < others)
+        others = channel->debt_limit;
+    channel->debt = (struct hfi_debt){.others = others, .since_ms = now_ms, .stand_ms = stand_ms};
+    return HFI_OTHERS_FIRST;
+}
+
+enum hfi_others hfi_pubsub_owe(struct hfi_pubsub *pubsub, const char *name, size_t len, int told,
+                               int64_t stand_ms) {
+    enum hfi_others others = HFI_OTHERS_UNKNOWN;
+    pthread_mutex_lock(&pubsub->mtx);
+    struct hfi_channel *channel =
+        pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
+    if (channel != NULL && channel->state == CHANNEL_HEARD)
+        others = owe_locked(channel, told, stand_ms);
+    pthread_mutex_unlock(&pubsub->mtx);
+    return others;
+}
+
+bool hfi_pubsub_take_debt(struct hfi_waiter *waiter, struct hfi_debt *ret) {
+    struct hfi_pubsub *pubsub = waiter->pubsub;
+    pthread_mutex_lock(&pubsub->mtx);
+    *ret = waiter->channel->debt;
+    waiter->channel->debt.others = 0;
+    pthread_mutex_unlock(&pubsub->mtx);
+    return ret->others > 0;
+}
+
+void hfi_pubsub_stood_back(struct hfi_waiter *waiter, bool used, int limit) {
+    struct hfi_pubsub *pubsub = waiter->pubsub;
+    struct hfi_channel *channel = waiter->channel;
+    pthread_mutex_lock(&pubsub->mtx);
+    channel->debt_limit = limit;
+    channel->no_debt_ms = used ? 0 : hfi_now_ms() + (VAIN_MS << channel->in_vain);
+    if (used)
+        channel->in_vain = 0;
+    else if (channel->in_vain < VAIN_DOUBLINGS)
+        channel->in_vain++;
     pthread_mutex_unlock(&pubsub->mtx);
 }
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/task.h"
+#include "engine/engine.h"
 #include "net/conn.h"
 
 #include <hiredis/hiredis.h>
@@ -65,6 +66,21 @@ bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *re
 
 /* A synchronous caller is about to join: what came while nobody listened is not for it. */
 void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);
+
+/* What we owe to others who listen on a channel (courtesy.c). */
+struct hfi_debt {
+    int others; /* so many go first; 0: nothing is owed */
+    int64_t since_ms, stand_ms;
+};
+
+/* A release was told to so many, ourselves among them if we listen. UNKNOWN: whether we do. FIRST: the next who
+ * joins is told of it. NONE also if those who listen did not come of late. */
+enum hfi_others hfi_pubsub_owe(struct hfi_pubsub *pubsub, const char *name, size_t len, int told,
+                               int64_t stand_ms);
+/* False: nothing is owed, or another has taken it. */
+bool hfi_pubsub_take_debt(struct hfi_waiter *waiter, struct hfi_debt *ret);
+/* What came of it: whether anybody else came at all; and no more are owed from now on than `limit`. */
+void hfi_pubsub_stood_back(struct hfi_waiter *waiter, bool used, int limit);
 
 /* What the connection tells: messages on the thread of whoever reads, its state on the keeper's. True:
  * it says that a slot is not its own, or no longer. */

@@ -49,6 +49,8 @@ static void released(struct hfi_call *call) {
     }
     if (answer.not_notified)
         hfi_redis_notify_failed(&state->exchange);
+    if (answer.told_known && state->kind->goes_round)
+        call->others = hfi_courtesy_owed(call, answer.told);
     call->value = answer.verdict == HFI_STILL_HELD ? answer.count : 0;
     hfi_line_finish(call, HF_OK, NULL, answer.more);
 }

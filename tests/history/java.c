@@ -52,6 +52,11 @@ static const struct dialect of_a_quorum[] = {
 static const struct dialect of_a_route[] = {
     {"moving", "try", true, "unlock", "isLocked", "is_locked", NULL},
 };
+/* On the wire they are these, and a process is one owner. */
+static const struct dialect of_cohorts[] = {
+    {"cohort", "try", true, "unlock", "isLocked", "is_locked", NULL},
+    {"cohort_fair", "try", true, "unlock", "isLocked", "is_locked", NULL},
+};
 #define DIALECTS_MAX (sizeof of_one_server / sizeof *of_one_server)
 
 typedef void then_fn(struct java_players *players, size_t i, const char *answer);
@@ -246,7 +251,9 @@ static void open_handle(struct java_players *players, size_t i, const char *suff
 static const char *java_kind(const char *kind) {
     if (strcmp(kind, "quorum") == 0)
         return "redlock";
-    return strcmp(kind, "moving") == 0 ? "plain" : kind;
+    if (strcmp(kind, "cohort_fair") == 0)
+        return "fair";
+    return strcmp(kind, "moving") == 0 || strcmp(kind, "cohort") == 0 ? "plain" : kind;
 }
 
 static void move_on(struct java_players *players, size_t i, const char *name) {
@@ -385,16 +392,25 @@ static void warm_up(struct java_players *players, size_t i) {
             remote_call(players->jvm, "unlock %s thread=%zu", player->handle, i + 1);
 }
 
+static void choose_dialects(struct java_players *players, const struct kinds *kinds) {
+    players->dialects = kinds->quorum    ? of_a_quorum
+                        : kinds->moving  ? of_a_route
+                        : kinds->cohorts ? of_cohorts
+                                         : of_one_server;
+    players->len = kinds->quorum || kinds->moving ? 1
+                   : kinds->cohorts               ? sizeof of_cohorts / sizeof *of_cohorts
+                                                  : DIALECTS_MAX;
+}
+
 struct java_players *java_players_new(struct run *run, struct remote *jvm) {
     static int processes;
-    bool quorum = run->plan->kinds->quorum, moving = run->plan->kinds->moving;
+    bool quorum = run->plan->kinds->quorum;
     struct java_players *players = calloc(1, sizeof *players);
     if (players == NULL)
         support_die("out of memory");
     players->run = run;
     players->jvm = jvm;
-    players->dialects = quorum ? of_a_quorum : moving ? of_a_route : of_one_server;
-    players->len = quorum || moving ? 1 : DIALECTS_MAX;
+    choose_dialects(players, run->plan->kinds);
     snprintf(players->process, sizeof players->process, "j%d", ++processes);
     record_open(&players->record, run->dir, players->process);
     connect_clients(players);

@@ -48,6 +48,11 @@ static const struct kind route[] = {
     {"moving_readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN, true},
 };
 
+static const struct kind cohorts[] = {
+    {"cohort", HF_PLAIN, HF_COHORT, visit_lock, BREAK_IN, false},
+    {"cohort_fair", HF_FAIR, HF_COHORT, visit_lock, BREAK_IN, false},
+};
+
 #define ALL(kinds) .all = (kinds), .len = sizeof(kinds) / sizeof *(kinds)
 
 const struct kinds kinds_of_one_server = {ALL(one_server), .players = 1, .visits = 25,
@@ -56,6 +61,8 @@ const struct kinds kinds_of_a_quorum = {ALL(quorum), .players = 2, .visits = 8, 
                                         .watchdog_ms = QUORUM_WATCHDOG_MS};
 const struct kinds kinds_of_a_route = {ALL(route), .players = 1, .visits = 10, .moving = true,
                                        .watchdog_ms = ROUTE_WATCHDOG_MS};
+const struct kinds kinds_of_cohorts = {ALL(cohorts), .players = 3, .visits = 12, .cohorts = true,
+                                       .watchdog_ms = PLAY_WATCHDOG_MS};
 
 unsigned play_pick(struct player *player, unsigned below) {
     return (unsigned)rand_r(&player->random) % below;

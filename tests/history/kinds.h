@@ -18,6 +18,7 @@
 #define PLAY_LEASE_MS 250      /* the shortest; the longest is twice that */
 #define PLAY_WAIT_MS 120
 #define PLAY_PERMITS 3
+#define PLAY_COHORT_MS 12 /* some holds: so that locks are passed on, and let go */
 
 struct kind;
 
@@ -48,10 +49,12 @@ struct kinds {
     int visits;       /* of each at one name: a checker's work must have an end */
     bool quorum;      /* on several servers */
     bool moving;      /* on a primary that changes */
+    bool cohorts;     /* several of a process play one kind */
     int64_t watchdog_ms;
 };
 
-extern const struct kinds kinds_of_one_server, kinds_of_a_quorum, kinds_of_a_route;
+extern const struct kinds kinds_of_one_server, kinds_of_a_quorum, kinds_of_a_route,
+    kinds_of_cohorts;
 
 unsigned play_pick(struct player *player, unsigned below);
 bool play_chance(struct player *player, unsigned percent);

@@ -203,6 +203,7 @@ hf_lock *stay_open_lock(struct player *player, hf_kind kind, const char *name) {
     hf_lock *lock;
     options.kind = kind;
     options.flags = player->kind->flags;
+    options.cohort_ms = PLAY_COHORT_MS;
     if (hf_lock_new_with(player->client, name, strlen(name), &options, &lock) != HF_OK)
         support_die("no handle for %s", name);
     return lock;

@@ -275,7 +275,7 @@ void trouble_begin(struct run *run) {
 
 void trouble_step(struct run *run) {
     bool quorum = run->plan->kinds->quorum;
-    if (!quorum && !run->plan->kinds->moving && run_pick(run, 8) == 0)
+    if (run->plan->kinds == &kinds_of_one_server && run_pick(run, 8) == 0)
         look_at_line(run);
     if (now_and_then(run, TROUBLE_KILL, 700))
         kill_one(run);

@@ -101,9 +101,11 @@ bool reply_fits(const redisReply *reply, const char *expected, struct span span,
         return differs(why, "reply %s instead of %s", got, expected);
     }
 
-    if (strcmp(expected, "done") == 0) {
+    if (strncmp(expected, "done", 4) == 0) {
         bool fits = reply->type == REDIS_REPLY_INTEGER && reply->integer >= span.call_ms * 1000 &&
                     reply->integer < (span.end_ms + 1) * 1000;
+        if (expected[4] == ' ')
+            fits = fits && reply->integer % 1000 == strtoll(expected + 5, NULL, 10);
         return fits || differs(why, "reply %s instead of the time in us", got);
     }
 

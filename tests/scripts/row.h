@@ -32,7 +32,8 @@ struct row {
     const char *call; /* as for script_call() */
     const char
         *reply; /* integers without the closing `now`, "~n" for a pttl that was n; "done" for the
-                           time alone, in us; "!CODE" for an error that starts with it */
+                           time alone, in us, "done n" if its last three digits are to be n; "!CODE" for an
+                           error that starts with it */
     struct state after[ROW_KEYS];
     const char *heard;             /* as listener_heard() tells it; NULL for nothing */
     struct state resent[ROW_KEYS]; /* what a resend leaves, where that is not the same as `after` */

@@ -31,6 +31,8 @@ var models = []model{
 	{"semaphore", numberEvents, beginNumber, stepSemaphore, wipeNumber},
 	{"permits", permitEvents, beginPermits, stepPermits, wipePermits},
 	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
+	{"cohort", cohortEvents, beginCohort, stepCohort, wipeCohort},
+	{"cohort_fair", cohortEvents, beginCohort, stepCohort, wipeCohort},
 	{"quorum", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"quorum_once", lockEvents, beginLock, lock{}.step, wipeLock},
 	{"quorum_fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true, local: true}.step, wipeLock},

@@ -298,3 +298,61 @@ func TestWhoWasKilledIsWaitedFor(t *testing.T) {
 	judged(t, porcupine.Ok, nil, killed, waits, look("b"))
 	judged(t, porcupine.Illegal, nil, killed, waits, look("c"))
 }
+
+// ---- Cohorts -------------------------------------------------------------------------------------
+
+// of makes it an operation of a thread of a process.
+func (o *op) of(process string) *op {
+	o.process = process
+	return o
+}
+
+func broken(call, ret int64) *op {
+	return at(call, ret, "cohort", "x", "break", "HF_OK", words{}, words{"value": "1"})
+}
+
+func cohortTake(call, ret int64, owner, process string) *op {
+	return acquire(call, ret, "cohort", owner, "acquire", "HF_OK").of(process)
+}
+
+func cohortGive(call, ret int64, owner, process, code string) *op {
+	return release(call, ret, "cohort", owner, "release", code, owner+".acquire").of(process)
+}
+
+func TestCohortPassesOn(t *testing.T) {
+	judged(t, porcupine.Ok, nil, cohortTake(1, 2, "a", "p"), cohortTake(2, 5, "b", "p"),
+		cohortGive(3, 4, "a", "p", "HF_OK"), cohortGive(6, 7, "b", "p", "HF_OK"), cohortTake(7, 8, "c", "q"))
+	judged(t, porcupine.Illegal, map[string]int64{"a.acquire": 9e7}, cohortTake(1, 2, "a", "p"),
+		cohortTake(3, 4, "b", "p"))
+	judged(t, porcupine.Illegal, map[string]int64{"a.acquire": 9e7}, cohortTake(1, 2, "a", "p"),
+		cohortTake(3, 4, "c", "q"))
+}
+
+// b waits, so a's release may have passed on what is broken: then b is inside beside c.
+func TestCohortPassesOnWhatIsBroken(t *testing.T) {
+	sure := map[string]int64{"a.acquire": 2e8, "b.acquire": 2e8, "c.acquire": 2e8}
+	judged(t, porcupine.Ok, sure, cohortTake(1, 2, "a", "p"), cohortTake(2, 8, "b", "p"), broken(3, 4),
+		cohortTake(5, 6, "c", "q"), cohortGive(7, 8, "a", "p", "HF_OK"), cohortGive(9, 10, "b", "p", "HF_ELOST"),
+		cohortGive(11, 12, "c", "q", "HF_OK"))
+	// Nobody waits: the server was asked, and says so.
+	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), broken(3, 4), cohortTake(5, 6, "c", "q"),
+		cohortGive(7, 8, "a", "p", "HF_OK"))
+	// The last of them is told.
+	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), cohortTake(2, 8, "b", "p"), broken(3, 4),
+		cohortTake(5, 6, "c", "q"), cohortGive(7, 8, "a", "p", "HF_OK"), cohortGive(9, 10, "b", "p", "HF_OK"))
+	// Two of one process are never inside at once.
+	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), broken(3, 4), cohortTake(5, 6, "b", "p"),
+		cohortGive(7, 8, "a", "p", "HF_OK"))
+	// Nothing was broken.
+	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), cohortTake(2, 8, "b", "p"),
+		cohortTake(5, 6, "c", "q"), cohortGive(7, 8, "a", "p", "HF_OK"), cohortGive(9, 10, "b", "p", "HF_ELOST"))
+	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), cohortGive(3, 4, "a", "p", "HF_ELOST"))
+}
+
+// By the deadline a process knows what it has lost: c is alone then.
+func TestCohortPassesOnForAWhile(t *testing.T) {
+	sure := map[string]int64{"c.acquire": 9e9}
+	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), cohortTake(2, 8, "b", "p"), broken(3, 4),
+		cohortTake(5, 6, "c", "q"), cohortGive(7, 8, "a", "p", "HF_OK"), cohortTake(200, 202, "d", "p"),
+		cohortGive(201, 202, "b", "p", "HF_OK"))
+}

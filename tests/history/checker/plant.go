@@ -102,6 +102,8 @@ var lies = map[string][]lie{
 	"readwrite":        {letIn("acquire"), flip("is_locked"), lostRelease},
 	"semaphore":        {letIn("acquire"), flip("try_set"), more("available", 1)},
 	"permits":          {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
+	"cohort":           {letIn("acquire"), flip("is_locked"), lostRelease},
+	"cohort_fair":      {letIn("acquire"), flip("is_locked"), lostRelease},
 	"quorum":           {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"quorum_once":      {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"quorum_fenced":    {letIn("acquire"), lostRelease, trusted, oldToken},

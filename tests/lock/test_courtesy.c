@@ -1,0 +1,280 @@
+/*
+ * Those who wait elsewhere go first (src/redis/courtesy.c): whoever has just released a plain lock, and comes again,
+ * stands back if others were told, and a cohort lets as many pass as were.
+ *
+ * How long that is, is made long here by a server that takes its time to answer the release, so that it can be told
+ * from a busy machine: lower bounds. What a machine that pauses at the wrong moment spoils is tried again.
+ */
+#include "lock/cohort.h"
+
+#include <string.h>
+
+#define SLOW_MS 10  /* the answer to the release */
+#define STAND_MS 15 /* what is stood back for then is 20 ms, on clocks of whole milliseconds */
+#define TRIES 20
+
+/* Somebody who listens, and does nothing. */
+static redisContext *listener(struct world *w) {
+    redisContext *ear = server_connect(w->server);
+    redisReply *reply = redisCommand(ear, "SUBSCRIBE " WORLD_CHANNEL);
+    assert_non_null(reply);
+    freeReplyObject(reply);
+    return ear;
+}
+
+/* The lock is ours after a wait, so that our client listens, too. */
+static void acquire_after_wait(struct world *w) {
+    struct world_caller caller;
+    hf_acquire_options options = world_wait_for(HANG_MS, HF_WATCHDOG);
+    options.owner = 5;
+    size_t subscribed = proxy_seen(w->proxy, WORLD_SUBSCRIBE);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    world_call_acquire(&caller, w->lock, options);
+    assert_true(proxy_wait_seen(w->proxy, WORLD_SUBSCRIBE, subscribed + 1, HANG_MS));
+    while (cmd_int(w->server, "PUBLISH " WORLD_CHANNEL " 0") < 1)
+        sleep_ms(1);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_int_equal(world_join(&caller), HF_OK);
+}
+
+static void let_slow_release_through(struct world *w) {
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    sleep_ms(SLOW_MS);
+    assert_true(proxy_release_held(w->proxy) > 0);
+}
+
+static void release_slowly(struct world *w, hf_owner owner) {
+    hf_op *op;
+    proxy_stall_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w->lock, owner, NULL, NULL, &op), HF_OK);
+    let_slow_release_through(w);
+    assert_int_equal(cohort_join(op), HF_OK);
+}
+
+/* How long an acquire takes right after such a release, with or without somebody else who listens. */
+static int64_t comes_again_after_ms(bool others, int64_t wait_ms) {
+    struct world w;
+    world_begin(&w, NULL);
+    redisContext *ear = others ? listener(&w) : NULL;
+    acquire_after_wait(&w);
+    release_slowly(&w, 5);
+    hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_OK);
+    int64_t took_ms = now_ms() - start_ms;
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    if (ear != NULL)
+        redisFree(ear);
+    world_end(&w);
+    return took_ms;
+}
+
+static void whoever_released_stands_back(void **state) {
+    (void)state;
+    int64_t took_ms = 0;
+    for (int i = 0; i < TRIES && took_ms < STAND_MS; i++)
+        took_ms = comes_again_after_ms(true, HF_FOREVER);
+    assert_true(took_ms >= STAND_MS);
+}
+
+/* Neither if nobody else was told, nor for a single attempt, nor for a wait that has no time for it. */
+static void only_if_it_can_be(void **state) {
+    (void)state;
+    const struct {
+        bool others;
+        int64_t wait_ms;
+    } cases[] = {{false, HF_FOREVER}, {true, 0}, {true, 30}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t took_ms = STAND_MS;
+        for (int k = 0; k < TRIES && took_ms >= STAND_MS; k++)
+            took_ms = comes_again_after_ms(cases[i].others, cases[i].wait_ms);
+        assert_true(took_ms < STAND_MS);
+    }
+}
+
+/* Nothing was sent yet, so there is nothing to undo. */
+static void it_ends_whenever_it_is_told_to(void **state) {
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        struct world w;
+        hf_op *op;
+        world_begin(&w, NULL);
+        redisContext *ear = listener(&w);
+        acquire_after_wait(&w);
+        release_slowly(&w, 5);
+        op = cohort_start(w.lock, 6, HF_FOREVER, NULL);
+        if (closes != 0) {
+            hf_close(w.client);
+            w.client = NULL;
+        } else {
+            hf_op_cancel(op);
+        }
+        int err = hf_op_wait(op, HANG_MS, NULL);
+        hf_op_free(op);
+        /* or it was late, and had it */
+        assert_true(err == HF_OK || err == (closes != 0 ? HF_ECLOSED : HF_ECANCELED));
+        if (err != HF_OK)
+            assert_true(world_wait_free(&w, HANG_MS));
+        redisFree(ear);
+        if (closes != 0)
+            assert_int_equal(hf_open(proxy_url(w.proxy), NULL, &w.client), HF_OK);
+        world_end(&w);
+    }
+}
+
+/* ---- Cohorts ---- */
+
+/* Somebody else has it as soon as it is free. */
+static bool take(void *arg) {
+    struct world *w = arg;
+    return cmd_int(w->server, "EVAL %s 1 " WORLD_NAME,
+                   "if redis.call('exists', KEYS[1]) == 1 then return 0 end "
+                   "redis.call('hset', KEYS[1], 'other:1', 1) "
+                   "return redis.call('pexpire', KEYS[1], 60000)") == 1;
+}
+
+/* From a message to the attempt that follows it, while others are owed to go first; -1: the machine paused, and the
+ * cohort had the lock again. */
+static int64_t follows_message_after_ms(void) {
+    struct world w;
+    redisContext *ears[3];
+    int64_t took_ms = -1;
+    cohort_begin(&w, NULL, 1, COHORT_LONG_MS);
+    for (size_t i = 0; i < 3; i++)
+        ears[i] = listener(&w);
+    acquire_after_wait(&w);
+    hf_op *first = cohort_start(w.lock, 11, HF_FOREVER, NULL);
+    hf_op *second = cohort_start(w.lock, 12, HF_FOREVER, NULL);
+    cohort_all_have_come(w.lock);
+    assert_int_equal(hf_lock_release_as(w.lock, 5), HF_OK);
+    assert_int_equal(cohort_join(first), HF_OK);
+    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    hf_op *release;
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
+    let_slow_release_through(&w);
+    while (!take(&w) && cohort_is_pending(second))
+        ;
+    assert_int_equal(cohort_join(release), HF_OK);
+    if (cohort_is_pending(second)) {
+        assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 1, HANG_MS));
+        sleep_ms(1); /* its answer */
+        attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
+        int64_t start_ms = now_ms();
+        cmd_int(w.server, "PUBLISH " WORLD_CHANNEL " 0");
+        assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 1, HANG_MS));
+        took_ms = now_ms() - start_ms;
+        cmd_ok(w.server, "DEL " WORLD_NAME);
+        cmd_int(w.server, "PUBLISH " WORLD_CHANNEL " 0");
+    }
+    assert_int_equal(cohort_join(second), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, 12), HF_OK);
+    for (size_t i = 0; i < 3; i++)
+        redisFree(ears[i]);
+    world_end(&w);
+    return took_ms;
+}
+
+static void cohort_lets_those_pass_who_were_told(void **state) {
+    (void)state;
+    int64_t took_ms = -1;
+    for (int i = 0; i < TRIES && took_ms < STAND_MS; i++)
+        took_ms = follows_message_after_ms();
+    assert_true(took_ms >= STAND_MS);
+}
+
+/* ---- All of them ---- */
+
+#define COHORTS 3
+#define PARTIES (COHORTS + 1) /* and somebody who passes nothing on */
+#define THREADS 3             /* of a cohort */
+#define TURNS 10              /* of each party, at least */
+
+struct crowd {
+    pthread_mutex_t mtx;
+    int last;            /* who has it, or had it last */
+    int turns[PARTIES];  /* so often it came to a party */
+    int others[PARTIES]; /* and to others since it last had it */
+    int longest[PARTIES];
+    atomic_bool over;
+};
+
+struct one_of_many {
+    struct crowd *crowd;
+    int party;
+    hf_lock *lock;
+    pthread_t thread;
+};
+
+static bool everybody_had_enough(const struct crowd *crowd) {
+    for (int i = 0; i < PARTIES; i++)
+        if (crowd->turns[i] < TURNS)
+            return false;
+    return true;
+}
+
+static void note_turn(struct crowd *crowd, int party) {
+    pthread_mutex_lock(&crowd->mtx);
+    for (int i = 0; i < PARTIES && crowd->last != party; i++) {
+        crowd->others[i]++;
+        if (crowd->others[i] > crowd->longest[i] && crowd->turns[i] > 0)
+            crowd->longest[i] = crowd->others[i];
+    }
+    crowd->turns[party] += crowd->last != party;
+    crowd->others[party] = 0;
+    crowd->last = party;
+    if (everybody_had_enough(crowd))
+        atomic_store(&crowd->over, true);
+    pthread_mutex_unlock(&crowd->mtx);
+}
+
+static void *come_again_and_again(void *arg) {
+    struct one_of_many *self = arg;
+    while (!atomic_load(&self->crowd->over)) {
+        assert_int_equal(hf_lock_acquire(self->lock), HF_OK);
+        note_turn(self->crowd, self->party);
+        assert_int_equal(hf_lock_release(self->lock), HF_OK);
+    }
+    return NULL;
+}
+
+/* Nobody is left out: ten times what taking turns would be is waited for at most. */
+static void cohorts_take_turns(void **state) {
+    (void)state;
+    struct crowd crowd = {.mtx = PTHREAD_MUTEX_INITIALIZER, .last = -1};
+    struct one_of_many all[COHORTS * THREADS + 1];
+    hf_client *clients[PARTIES];
+    size_t len = 0;
+    for (int party = 0; party < PARTIES; party++) {
+        bool cohort = party < COHORTS;
+        assert_int_equal(hf_open(server_url(world_server()), NULL, &clients[party]), HF_OK);
+        for (int i = 0; i < (cohort ? THREADS : 1); i++, len++) {
+            all[len] = (struct one_of_many){.crowd = &crowd, .party = party};
+            if (cohort)
+                all[len].lock = cohort_lock(clients[party], HF_PLAIN, 0, 1000, 2);
+            else
+                assert_int_equal(hf_lock_new(clients[party], WORLD_NAME, &all[len].lock), HF_OK);
+        }
+    }
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(pthread_create(&all[i].thread, NULL, come_again_and_again, &all[i]), 0);
+    for (size_t i = 0; i < len; i++)
+        pthread_join(all[i].thread, NULL);
+    for (int party = 0; party < PARTIES; party++)
+        assert_true(crowd.longest[party] <= 10 * PARTIES);
+    for (size_t i = 0; i < len; i++)
+        hf_lock_free(all[i].lock);
+    for (int party = 0; party < PARTIES; party++)
+        hf_close(clients[party]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whoever_released_stands_back),
+        cmocka_unit_test(only_if_it_can_be),
+        cmocka_unit_test(it_ends_whenever_it_is_told_to),
+        cmocka_unit_test(cohort_lets_those_pass_who_were_told),
+        cmocka_unit_test(cohorts_take_turns),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}
