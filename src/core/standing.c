@@ -36,21 +36,22 @@ static void tell_hold(const struct hfi_hold *hold, int64_t now_ms, visit_fn *vis
 
 /* One that settles is over for its caller. */
 static bool is_wait(const struct hf_op *op) {
-    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->call.kind->joint &&
+    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->kind->joint &&
            op->verb != &hfi_verb_survey;
 }
 
 static void tell_wait(const struct hf_op *op, int64_t now_ms, visit_fn *visit, void *arg) {
     if (!is_wait(op))
         return;
+    char owner[HFI_OWNER_MAX];
     const struct hfi_standing standing = {
         .waits = true,
-        .kind = op->call.kind,
-        .name = op->call.name,
-        .name_len = hfi_kind_stem_len(op->call.kind, op->call.name, op->call.name_len),
-        .owner = op->owner_text,
-        .owner_len = strlen(op->owner_text),
-        .for_ms = now_ms - op->start_us / 1000,
+        .kind = op->kind,
+        .name = op->name,
+        .name_len = hfi_kind_stem_len(op->kind, op->name, op->name_len),
+        .owner = owner,
+        .owner_len = hfi_owner_text(op->core, op->owner, owner),
+        .for_ms = now_ms - hfi_op_start_ms(op),
         .left_ms = left_of_ms(op->deadline_ms),
     };
     visit(arg, &standing);
@@ -97,7 +98,7 @@ int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core) {
         for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next) {
             const struct hf_op *op = HFI_CONTAINER(link, struct hf_op, shard_link);
             if (is_wait(op))
-                since_ms = hfi_min_ms(since_ms, op->start_us / 1000);
+                since_ms = hfi_min_ms(since_ms, hfi_op_start_ms(op));
         }
         pthread_mutex_unlock(&shard->mtx);
     }

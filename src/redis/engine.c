@@ -464,6 +464,9 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
+    .park = hfi_park,
+    .resume = hfi_resume,
+    .unpark = hfi_unpark,
     .attend = hfi_call_attend,
 };
 

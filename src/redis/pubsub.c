@@ -414,6 +414,14 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     return channel != NULL ? HF_OK : HF_ENOMEM;
 }
 
+void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to) {
+    struct hfi_pubsub *pubsub = from->pubsub;
+    pthread_mutex_lock(&pubsub->mtx);
+    *to = *from;
+    hfi_list_replace(&from->link, &to->link);
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
 bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_heard_ms) {
     struct hfi_pubsub *pubsub = waiter->pubsub;
     pthread_mutex_lock(&pubsub->mtx);

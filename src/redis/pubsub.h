@@ -55,6 +55,8 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
 void hfi_pubsub_leave(struct hfi_waiter *waiter);
+/* It goes on in other memory, with all that it has heard. */
+void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to);
 /* It is still there, and hears nothing. True: because the server does not have the slot, or not yet; then it
  * is asked again. */
 bool hfi_pubsub_again(struct hfi_waiter *waiter);
