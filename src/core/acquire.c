@@ -202,15 +202,15 @@ static void acquired(struct hf_op *op) {
                                     .acks = call->acks,
                                     .watched = op->lease_ms == HF_WATCHDOG,
                                     .proof = call->proof,
-                                    .self = op->self};
+                                    .self = op->work->self};
     pthread_mutex_lock(&op->shard->mtx);
     if (hold->count == 0)
-        op->self = NULL; /* it is the hold's now */
+        op->work->self = NULL; /* it is the hold's now */
     if (call->share != NULL)
         hfi_share_put_locked(call->share, hold);
     hfi_hold_granted_locked(hold, &grant);
-    if (op->stake != NULL)
-        hfi_stake_put_locked(op->stake, hold);
+    if (op->work->stake != NULL)
+        hfi_stake_put_locked(op->work->stake, hold);
     call->share = NULL; /* it is the hold's now */
     struct hfi_self *watch = hold->self;
     result->count = hold->count;

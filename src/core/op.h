@@ -44,6 +44,9 @@ struct hfi_work {
         bool held, lost; /* release: some were holds of ours; of these some were lost before */
         int64_t end_ms;  /* release: the first of them ends then */
     } permits;
+    struct hfi_self *self;   /* of a synchronous acquire for the default owner */
+    struct hfi_stake *stake; /* referenced: what a lock of several has by this; or NULL */
+    void (*told)(void *user, const hf_result *result);
     size_t size; /* of its memory: the engine's state is behind the struct */
     char owner_text[HFI_OWNER_MAX];
 };
@@ -66,15 +69,16 @@ struct hf_op {
     struct hfi_call *call; /* the one of `work` */
     struct hfi_hold *hold; /* referenced; NULL for verbs without one */
     struct hfi_link shard_link, hold_link;
-    struct hfi_link gate_link;
     struct hfi_gate *gate;
+    union {
+        struct hfi_link gate_link; /* while it is at a gate */
+        struct hfi_notice notice;  /* when it is complete */
+    };
     struct hfi_alarm alarm;    /* for waiting in line, or parked */
     struct hfi_signs signs;    /* of its call */
     struct hfi_parked *parked; /* the engine's */
     struct hf_cancel *cancel;
     struct hfi_link cancel_link; /* guarded by the switch */
-    struct hfi_self *self;       /* of a synchronous acquire for the default owner */
-    struct hfi_stake *stake;     /* referenced: what a lock of several has by this; or NULL */
 
     hf_owner owner;
     int64_t lease_ms; /* as asked for */
@@ -107,9 +111,7 @@ struct hf_op {
     atomic_uint complete; /* a futex: enum hfi_completion */
     int code;             /* of the result, if there is no work */
     hf_error *error; /* and its words; NULL: those of the code, or there was no memory for others */
-    struct hfi_notice notice;
     hf_callback callback;
-    void (*told)(void *user, const hf_result *result);
     void *user;
     size_t size; /* of its memory */
 };
@@ -243,7 +245,6 @@ void hfi_op_unpark(struct hf_op *op); /* it will not go on; one that is not park
 bool hfi_work_new(struct hf_op *op);  /* false: out of memory */
 void hfi_work_free(struct hf_op *op); /* of one that is slight */
 void hfi_op_run(struct hfi_task *task, unsigned events);
-void hfi_op_run_callback(struct hfi_notice *notice);
 void hfi_op_call_is_done(struct hfi_call *call);
 #define HFI_BRIEF_MS 250 /* a server that can be reached answers sooner */
 /* Nothing more will happen: takes the op off all lists, and drops the list's reference. */

@@ -165,10 +165,11 @@ static void destroy(struct hfi_task *task) {
     struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
     struct hfi_core *core = op->core;
     hfi_hold_unref(op->hold);
-    hfi_self_unref(op->self);
-    hfi_stake_unref(op->stake);
-    if (op->call != NULL)
+    if (op->work != NULL) {
+        hfi_self_unref(op->work->self);
+        hfi_stake_unref(op->work->stake);
         hfi_parts_unref(op->call->parts);
+    }
     hfi_work_free(op);
     hfi_free(core->mem, op->error);
     deallocate(op);
@@ -185,7 +186,7 @@ static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
     return hfi_after_ms(start_ms + 1, args->wait_ms);
 }
 
-/* What the caller wants of the engine. */
+/* What the caller wants, beyond what all do. */
 static void fill_call(struct hf_op *op, const struct hfi_op_args *args, char *behind_name) {
     struct hfi_call *call = op->call;
     call->question = args->question;
@@ -203,6 +204,15 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args, char *be
         hfi_parts_ref(args->parts);
         call->parts = args->parts;
     }
+    if (args->self != NULL) {
+        hfi_self_ref(args->self);
+        op->work->self = args->self;
+    }
+    if (args->stake != NULL) {
+        hfi_stake_ref(args->stake);
+        op->work->stake = args->stake;
+    }
+    op->work->told = args->told;
     op->work->permits.ret_ids = args->ret_ids;
     op->work->ret_info = args->ret_info;
     op->work->ret_facts = args->ret_facts;
@@ -229,27 +239,17 @@ static void fill(struct hf_op *op, const struct hfi_op_args *args) {
     op->acks = args->acks;
     op->yes_or_no = args->yes_or_no;
     op->callback = args->callback;
-    op->told = args->told;
     op->user = args->user;
     op->alarm.fire = alarm_fired;
-    op->notice.run = hfi_op_run_callback;
     op->start_us = hfi_now_us();
     op->cancellable = args->verb->waits;
     op->deadline_ms = end_ms(op, args);
-    if (args->self != NULL) {
-        hfi_self_ref(args->self);
-        op->self = args->self;
-    }
-    if (args->stake != NULL) {
-        hfi_stake_ref(args->stake);
-        op->stake = args->stake;
-    }
 }
 
-/* What a caller says of how to spin, or of the parts of a lock, has no room in a slight one. */
+/* Whatever else a caller says has no room in a slight one. */
 static bool may_be_slight(const struct hfi_op_args *args) {
-    return args->slight && !args->kind->spins && args->parts == NULL &&
-           args->lane != HFI_LANE_CALLER;
+    return args->slight && !args->kind->spins && args->parts == NULL && args->stake == NULL &&
+           args->told == NULL && args->lane != HFI_LANE_CALLER;
 }
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {

@@ -102,8 +102,8 @@ const struct hfi_verb hfi_verb_release = {.name = "release",
  * its business. */
 static void give_back_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
-    bool ours = hfi_stake_take_locked(op->stake);
-    if (hfi_stake_is_lost_locked(op->stake, op->hold))
+    bool ours = hfi_stake_take_locked(op->work->stake);
+    if (hfi_stake_is_lost_locked(op->work->stake, op->hold))
         hfi_hold_loss_told_locked(op->hold);
     if (!ours && op->complete) /* it was left to the keeper in vain */
         hfi_hold_left_locked(op->hold);
@@ -112,7 +112,7 @@ static void give_back_go(struct hf_op *op) {
         release_go(op);
         return;
     }
-    const char *why = atomic_load(&op->stake->lost);
+    const char *why = atomic_load(&op->work->stake->lost);
     int err = why != NULL ? HF_ELOST : HF_ENOTOWNER;
     hfi_fail(&op->call->error, err, "%s", why != NULL ? why : hf_strerror(err));
     hfi_op_complete(op, err, &op->call->error);
@@ -130,7 +130,7 @@ const struct hfi_verb hfi_verb_give_back = {.name = "release",
 static void run_out_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool all = hfi_stakes_are_all_locked(op->hold);
-    bool ours = hfi_stake_take_locked(op->stake);
+    bool ours = hfi_stake_take_locked(op->work->stake);
     if (ours && all) {
         hfi_hold_unwatch_locked(op->hold);
         hfi_watchdog_arm_locked(op->hold);

@@ -45,7 +45,7 @@ const hf_result *hfi_op_result(const struct hf_op *op, hf_result *room) {
     return room;
 }
 
-void hfi_op_run_callback(struct hfi_notice *notice) {
+static void run_callback(struct hfi_notice *notice) {
     struct hf_op *op = HFI_CONTAINER(notice, struct hf_op, notice);
     hf_result room;
     op->callback(op->handle_given ? op : NULL, hfi_op_result(op, &room), op->user);
@@ -66,8 +66,10 @@ bool hfi_op_await(struct hf_op *op, int64_t until_ms) {
 /* To whoever waits on another thread, and to the dispatcher. */
 static void tell_completion(struct hf_op *op) {
     bool dispatch = op->callback != NULL;
-    if (dispatch)
+    if (dispatch) {
         hfi_task_ref(&op->task);
+        op->notice = (struct hfi_notice){.run = run_callback};
+    }
     if (atomic_exchange(&op->complete, HFI_COMPLETE) == HFI_AWAITED)
         hfi_futex_wake(&op->complete, INT_MAX);
     if (dispatch)
@@ -102,8 +104,6 @@ void hfi_op_publish(struct hf_op *op, int err, const hf_error *error) {
         atomic_store_explicit(&op->complete, HFI_COMPLETE, memory_order_relaxed);
     else
         tell_completion(op);
-    if (op->told != NULL) {
-        hf_result room;
-        op->told(op->user, hfi_op_result(op, &room));
-    }
+    if (op->work != NULL && op->work->told != NULL)
+        op->work->told(op->user, &op->work->result);
 }

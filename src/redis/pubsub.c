@@ -18,20 +18,13 @@
 #include "redis/pubsub.h"
 
 #include "base/clock.h"
+#include "base/table.h"
 #include "net/keeper.h"
 #include "redis/command.h"
 #include "redis/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The hash table allocates through `hash_mem` and reports through `hash_failed`, locals of
- * whoever uses it. */
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hfi_alloc(hash_mem, size)
-#define uthash_free(ptr, size) hfi_free(hash_mem, ptr)
-#define uthash_nonfatal_oom(element) (hash_failed = true)
-#include <uthash.h>
 
 #define LINGER_MS 200
 #define SWEEP_GAP_MS 50
@@ -41,7 +34,7 @@
 enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF, CHANNEL_ASTRAY };
 
 struct hfi_channel {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed; /* in the registry, by its name */
     struct hfi_link waiters;
     struct hfi_link todo;  /* in the registry's list when a SUBSCRIBE may have to be sent */
     struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
@@ -49,7 +42,6 @@ struct hfi_channel {
     bool sharded;
     int64_t leave_ms;  /* without waiters: when to unsubscribe */
     int64_t astray_ms; /* since when it is */
-    size_t len;
     char name[];
 };
 
@@ -62,13 +54,13 @@ struct hfi_pubsub {
     struct hfi_alarm alarm;
 
     pthread_mutex_t mtx; /* guards below */
-    struct hfi_channel *channels;
+    struct hfi_table channels;
     struct hfi_link todo, asked;
     int64_t alarm_ms; /* when `alarm` is set to fire; HFI_NEVER */
     bool up, stopped, refusal_logged, deaf_logged;
 };
 
-static void tell_waiters(struct hfi_channel *channel, unsigned event) {
+static void tell_waiters(const struct hfi_channel *channel, unsigned event) {
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next)
         hfi_task_post(HFI_CONTAINER(link, struct hfi_waiter, link)->task, event);
@@ -102,25 +94,25 @@ static void tell_message(struct hfi_channel *channel, const redisReply *payload)
     }
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static struct hfi_channel *find_channel(struct hfi_pubsub *pubsub, const char *name, size_t len) {
-    struct hfi_channel *channel = NULL;
-    HASH_FIND(hh, pubsub->channels, name, len, channel);
-    return channel;
+static struct hfi_channel *channel_around(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_channel, keyed) : NULL;
 }
 
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
-    const struct hfi_mem *hash_mem = pubsub->mem;
-    bool hash_failed = false;
-    HASH_ADD_KEYPTR(hh, pubsub->channels, channel->name, channel->len, channel);
-    return !hash_failed;
+static struct hfi_channel *find_channel(struct hfi_pubsub *pubsub, const char *name, size_t len) {
+    return channel_around(hfi_table_find(&pubsub->channels, name, len));
+}
+
+/* All of them, in no order; NULL: that was the last. */
+static struct hfi_channel *first_channel(const struct hfi_pubsub *pubsub) {
+    return channel_around(hfi_table_first(&pubsub->channels));
+}
+static struct hfi_channel *next_channel(const struct hfi_pubsub *pubsub,
+                                        const struct hfi_channel *channel) {
+    return channel_around(hfi_table_next(&pubsub->channels, &channel->keyed));
 }
 
 static void forget_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
-    const struct hfi_mem *hash_mem = pubsub->mem;
-    HASH_DEL(pubsub->channels, channel);
+    hfi_table_remove(pubsub->mem, &pubsub->channels, &channel->keyed);
     hfi_list_remove(&channel->todo);
     hfi_list_remove(&channel->asked);
     hfi_free(pubsub->mem, channel);
@@ -132,7 +124,7 @@ static void add_command(struct hfi_command *command, const char *verb,
                         const struct hfi_channel *channel) {
     hfi_command_open(command);
     hfi_command_text(command, verb);
-    hfi_command_bytes(command, channel->name, channel->len);
+    hfi_command_bytes(command, channel->name, channel->keyed.key_len);
     hfi_command_close(command);
 }
 
@@ -172,7 +164,8 @@ static void subscribe_locked(struct hfi_pubsub *pubsub, struct hfi_command *comm
 static void sweep_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
     int64_t now_ms = hfi_now_ms(), next_ms = HFI_NEVER;
     struct hfi_channel *channel, *next;
-    HASH_ITER(hh, pubsub->channels, channel, next) {
+    for (channel = first_channel(pubsub); channel != NULL; channel = next) {
+        next = next_channel(pubsub, channel);
         if (may_go(pubsub, channel, now_ms)) {
             if (pubsub->up && channel->state == CHANNEL_HEARD)
                 add_command(command, channel->sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", channel);
@@ -202,7 +195,7 @@ static void update(struct hfi_task *task, unsigned events) {
         sweep_locked(pubsub, &command);
     if (!stopped)
         subscribe_locked(pubsub, &command);
-    bool wanted = pubsub->channels != NULL;
+    bool wanted = pubsub->channels.len > 0;
     pthread_mutex_unlock(&pubsub->mtx);
 
     if (!stopped) {
@@ -314,10 +307,10 @@ bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
 }
 
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
-    struct hfi_channel *channel, *next;
     pthread_mutex_lock(&pubsub->mtx);
     pubsub->up = up;
-    HASH_ITER(hh, pubsub->channels, channel, next) {
+    for (struct hfi_channel *channel = first_channel(pubsub); channel != NULL;
+         channel = next_channel(pubsub, channel)) {
         hfi_list_remove(&channel->asked);
         channel->state = CHANNEL_NEW;
         /* What was published meanwhile is lost; and if the server is gone, an attempt will find
@@ -339,12 +332,8 @@ static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const c
         return NULL;
     hfi_list_init(&channel->waiters);
     channel->sharded = sharded;
-    channel->len = len;
     memcpy(channel->name, name, len);
-    if (!insert_channel(pubsub, channel)) {
-        hfi_free(pubsub->mem, channel);
-        return NULL;
-    }
+    hfi_table_add(pubsub->mem, &pubsub->channels, &channel->keyed, channel->name, len);
     do_later_locked(pubsub, channel);
     return channel;
 }
@@ -383,8 +372,7 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len) {
     pthread_mutex_lock(&pubsub->mtx);
-    struct hfi_channel *channel =
-        pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
+    struct hfi_channel *channel = pubsub->stopped ? NULL : find_channel(pubsub, name, len);
     bool heard = channel != NULL && channel->state == CHANNEL_HEARD;
     if (heard)
         add_waiter_locked(pubsub, channel, waiter, task);
@@ -464,8 +452,10 @@ void hfi_pubsub_leave(struct hfi_waiter *waiter) {
 static void destroy(struct hfi_task *task) {
     struct hfi_pubsub *pubsub = HFI_CONTAINER(task, struct hfi_pubsub, task);
     struct hfi_channel *channel, *next;
-    HASH_ITER(hh, pubsub->channels, channel, next)
-    forget_channel(pubsub, channel);
+    for (channel = first_channel(pubsub); channel != NULL; channel = next) {
+        next = next_channel(pubsub, channel);
+        forget_channel(pubsub, channel);
+    }
     pthread_mutex_destroy(&pubsub->mtx);
     hfi_free(pubsub->mem, pubsub);
 }
@@ -490,13 +480,13 @@ int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct 
 }
 
 void hfi_pubsub_stop(struct hfi_pubsub *pubsub) {
-    struct hfi_channel *channel, *next;
     if (pubsub == NULL)
         return;
     pthread_mutex_lock(&pubsub->mtx);
     pubsub->stopped = true;
-    HASH_ITER(hh, pubsub->channels, channel, next)
-    tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+    for (const struct hfi_channel *channel = first_channel(pubsub); channel != NULL;
+         channel = next_channel(pubsub, channel))
+        tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
     pthread_mutex_unlock(&pubsub->mtx);
     hfi_alarm_clear(pubsub->exec, &pubsub->alarm);
 }
