@@ -45,7 +45,7 @@ void hfi_op_park(struct hf_op *op) {
 
 void hfi_op_unpark(struct hf_op *op) {
     if (op->parked != NULL)
-        op->kind->ops->unpark(op->parked);
+        op->kind->ops->unpark(op->core->engine, op->parked);
     op->parked = NULL;
 }
 

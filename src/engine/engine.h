@@ -259,7 +259,7 @@ struct hfi_call_ops {
     /* Goes on, with the events that came, in a call that has been filled in like the first. */
     void (*resume)(struct hfi_call *call, struct hfi_parked *parked, unsigned events);
     /* It will not go on. */
-    void (*unpark)(struct hfi_parked *parked);
+    void (*unpark)(struct hfi_engine *engine, struct hfi_parked *parked);
 
     /* What a synchronous caller does while it waits: returns when the executor of the call's task,
      * which is its own, has something to run, and perhaps drives a connection until then. The call

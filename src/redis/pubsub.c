@@ -84,12 +84,11 @@ static void tell_message(struct hfi_channel *channel, const redisReply *payload)
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next) {
         struct hfi_waiter *waiter = HFI_CONTAINER(link, struct hfi_waiter, link);
-        if (number > waiter->number) {
-            waiter->number = number;
-            waiter->heard_ms = hfi_now_ms();
-        }
-        if (waiter->hear != NULL && payload->type == REDIS_REPLY_STRING)
-            waiter->hear(waiter, payload->str, payload->len);
+        struct hfi_heard *heard = waiter->heard;
+        if (heard != NULL && number > heard->number)
+            *heard = (struct hfi_heard){.number = number, .at_ms = hfi_now_ms()};
+        if (waiter->listener != NULL && payload->type == REDIS_REPLY_STRING)
+            waiter->listener->hear(waiter, payload->str, payload->len);
         hfi_task_post(waiter->task, HFI_EVENT_MESSAGE);
     }
 }
@@ -221,9 +220,10 @@ static bool is_text(const redisReply *reply, const char *text) {
 /* What is to be logged the first time a channel is refused. */
 static const char *words_for_refusal_locked(struct hfi_pubsub *pubsub,
                                             const struct hfi_channel *channel) {
-    const char *deaf = NULL;
+    const struct hfi_listener *listener = NULL;
     if (!hfi_list_empty(&channel->waiters))
-        deaf = HFI_CONTAINER(channel->waiters.next, struct hfi_waiter, link)->deaf;
+        listener = HFI_CONTAINER(channel->waiters.next, struct hfi_waiter, link)->listener;
+    const char *deaf = listener != NULL ? listener->deaf : NULL;
     bool *logged = deaf != NULL ? &pubsub->deaf_logged : &pubsub->refusal_logged;
     if (*logged)
         return NULL;
@@ -361,7 +361,8 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
     waiter->pubsub = pubsub;
     waiter->channel = channel;
     waiter->task = task;
-    waiter->number = 0;
+    if (waiter->heard != NULL)
+        waiter->heard->number = 0;
     hfi_list_push_back(&channel->waiters, &waiter->link);
     if (!waiter->idly)
         hfi_conn_listen(pubsub->conn, waiter->caller);
@@ -413,12 +414,13 @@ void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to) {
 bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_heard_ms) {
     struct hfi_pubsub *pubsub = waiter->pubsub;
     pthread_mutex_lock(&pubsub->mtx);
-    bool any = waiter->number > 0;
+    struct hfi_heard *heard = waiter->heard;
+    bool any = heard != NULL && heard->number > 0;
     if (any) {
-        *ret_number = waiter->number;
-        *ret_heard_ms = waiter->heard_ms;
+        *ret_number = heard->number;
+        *ret_heard_ms = heard->at_ms;
+        heard->number = 0;
     }
-    waiter->number = 0;
     pthread_mutex_unlock(&pubsub->mtx);
     return any;
 }
