@@ -11,6 +11,7 @@
  *   queue.c     a fair lock with ten to ten thousand in its queue
  *   watchdog.c  ten thousand holds on one client
  *   memory.c    bytes per handle, hold and waiter
+ *   idle.c      processor time while many hold and wait, and nothing happens
  */
 #ifndef HF_BENCH_H
 #define HF_BENCH_H
@@ -73,6 +74,7 @@ void run_contending_fair(const struct bench *bench, int n, struct sample *ret); 
 /* These print their own tables. */
 void report_watchdog(const struct bench *bench);
 void report_memory(const struct bench *bench);
+void report_idle(const struct bench *bench);
 void report_queue(const struct bench *bench);
 void report_cohort(const struct bench *bench);
 

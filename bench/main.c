@@ -315,6 +315,8 @@ static void report(const struct bench *bench) {
         report_watchdog(bench);
     if (strstr("memory", bench->only) != NULL)
         report_memory(bench);
+    if (strstr("idle", bench->only) != NULL)
+        report_idle(bench);
     if (strstr("queue", bench->only) != NULL)
         report_queue(bench);
     if (strstr("cohort", bench->only) != NULL)

@@ -42,14 +42,21 @@ static void on_end(hf_op *op, const hf_result *result, void *user) {
     (void)user;
 }
 
-/* Starts acquires that have to wait, and lets them all get as far as they can. */
+/* Starts acquires that have to wait, and lets them all get as far as they can: until the heap has
+ * been the same for a while. */
 static void start_waiters(hf_client *client, hf_lock **locks, int stride) {
     for (int i = 0; i < MANY; i++)
         check(hf_lock_acquire_start(locks[i * stride], NULL, on_end, NULL, NULL), "acquire_start");
+    size_t bytes = 0;
     int64_t quiet_ns = now_ns() + 500000000;
-    while (now_ns() < quiet_ns)
+    while (now_ns() < quiet_ns) {
         if (hf_dispatch(client, 50) < 0)
             die("hf_dispatch: %s", hf_last_error()->text);
+        size_t now = heap_bytes();
+        if (now > bytes + MANY || now + MANY < bytes)
+            quiet_ns = now_ns() + 500000000;
+        bytes = now;
+    }
 }
 
 /* A client that waits for what `holder` has: for many locks (stride 1) or for one. */
@@ -67,7 +74,7 @@ static void measure_waiters(const struct bench *bench, const char *what, int str
     hf_op_free(ping);
     size_t before = heap_bytes();
     start_waiters(client, locks, stride);
-    print(bench, what, before, stride == 0 ? 512 : 0);
+    print(bench, what, before, stride == 0 ? 512 : 1024);
     hf_close(client);
     for (int i = 0; i < MANY; i++)
         hf_lock_free(locks[i]);

@@ -33,9 +33,9 @@ static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_
 }
 
 static void attend(const hf_client *client, struct hf_op *op, struct hfi_guest *guest) {
-    const struct hfi_call_ops *ops = op->call.kind->ops;
+    const struct hfi_call_ops *ops = op->kind->ops;
     if (ops->attend != NULL)
-        ops->attend(&op->call);
+        ops->attend(op->call);
     else
         hfi_keeper_attend(client->keeper, guest);
 }
@@ -64,14 +64,14 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
         if (by_keeper)
             hfi_keeper_sit(client->keeper, &guest);
         hfi_op_begin(op);
-        while (!op->complete)
+        while (!hfi_op_is_complete(op))
             if (!hfi_exec_run(&exec))
                 attend(client, op, &guest);
         hfi_exec_run(&exec); /* what was still in the mailbox */
         if (by_keeper)
             hfi_keeper_stand_up(client->keeper, &guest);
-        hfi_sized_write(&hfi_sized_result, &op->result, ret);
-        err = hfi_remember(op->result.code, &op->result.error);
+        hfi_sized_write(&hfi_sized_result, &op->work->result, ret);
+        err = hfi_remember(op->work->result.code, &op->work->result.error);
         hfi_task_unref(&op->task);
     } else {
         err = hfi_remember(HF_ENOMEM, NULL);
@@ -117,26 +117,6 @@ void hf_op_free(hf_op *op) {
         hfi_task_unref(&op->task);
 }
 
-static bool wait_complete_locked(struct hf_op *op, int64_t wait_ms) {
-    int64_t until_ms = hfi_after_ms(hfi_now_ms(), wait_ms);
-    while (!op->complete) {
-        if (until_ms == HFI_NEVER) {
-            pthread_cond_wait(&op->cond, &op->mtx);
-            continue;
-        }
-        int64_t left_ms = until_ms - hfi_now_ms();
-        if (left_ms <= 0)
-            return false;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        int64_t ns = until.tv_nsec + (left_ms % 1000) * 1000000;
-        until.tv_sec += left_ms / 1000 + ns / 1000000000;
-        until.tv_nsec = ns % 1000000000;
-        pthread_cond_timedwait(&op->cond, &op->mtx, &until);
-    }
-    return true;
-}
-
 int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
     const struct hfi_self *self = hfi_self();
     if (op == NULL || wait_ms < HF_FOREVER)
@@ -152,13 +132,13 @@ int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
         return hfi_remember(err, &error);
     err = HF_EPENDING;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    pthread_mutex_lock(&op->mtx);
-    if (wait_complete_locked(op, wait_ms)) {
-        err = op->result.code;
-        error = op->result.error;
-        hfi_sized_write(&hfi_sized_result, &op->result, ret);
+    if (hfi_op_await(op, hfi_after_ms(hfi_now_ms(), wait_ms))) {
+        hf_result room;
+        const hf_result *result = hfi_op_result(op, &room);
+        err = result->code;
+        error = result->error;
+        hfi_sized_write(&hfi_sized_result, result, ret);
     }
-    pthread_mutex_unlock(&op->mtx);
     pthread_setcancelstate(state, NULL);
     return hfi_remember(err, &error);
 }

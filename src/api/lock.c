@@ -122,6 +122,7 @@ static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool asy
     args->cancel = options.cancel;
     args->acks = options.acks;
     args->spin = &lock->handle.spin;
+    args->slight = async && options.owner == 0;
     if (!async && options.owner == 0)
         args->self = hfi_self();
     return HF_OK;

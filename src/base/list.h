@@ -44,6 +44,14 @@ static inline void hfi_list_remove(struct hfi_link *link) {
     link->prev = link->next = NULL;
 }
 
+/* Puts `link` in the place of another, which is in a list. */
+static inline void hfi_list_replace(struct hfi_link *other, struct hfi_link *link) {
+    *link = *other;
+    link->prev->next = link;
+    link->next->prev = link;
+    other->prev = other->next = NULL;
+}
+
 static inline struct hfi_link *hfi_list_pop_front(struct hfi_link *head) {
     if (hfi_list_empty(head))
         return NULL;

@@ -18,29 +18,12 @@
 #include "base/task.h"
 
 #include "base/clock.h"
+#include "base/futex.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* The C library has no function for it, and its own timespec need not be the kernel's: on 32 bits
- * the time may have 64. So both are written down here. A kernel without the old call, which some
- * architectures have never had, takes 64 bits. */
-enum { WAIT_PRIVATE = 0 | 128, WAKE_PRIVATE = 1 | 128 };
-#ifdef SYS_futex
-enum { FUTEX = SYS_futex };
-struct kernel_time {
-    long sec, nsec;
-};
-#else
-enum { FUTEX = SYS_futex_time64 };
-struct kernel_time {
-    int64_t sec, nsec;
-};
-#endif
-#define DOZE_MAX_MS 86400000 /* fits everywhere */
 
 /* What `asleep` says of the executor's own thread. */
 enum { AWAKE, ASLEEP, STOOD_IN_FOR /* it sleeps, and another runs what there is */ };
@@ -74,10 +57,9 @@ static atomic_uint *rouse_locked(struct hfi_exec *exec) {
     return &exec->asleep;
 }
 
-/* Reads nothing of `sleeper`, which may be gone. */
 static void wake(atomic_uint *sleeper) {
     if (sleeper != NULL)
-        syscall(FUTEX, sleeper, WAKE_PRIVATE, 1, NULL, NULL, 0);
+        hfi_futex_wake(sleeper, 1);
 }
 
 void hfi_wakes_flush(struct hfi_wakes *wakes) {
@@ -146,22 +128,6 @@ bool hfi_exec_run_some(struct hfi_exec *exec, unsigned most) {
     return any;
 }
 
-/* Waits until the futex is no longer `how` or the time is over; may also return for no reason. */
-static void doze(atomic_uint *asleep, unsigned how, int64_t until_ms) {
-    struct kernel_time left = {0, 0}, *timeout = NULL;
-    if (until_ms != HFI_NEVER) {
-        int64_t left_ms = until_ms - hfi_now_ms();
-        if (left_ms <= 0)
-            return;
-        if (left_ms > DOZE_MAX_MS)
-            left_ms = DOZE_MAX_MS;
-        left.sec = (long)(left_ms / 1000);
-        left.nsec = (long)(left_ms % 1000) * 1000000;
-        timeout = &left;
-    }
-    syscall(FUTEX, asleep, WAIT_PRIVATE, how, timeout, NULL, 0);
-}
-
 void hfi_exec_sleep(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
     while (!has_work_locked(exec)) {
@@ -169,7 +135,7 @@ void hfi_exec_sleep(struct hfi_exec *exec) {
         exec->armed_ms = at_ms;
         atomic_store_explicit(&exec->asleep, ASLEEP, memory_order_relaxed);
         pthread_mutex_unlock(&exec->mtx);
-        doze(&exec->asleep, ASLEEP, at_ms);
+        hfi_futex_wait(&exec->asleep, ASLEEP, at_ms);
         pthread_mutex_lock(&exec->mtx);
         atomic_store_explicit(&exec->asleep, AWAKE, memory_order_relaxed);
     }
@@ -287,7 +253,7 @@ bool hfi_exec_lie_down(struct hfi_exec *exec, bool stood_in_for) {
 void hfi_exec_doze(struct hfi_exec *exec, int64_t until_ms) {
     unsigned how = atomic_load_explicit(&exec->asleep, memory_order_relaxed);
     if (how != AWAKE)
-        doze(&exec->asleep, how, until_ms);
+        hfi_futex_wait(&exec->asleep, how, until_ms);
 }
 
 void hfi_exec_get_up(struct hfi_exec *exec) {

@@ -23,7 +23,7 @@ static bool refuses_acks(struct hf_op *op) {
     int err = HF_OK;
     if (op->acks == 0 || op->acks == HF_ACKS_OFF)
         return false;
-    if (op->call.kind->joint || engine->ops->check_acks == NULL)
+    if (op->kind->joint || engine->ops->check_acks == NULL)
         err = hfi_fail(&error, HF_ENOTSUP, "no replicas can be asked to confirm this lock");
     else
         err = engine->ops->check_acks(engine, op->acks, &error);
@@ -48,21 +48,22 @@ static void refuse_deadlock(struct hf_op *op, const char *why) {
 /* The owner holds something that it would have to give up first: it reads and wants to write. (One
  * that already writes just nests.) */
 static bool waits_for_itself_locked(struct hf_op *op) {
-    const struct hfi_kind *other = op->call.kind->never_beside;
+    const struct hfi_kind *other = op->kind->never_beside;
     if (other == NULL || op->hold->count > 0)
         return false;
-    const struct hfi_hold *hold = hfi_hold_find_locked(op->core, op->shard, other, op->call.name,
-                                                       op->call.name_len, op->owner);
+    const struct hfi_hold *hold = hfi_hold_find_locked(op->core, op->shard, other, op->call->name,
+                                                       op->call->name_len, op->owner);
     return hold != NULL && hold->count > hold->leaving && !hfi_hold_expired_locked(hold);
 }
 
 /* Of all operations in this process that wait for one lock, only one waits at the server. A single
  * attempt, or a nested acquire, does not wait for the others. */
 static bool must_line_up_locked(struct hf_op *op) {
-    if (hfi_hold_has_leftover(
-            op->hold)) /* those in line may be waiting for what this very owner left behind */
+    const struct hfi_hold *hold = op->hold;
+    /* those in line may be waiting for what this very owner left behind */
+    if (hold != NULL && (hfi_hold_has_leftover(hold) || hold->count > 0))
         return false;
-    if (op->hold->count > 0 || op->wait_ms == 0 || !op->call.kind->exclusive)
+    if (op->wait_ms == 0 || !op->kind->exclusive)
         return false;
     if (op->gate != NULL || op->outside)
         return false;
@@ -117,7 +118,7 @@ static bool reports_loss(struct hf_op *op) {
 /* What this owner wants has something in common with what it holds already: on the server they
  * would be one. */
 static bool is_entangled(struct hf_op *op) {
-    if (op->call.kind->overlap == NULL)
+    if (op->kind->overlap == NULL)
         return false;
     pthread_mutex_lock(&op->shard->mtx);
     enum hfi_entanglement entanglement = hfi_overlap_claim_locked(op);
@@ -129,7 +130,40 @@ static bool is_entangled(struct hf_op *op) {
     return entanglement == HFI_HELD;
 }
 
+/* A slight operation begins without a hold, since there is nothing to know of an owner that is new.
+ * It has nothing else, either, before it is in front of its gate. False: it waits, or has ended. */
+static bool is_equipped(struct hf_op *op) {
+    bool turn;
+    if (op->hold != NULL)
+        return true;
+    if (hfi_op_refuses_lease(op) || refuses_acks(op))
+        return false;
+    pthread_mutex_lock(&op->shard->mtx);
+    bool line_up = must_line_up_locked(op);
+    pthread_mutex_unlock(&op->shard->mtx);
+    if (line_up) {
+        op->lined_up = true;
+        hfi_op_wait_in_line(op, HFI_OP_GATED);
+        return false;
+    }
+    int err = hfi_op_equip(op, &turn);
+    if (err != HF_OK)
+        hfi_op_complete(op, err, NULL);
+    else if (!turn)
+        hfi_op_wait_in_line(op, HFI_OP_QUEUED);
+    return err == HF_OK && turn;
+}
+
+void hfi_acquire_fill(struct hf_op *op, int64_t count) {
+    op->call->count = count;
+    op->call->acks = acks_of(op);
+    op->call->lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
+    op->call->deadline_ms = op->wait_ms == 0 ? op->call->start_ms : op->deadline_ms;
+}
+
 static void acquire_go(struct hf_op *op) {
+    if (!is_equipped(op))
+        return;
     struct hfi_hold *hold = op->hold;
     if (reports_loss(op) || hfi_op_refuses_lease(op) || refuses_acks(op))
         return;
@@ -139,7 +173,7 @@ static void acquire_go(struct hf_op *op) {
     if (keep_quiet(op, quiet_until_ms) || is_entangled(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);
-    bool again = hold->count > 0 && !op->call.kind->reentrant;
+    bool again = hold->count > 0 && !op->kind->reentrant;
     bool deadlock = waits_for_itself_locked(op);
     bool line_up = !deadlock && must_line_up_locked(op);
     int64_t count = hold->count;
@@ -152,17 +186,15 @@ static void acquire_go(struct hf_op *op) {
         op->lined_up = true;
         hfi_op_wait_in_line(op, HFI_OP_GATED);
     } else {
-        op->call.count = count;
-        op->call.acks = acks_of(op);
-        op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
-        op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
-        hfi_op_call(op, op->call.kind->ops->acquire);
+        hfi_acquire_fill(op, count);
+        hfi_op_call(op, op->kind->ops->acquire);
     }
 }
 
 static void acquired(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    struct hfi_call *call = &op->call;
+    hf_result *result = &op->work->result;
+    struct hfi_call *call = op->call;
     const struct hfi_grant grant = {.kind = call->kind,
                                     .count = call->value,
                                     .token = call->token,
@@ -170,22 +202,22 @@ static void acquired(struct hf_op *op) {
                                     .acks = call->acks,
                                     .watched = op->lease_ms == HF_WATCHDOG,
                                     .proof = call->proof,
-                                    .self = op->self};
+                                    .self = op->work->self};
     pthread_mutex_lock(&op->shard->mtx);
     if (hold->count == 0)
-        op->self = NULL; /* it is the hold's now */
+        op->work->self = NULL; /* it is the hold's now */
     if (call->share != NULL)
         hfi_share_put_locked(call->share, hold);
     hfi_hold_granted_locked(hold, &grant);
-    if (op->stake != NULL)
-        hfi_stake_put_locked(op->stake, hold);
+    if (op->work->stake != NULL)
+        hfi_stake_put_locked(op->work->stake, hold);
     call->share = NULL; /* it is the hold's now */
     struct hfi_self *watch = hold->self;
-    op->result.count = hold->count;
-    op->result.token = call->token;
-    op->result.votes = call->votes;
-    op->result.servers = call->servers;
-    op->result.acked = call->acked;
+    result->count = hold->count;
+    result->token = call->token;
+    result->votes = call->votes;
+    result->servers = call->servers;
+    result->acked = call->acked;
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     pthread_mutex_unlock(&op->shard->mtx);
 
@@ -198,13 +230,13 @@ static void acquired(struct hf_op *op) {
     hfi_times_add(&op->core->wait, now_us - op->start_us);
     if (call->told_us > 0)
         hfi_times_add(&op->core->hand_over, now_us - call->told_us);
-    op->result.remaining_ms = hfi_left_ms(deadline_ms);
+    result->remaining_ms = hfi_left_ms(deadline_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
 
 /* The lease was over before the grant arrived, so a first acquire has got nothing. */
 static bool came_too_late(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     if (call->count > 0 || !hfi_proof_is_over(&call->proof))
         return false;
     hfi_count(&op->core->counters.timed_out);
@@ -214,7 +246,7 @@ static bool came_too_late(struct hf_op *op) {
 }
 
 static void acquire_after(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     if (call->err == HF_OK) {
         if (hfi_op_ended_meanwhile(op) || came_too_late(op))
             return;

@@ -12,15 +12,15 @@
 /* ---- Acts ---- */
 
 static void act_go(struct hf_op *op) {
-    op->call.lease_ms = op->lease_ms;
-    hfi_op_call(op, op->call.kind->ops->act);
+    op->call->lease_ms = op->lease_ms;
+    hfi_op_call(op, op->call->kind->ops->act);
 }
 
 static void act_after(struct hf_op *op) {
     static const bool gives_back[HFI_ACTS] = {[HFI_ACT_PUT] = true, [HFI_ACT_PUT_IF_EXISTS] = true};
-    struct hfi_call *call = &op->call;
-    op->result.value = call->value;
-    if (call->err == HF_OK && gives_back[op->call.act] && call->value > 0)
+    struct hfi_call *call = op->call;
+    op->work->result.value = call->value;
+    if (call->err == HF_OK && gives_back[op->call->act] && call->value > 0)
         hfi_count(&op->core->counters.released);
     if (call->unsettled)
         hfi_op_complete_unsettled(op, call->err, &call->error, call->lease_ms);
@@ -41,10 +41,10 @@ const struct hfi_verb hfi_verb_nothing = {.name = "nothing", .go = nothing_go};
 /* ---- Waiting ---- */
 
 static void take_go(struct hf_op *op) {
-    op->call.lease_ms = op->lease_ms;
-    op->call.acks = op->core->acks == HF_ACKS_OFF ? 0 : op->core->acks;
-    op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
-    hfi_op_call(op, op->call.kind->ops->acquire);
+    op->call->lease_ms = op->lease_ms;
+    op->call->acks = op->core->acks == HF_ACKS_OFF ? 0 : op->core->acks;
+    op->call->deadline_ms = op->wait_ms == 0 ? op->call->start_ms : op->deadline_ms;
+    hfi_op_call(op, op->call->kind->ops->acquire);
 }
 
 void hfi_count_failure(struct hf_op *op, int err) {
@@ -55,7 +55,7 @@ void hfi_count_failure(struct hf_op *op, int err) {
 }
 
 void hfi_take_failed(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     hfi_count_failure(op, call->err);
     if (call->unsettled)
         hfi_op_complete_unsettled(op, call->err, &call->error, call->lease_ms);
@@ -65,21 +65,21 @@ void hfi_take_failed(struct hf_op *op) {
 
 void hfi_count_taken(struct hf_op *op) {
     hfi_count(&op->core->counters.acquired);
-    if (op->call.contended)
+    if (op->call->contended)
         hfi_count(&op->core->counters.contended);
     int64_t now_us = hfi_now_us();
     hfi_times_add(&op->core->wait, now_us - op->start_us);
-    if (op->call.told_us > 0)
-        hfi_times_add(&op->core->hand_over, now_us - op->call.told_us);
+    if (op->call->told_us > 0)
+        hfi_times_add(&op->core->hand_over, now_us - op->call->told_us);
 }
 
 static void take_after(struct hf_op *op) {
-    if (op->call.err != HF_OK) {
+    if (op->call->err != HF_OK) {
         hfi_take_failed(op);
         return;
     }
     hfi_count_taken(op);
-    op->result.acked = op->call.acked;
+    op->work->result.acked = op->call->acked;
     hfi_op_complete(op, HF_OK, NULL);
 }
 
@@ -88,7 +88,7 @@ const struct hfi_verb hfi_verb_take = {
 
 /* Nothing is taken by awaiting, so nothing is counted. */
 static void await_after(struct hf_op *op) {
-    if (op->call.err != HF_OK)
+    if (op->call->err != HF_OK)
         hfi_take_failed(op);
     else
         hfi_op_complete(op, HF_OK, NULL);

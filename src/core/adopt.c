@@ -25,13 +25,13 @@ static void fail_not_there(struct hf_op *op) {
 
 static void call_engine(struct hf_op *op, int64_t count) {
     const struct hfi_core *core = op->core;
-    const struct hfi_call_ops *ops = op->call.kind->ops;
+    const struct hfi_call_ops *ops = op->call->kind->ops;
     op->ours_before = count > 0;
-    op->call.count = count;
-    op->call.acks = core->acks == HF_ACKS_OFF ? 0 : core->acks;
-    op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? core->watchdog_ms : op->lease_ms;
-    if (op->call.kind->token)
-        op->call.token_wish = HFI_TOKEN_DRAW;
+    op->call->count = count;
+    op->call->acks = core->acks == HF_ACKS_OFF ? 0 : core->acks;
+    op->call->lease_ms = op->lease_ms == HF_WATCHDOG ? core->watchdog_ms : op->lease_ms;
+    if (op->call->kind->token)
+        op->call->token_wish = HFI_TOKEN_DRAW;
     hfi_op_call(op, ops->adopt != NULL && op->ours_before ? ops->extend : ops->adopt);
 }
 
@@ -55,7 +55,7 @@ static void adopt_go(struct hf_op *op) {
 
 static void adopted(struct hf_op *op) {
     struct hfi_hold *hold = op->hold;
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     pthread_mutex_lock(&op->shard->mtx);
     const struct hfi_grant grant = {.kind = call->kind,
                                     .count = op->ours_before ? hold->count : call->count,
@@ -65,10 +65,10 @@ static void adopted(struct hf_op *op) {
                                     .watched = op->lease_ms == HF_WATCHDOG,
                                     .proof = call->proof};
     hfi_hold_granted_locked(hold, &grant);
-    op->result.count = hold->count;
-    op->result.token = call->token;
-    op->result.acked = call->acked;
-    op->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
+    op->work->result.count = hold->count;
+    op->work->result.token = call->token;
+    op->work->result.acked = call->acked;
+    op->work->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
     pthread_mutex_unlock(&op->shard->mtx);
     if (!op->ours_before)
         hfi_count(&op->core->counters.acquired);
@@ -76,7 +76,7 @@ static void adopted(struct hf_op *op) {
 }
 
 static void adopt_after(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     if (call->err == HF_ELOST && op->ours_before) {
         hfi_op_found_lost(op, "the lock was gone when it was adopted again");
     } else if (call->err == HF_ELOST) {

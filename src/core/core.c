@@ -63,6 +63,7 @@ void hfi_core_clear(struct hfi_core *core) {
         }
         hfi_free(mem, shard->long_place);
         hfi_free(mem, atomic_exchange(&shard->spare_op, NULL));
+        hfi_free(mem, atomic_exchange(&shard->spare_work, NULL));
         pthread_mutex_destroy(&shard->mtx);
     }
     hfi_aliases_clear(core);

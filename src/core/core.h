@@ -6,7 +6,9 @@
  *   hold_table.c  holds: one record per place on the server and owner
  *   report.c      telling the listeners of trouble with a hold
  *   gate.c        one remote waiter per process and name; the others queue here
- *   op.c          operations: the task behind every verb, from start to callback
+ *   op_new.c, op.c, result.c
+ *                 operations: the task behind every verb, from start to callback
+ *   park.c        those that wait, as small as can be
  *   settle.c      operations that are over for their callers, but not at the server
  *   op_lost.c     what a verb does when its hold is lost
  *   line_up.c     operations that wait in line, behind another on their hold or at a gate
@@ -104,8 +106,8 @@ struct hfi_shard {
     size_t long_place_room;
     struct hfi_table gates; /* by name */
     struct hfi_link ops;    /* everything that is not finished */
-    /* memory of an operation that has ended, for the next one; not guarded */
-    void *_Atomic spare_op;
+    /* memory of an operation that has ended, and of the work of one, for the next; not guarded */
+    void *_Atomic spare_op, *_Atomic spare_work;
 };
 
 struct hfi_core {

@@ -10,7 +10,7 @@ static void extend_go(struct hf_op *op) {
     bool news;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t count = hold->count;
-    op->call.acks = hold->acks;
+    op->call->acks = hold->acks;
     bool lost = hfi_hold_take_loss_locked(hold, &news);
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
@@ -20,14 +20,14 @@ static void extend_go(struct hf_op *op) {
     else if (count == 0)
         hfi_op_complete(op, HF_ENOTOWNER, NULL);
     else {
-        op->call.count = count;
-        op->call.lease_ms = op->lease_ms;
-        hfi_op_call(op, op->call.kind->ops->extend);
+        op->call->count = count;
+        op->call->lease_ms = op->lease_ms;
+        hfi_op_call(op, op->call->kind->ops->extend);
     }
 }
 
 static void extend_after(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     if (call->err == HF_ELOST) {
         pthread_mutex_lock(&op->shard->mtx);
         if (call->kind->leaves_traces)
@@ -42,11 +42,11 @@ static void extend_after(struct hf_op *op) {
         pthread_mutex_lock(&op->shard->mtx);
         struct hfi_hold *hold = op->hold;
         hfi_hold_extended_locked(hold, call->lease_ms, &call->proof);
-        op->result.count = hold->count;
-        op->result.votes = call->votes;
-        op->result.servers = call->servers;
-        op->result.acked = call->acked;
-        op->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
+        op->work->result.count = hold->count;
+        op->work->result.votes = call->votes;
+        op->work->result.servers = call->servers;
+        op->work->result.acked = call->acked;
+        op->work->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
         pthread_mutex_unlock(&op->shard->mtx);
     }
     /* A copy that may still run does no harm: it can only lengthen the lease. */

@@ -15,61 +15,38 @@
 #include "core/core.h"
 #include "core/op.h"
 
-#include <string.h>
-
 #define GRACE_MS 500  /* a thread may be this late, and is not stuck */
 #define SPREAD_MS 500 /* those in line look within so long of each other, and not all at once */
 
 struct hfi_gate {
     struct hfi_keyed keyed; /* in the shard, by its name */
-    struct hf_op *active;
+    struct hf_op *active;   /* whose name is the key: whoever leaves the front takes that along */
     struct hfi_link queue;
-    size_t name_len;
-    char name[];
 };
-
-#define SMALL_NAME 64 /* gates of names up to this length all have the same size */
-
-static struct hfi_gate *new_gate(const struct hfi_mem *mem, const char *name, size_t name_len) {
-    struct hfi_gate *gate = name_len <= SMALL_NAME
-                                ? hfi_spare_alloc(mem, HFI_SPARE_GATE, sizeof *gate + SMALL_NAME)
-                                : hfi_alloc(mem, sizeof *gate + name_len);
-    if (gate == NULL)
-        return NULL;
-    memset(gate, 0, sizeof *gate);
-    hfi_list_init(&gate->queue);
-    gate->name_len = name_len;
-    memcpy(gate->name, name, name_len);
-    return gate;
-}
-
-static void free_gate(const struct hfi_mem *mem, struct hfi_gate *gate) {
-    if (gate->name_len <= SMALL_NAME)
-        hfi_spare_free(mem, HFI_SPARE_GATE, gate);
-    else
-        hfi_free(mem, gate);
-}
 
 /* It has to show a sign of life from now on. */
 static void put_in_front(struct hfi_gate *gate, struct hf_op *op) {
     gate->active = op;
-    atomic_store(&op->call.signs.due_ms, hfi_now_ms());
+    if (hfi_keyed_is_in_table(&gate->keyed))
+        gate->keyed.key = op->name; /* the same bytes */
+    atomic_store(&op->signs.due_ms, hfi_now_ms());
 }
 
 bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op) {
     const struct hfi_mem *mem = op->core->mem;
-    const struct hfi_call *call = &op->call;
-    struct hfi_keyed *found = hfi_table_find(&shard->gates, call->name, call->name_len);
+    struct hfi_keyed *found = hfi_table_find(&shard->gates, op->name, op->name_len);
     if (found != NULL) {
         struct hfi_gate *gate = HFI_CONTAINER(found, struct hfi_gate, keyed);
         op->gate = gate;
         hfi_list_push_back(&gate->queue, &op->gate_link);
         return false;
     }
-    struct hfi_gate *gate = new_gate(mem, call->name, call->name_len);
+    struct hfi_gate *gate = hfi_spare_alloc(mem, HFI_SPARE_GATE, sizeof *gate);
     if (gate == NULL)
         return true;
-    hfi_table_add(mem, &shard->gates, &gate->keyed, gate->name, gate->name_len);
+    *gate = (struct hfi_gate){0};
+    hfi_list_init(&gate->queue);
+    hfi_table_add(mem, &shard->gates, &gate->keyed, op->name, op->name_len);
     put_in_front(gate, op);
     op->gate = gate;
     return true;
@@ -92,14 +69,14 @@ void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op) {
         return;
     }
     hfi_table_remove(mem, &shard->gates, &gate->keyed);
-    free_gate(mem, gate);
+    hfi_spare_free(mem, HFI_SPARE_GATE, gate);
 }
 
 int64_t hfi_gate_look_at_ms_locked(const struct hf_op *op) {
     int64_t spread_ms = (int64_t)(((uintptr_t)op >> 6) % SPREAD_MS);
     if (op->gate == NULL || op->gate->active == op)
         return HFI_NEVER;
-    return hfi_after_ms(atomic_load(&op->gate->active->call.signs.due_ms), GRACE_MS + spread_ms);
+    return hfi_after_ms(atomic_load(&op->gate->active->signs.due_ms), GRACE_MS + spread_ms);
 }
 
 bool hfi_gate_take_over_locked(struct hf_op *op) {
@@ -118,19 +95,19 @@ const struct hf_op *hfi_gate_front_locked(const struct hf_op *op) {
 }
 
 void hfi_gate_share_failure_locked(const struct hf_op *op) {
-    int64_t since_ms = atomic_load(&op->call.signs.held_up_since_ms);
+    int64_t since_ms = atomic_load(&op->signs.held_up_since_ms);
     if (op->gate == NULL || op->gate->active != op || since_ms == 0)
         return;
     struct hfi_link *next, *queue = &op->gate->queue;
     for (struct hfi_link *link = queue->next; link != queue; link = next) {
         next = link->next;
         struct hf_op *behind = HFI_CONTAINER(link, struct hf_op, gate_link);
-        if (behind->call.start_ms > since_ms)
+        if (hfi_op_start_ms(behind) > since_ms)
             continue;
         hfi_list_remove(link);
         behind->gate = NULL;
-        behind->shared_err = op->call.err;
-        behind->result.error = op->call.error;
+        behind->shared_err = op->call->err;
+        hfi_op_keep_words(behind, &op->call->error);
         hfi_task_post(&behind->task, HFI_OP_TIMEOUT);
     }
 }

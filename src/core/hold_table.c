@@ -143,7 +143,7 @@ static bool give_alias_locked(struct hfi_hold *hold, struct hf_op *op) {
 }
 
 struct hfi_hold *hfi_hold_get_locked(struct hf_op *op) {
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, call->name,
                                                call->name_len, call->owner, call->owner_len, true);
     if (hold == NULL)

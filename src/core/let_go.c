@@ -77,7 +77,7 @@ static bool is_wanted(struct hfi_hold *hold, const struct hfi_kind **ret_kind) {
 /* A renewal that was not answered may have lengthened the lease. What others keep alive for longer
  * is theirs to end. */
 static void settle_release(struct hf_op *op) {
-    op->call.settle_release = op->brief = true;
+    op->call->settle_release = op->brief = true;
     hfi_op_complete_unsettled(op, HF_OK, NULL, op->core->watchdog_ms);
 }
 
@@ -89,7 +89,7 @@ static void let_go_go(struct hf_op *op) {
     if (wanted)
         hfi_hold_await_answer_locked(hold);
     pthread_mutex_unlock(&op->shard->mtx);
-    op->call.count = 1;
+    op->call->count = 1;
     if (wanted)
         settle_release(op);
     else

@@ -40,7 +40,7 @@ static void leave_to_keeper(struct hf_op *op) {
     hfi_hold_leave_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     hfi_fail(&error, HF_EUNKNOWN, "this owner's command before it has not been answered yet");
-    op->call.lane = HFI_LANE_KEEPER;
+    op->call->lane = HFI_LANE_KEEPER;
     hfi_task_ref(&op->task);
     hfi_op_publish(op, HF_EUNKNOWN, &error);
     hfi_task_move(&op->task, op->core->keeper); /* from here on it is the keeper's */
@@ -57,10 +57,10 @@ static int held_up_locked(const struct hf_op *op, int64_t *ret_since_ms) {
         return HF_EUNREACH;
     if (front == NULL || front == op)
         return HF_OK;
-    *ret_since_ms = atomic_load(&front->call.signs.held_up_since_ms);
-    if (*ret_since_ms == 0 || *ret_since_ms > op->call.start_ms)
+    *ret_since_ms = atomic_load(&front->signs.held_up_since_ms);
+    if (*ret_since_ms == 0 || *ret_since_ms > hfi_op_start_ms(op))
         return HF_OK;
-    return atomic_load(&front->call.signs.held_up);
+    return atomic_load(&front->signs.held_up);
 }
 
 /* Behind a command that is not answered yet. As a command of its own would have, it has one
@@ -97,8 +97,10 @@ void hfi_op_waited(struct hf_op *op) {
         return;
     }
     if (shared_err != HF_OK) {
-        error = op->result.error;
-        hfi_op_complete(op, shared_err, &error);
+        const hf_error *words = hfi_op_words(op);
+        if (words != NULL)
+            error = *words;
+        hfi_op_complete(op, shared_err, words != NULL ? &error : NULL);
         return;
     }
     if (op->state == HFI_OP_GATED && hfi_now_ms() < op->deadline_ms) {

@@ -26,10 +26,35 @@ enum hfi_op_state {
     HFI_OP_QUEUED,
     HFI_OP_GATED,
     HFI_OP_CALLING,
+    HFI_OP_PARKED, /* the engine sleeps, and all that it needs to go on is in `parked` */
     HFI_OP_SETTLING,
     HFI_OP_DONE
 };
 
+/* What an operation needs while it has to do with the engine, and what came of that. */
+struct hfi_work {
+    struct hfi_call call;
+    hf_result result;
+    hf_lock_info **ret_info; /* inspect: the caller's, as ret_ids */
+    hf_facts **ret_facts;    /* facts: the same */
+    hf_fleet **ret_fleet;    /* survey: the same */
+    struct hfi_findings **ret_findings;
+    struct {
+        hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
+        bool held, lost; /* release: some were holds of ours; of these some were lost before */
+        int64_t end_ms;  /* release: the first of them ends then */
+    } permits;
+    struct hfi_self *self;   /* of a synchronous acquire for the default owner */
+    struct hfi_stake *stake; /* referenced: what a lock of several has by this; or NULL */
+    void (*told)(void *user, const hf_result *result);
+    size_t size; /* of its memory: the engine's state is behind the struct */
+    char owner_text[HFI_OWNER_MAX];
+};
+
+/* There may be a hundred thousand that wait, so those whose owner is new, and whom nobody can know
+ * of until they have the lock, are **slight**: they have neither work nor a hold but while they are
+ * in front of their gate and the engine does not sleep. All others have their work behind the
+ * struct, for good. */
 struct hf_op {
     /* First: the reference count is its. Its caller, the shard's list until it is finished, a notice
      * with its callback, and those of every task. */
@@ -37,7 +62,34 @@ struct hf_op {
     struct hfi_core *core;
     struct hfi_shard *shard;
     const struct hfi_verb *verb;
+    const struct hfi_kind *kind;
+    const char *name; /* behind it, in the same memory */
+    size_t name_len;
+    struct hfi_work *work; /* NULL: it is slight, and has none now */
+    struct hfi_call *call; /* the one of `work` */
+    struct hfi_hold *hold; /* referenced; NULL for verbs without one */
+    struct hfi_link shard_link, hold_link;
+    struct hfi_gate *gate;
+    union {
+        struct hfi_link gate_link; /* while it is at a gate */
+        struct hfi_notice notice;  /* when it is complete */
+    };
+    struct hfi_alarm alarm;    /* for waiting in line, or parked */
+    struct hfi_signs signs;    /* of its call */
+    struct hfi_parked *parked; /* the engine's */
+    struct hf_cancel *cancel;
+    struct hfi_link cancel_link; /* guarded by the switch */
+
+    hf_owner owner;
+    int64_t lease_ms; /* as asked for */
+    int64_t wait_ms;
+    int64_t start_us, deadline_ms;
+    int acks;       /* as asked for; 0: as the core has it */
+    int shared_err; /* of the one in front, which is true of this one as well; the words are kept as
+                       those of the result. Guarded by the shard */
+    enum hfi_lane lane;
     enum hfi_op_state state;
+    bool slight;
     bool call_done; /* the engine has finished; looked at when it has returned */
     bool cancellable;
     bool cancelled_first; /* before it began: then nothing is sent */
@@ -50,53 +102,38 @@ struct hf_op {
     /* what it settles is not worth waiting for when the client is closed, unless the server answers
      * at once */
     bool brief;
-    enum hfi_lane lane;
-
-    struct hfi_hold *hold; /* referenced; NULL for verbs without one */
-    struct hfi_link shard_link, hold_link;
-    struct hfi_link gate_link;
-    struct hfi_gate *gate;
-    int shared_err; /* of the one in front, which is true of this one as well; result.error has the
-                       words. Guarded by the shard */
-    struct hfi_alarm alarm; /* for waiting in line */
-    struct hf_cancel *cancel;
-    struct hfi_link cancel_link; /* guarded by the switch */
-
-    hf_owner owner;
-    bool foreign;     /* its text is another client's: it was adopted, or is being so */
-    bool ours_before; /* adopt: what is adopted was a hold of ours already */
-    int64_t lease_ms; /* as asked for */
-    int acks;         /* the same; 0: as the core has it */
-    int64_t wait_ms;
-    int64_t start_us, deadline_ms;
-    bool yes_or_no;          /* the answer is whether it is more than 0 */
-    hf_lock_info **ret_info; /* inspect: the caller's, as ret_ids */
-    hf_facts **ret_facts;    /* facts: the same */
-    hf_fleet **ret_fleet;    /* survey: the same */
-    struct hfi_findings **ret_findings;
-    struct {
-        hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
-        bool held, lost; /* release: some were holds of ours; of these some were lost before */
-        int64_t end_ms;  /* release: the first of them ends then */
-    } permits;
-    struct hfi_self *self;   /* of a synchronous acquire for the default owner */
-    struct hfi_stake *stake; /* referenced: what a lock of several has by this; or NULL */
-
-    struct hfi_call call;
-    size_t size; /* of its memory: the engine's state, the name and the ids are behind the struct */
-    char owner_text[HFI_OWNER_MAX];
+    bool foreign;      /* its text is another client's: it was adopted, or is being so */
+    bool ours_before;  /* adopt: what is adopted was a hold of ours already */
+    bool yes_or_no;    /* the answer is whether it is more than 0 */
+    bool handle_given; /* the caller has the op */
 
     /* Completion. */
-    pthread_mutex_t mtx;
-    pthread_cond_t cond;
-    bool complete;
-    hf_result result;
-    struct hfi_notice notice;
+    atomic_uint complete; /* a futex: enum hfi_completion */
+    int code;             /* of the result, if there is no work */
+    hf_error *error; /* and its words; NULL: those of the code, or there was no memory for others */
     hf_callback callback;
-    void (*told)(void *user, const hf_result *result);
     void *user;
-    bool handle_given; /* the caller has the op */
+    size_t size; /* of its memory */
 };
+
+enum hfi_completion {
+    HFI_INCOMPLETE,
+    HFI_COMPLETE,
+    HFI_AWAITED /* not complete: somebody sleeps */
+};
+
+static inline bool hfi_op_is_complete(const struct hf_op *op) {
+    return atomic_load_explicit(&op->complete, memory_order_acquire) == HFI_COMPLETE;
+}
+
+/* The operation that a call belongs to. */
+static inline struct hf_op *hfi_op_of_call(const struct hfi_call *call) {
+    return HFI_CONTAINER(call->task, struct hf_op, task);
+}
+
+static inline int64_t hfi_op_start_ms(const struct hf_op *op) {
+    return op->start_us / 1000;
+}
 
 /* What a verb does; a const table each. */
 struct hfi_verb {
@@ -128,6 +165,7 @@ extern const struct hfi_verb hfi_verb_permits_acquire, hfi_verb_permits_release,
 
 struct hfi_op_args {
     const struct hfi_verb *verb;
+    bool slight;                 /* acquire, for an owner that is new */
     const struct hfi_kind *kind; /* NULL, for src/api only: that of the server itself */
     const char *name;
     size_t name_len;
@@ -181,7 +219,33 @@ void hfi_op_complete_unsettled_until(struct hf_op *op, int err, const hf_error *
 /* Its caller has the result; the op may go on for its own sake. */
 void hfi_op_publish(struct hf_op *op, int err, const hf_error *error);
 
-/* Between op.c and settle.c. */
+/* What came of it, once it is complete: where that is, or in `room`. */
+const hf_result *hfi_op_result(const struct hf_op *op, hf_result *room);
+/* Waits until it is complete. False: it was not by then. Any thread but its executor's. */
+bool hfi_op_await(struct hf_op *op, int64_t until_ms);
+/* Words for its result, before it is complete. Without memory there are none. */
+void hfi_op_keep_words(struct hf_op *op, const hf_error *error);
+const hf_error *hfi_op_words(const struct hf_op *op); /* NULL: none were kept */
+
+/* Gives a slight one its work and its hold. HF_OK or HF_ENOMEM. *ret_turn: the hold is its to work
+ * on; else it is in line for that. */
+int hfi_op_equip(struct hf_op *op, bool *ret_turn);
+
+/* acquire.c: all that the engine has to know, when the hold has been taken so many times. */
+void hfi_acquire_fill(struct hf_op *op, int64_t count);
+
+/* park.c: */
+/* The engine has returned, and perhaps sleeps: then a slight operation keeps no more than it must. */
+void hfi_op_park(struct hf_op *op);
+/* Something has happened, or it is time to go on. */
+void hfi_op_resume(struct hf_op *op, unsigned events);
+void hfi_op_unpark(struct hf_op *op); /* it will not go on; one that is not parked is fine */
+
+/* Between op.c, result.c, park.c and settle.c. */
+bool hfi_work_new(struct hf_op *op);  /* false: out of memory */
+void hfi_work_free(struct hf_op *op); /* of one that is slight */
+void hfi_op_run(struct hfi_task *task, unsigned events);
+void hfi_op_call_is_done(struct hfi_call *call);
 #define HFI_BRIEF_MS 250 /* a server that can be reached answers sooner */
 /* Nothing more will happen: takes the op off all lists, and drops the list's reference. */
 void hfi_op_finish(struct hf_op *op);

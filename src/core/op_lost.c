@@ -25,11 +25,11 @@ void hfi_op_found_lost(struct hf_op *op, const char *reason) {
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
         hfi_hold_report(op->hold, HFI_LOST);
-    hfi_op_complete(op, HF_ELOST, &op->call.error);
+    hfi_op_complete(op, HF_ELOST, &op->call->error);
 }
 
 bool hfi_op_ended_meanwhile(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     pthread_mutex_lock(&op->shard->mtx);
     bool ended = call->count > 0 && op->hold->count == 0;
     bool ran_out = op->hold->ended == HFI_RAN_OUT || op->hold->reason == NULL;

@@ -47,7 +47,7 @@ enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op) {
     for (hold = hfi_hold_first_locked(op->shard); hold != NULL; hold = next) {
         next = hfi_hold_next_locked(hold);
         if (hold == op->hold || hold->number != op->owner ||
-            !hfi_hold_overlaps(hold, op->call.kind, op->call.name, op->call.name_len))
+            !hfi_hold_overlaps(hold, op->call->kind, op->call->name, op->call->name_len))
             continue;
         enum hfi_entanglement state = state_of_locked(hold);
         worst = state > worst ? state : worst;

@@ -26,14 +26,14 @@ static void write_text(const unsigned char *id, char text[TEXT_LEN + 1]) {
 }
 
 static void text_of(const struct hf_op *op, size_t i, char text[TEXT_LEN + 1]) {
-    write_text(op->call.ids + i * HFI_ID_LEN, text);
+    write_text(op->call->ids + i * HFI_ID_LEN, text);
 }
 
 static struct hfi_hold *find_locked(struct hf_op *op, size_t i) {
     char text[TEXT_LEN + 1];
     text_of(op, i, text);
-    return hfi_hold_of_locked(op->core, op->shard, op->call.kind, op->call.name, op->call.name_len,
-                              text, TEXT_LEN, false);
+    return hfi_hold_of_locked(op->core, op->shard, op->call->kind, op->call->name,
+                              op->call->name_len, text, TEXT_LEN, false);
 }
 
 /* ---- Acquire ---- */
@@ -41,18 +41,18 @@ static struct hfi_hold *find_locked(struct hf_op *op, size_t i) {
 static void acquire_go(struct hf_op *op) {
     if (op->lease_ms != HF_NO_LEASE && hfi_op_refuses_lease(op))
         return;
-    op->call.lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
-    op->call.acks = op->core->acks == HF_ACKS_OFF ? 0 : op->core->acks;
-    op->call.deadline_ms = op->wait_ms == 0 ? op->call.start_ms : op->deadline_ms;
-    hfi_op_call(op, op->call.kind->ops->acquire);
+    op->call->lease_ms = op->lease_ms == HF_WATCHDOG ? op->core->watchdog_ms : op->lease_ms;
+    op->call->acks = op->core->acks == HF_ACKS_OFF ? 0 : op->core->acks;
+    op->call->deadline_ms = op->wait_ms == 0 ? op->call->start_ms : op->deadline_ms;
+    hfi_op_call(op, op->call->kind->ops->acquire);
 }
 
 static bool begin_hold_locked(struct hf_op *op, size_t i) {
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     char text[TEXT_LEN + 1];
     text_of(op, i, text);
-    struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, op->call.name,
-                                               op->call.name_len, text, TEXT_LEN, true);
+    struct hfi_hold *hold = hfi_hold_of_locked(op->core, op->shard, call->kind, op->call->name,
+                                               op->call->name_len, text, TEXT_LEN, true);
     if (hold == NULL)
         return false;
     const struct hfi_grant grant = {.kind = call->kind,
@@ -66,7 +66,7 @@ static bool begin_hold_locked(struct hf_op *op, size_t i) {
 
 /* All or none. False: there is not enough memory for all of them. */
 static bool begin_holds(struct hf_op *op) {
-    size_t begun = 0, len = op->call.ids_len;
+    size_t begun = 0, len = op->call->ids_len;
     pthread_mutex_lock(&op->shard->mtx);
     while (begun < len && begin_hold_locked(op, begun))
         begun++;
@@ -81,13 +81,13 @@ static bool begin_holds(struct hf_op *op) {
 
 /* It was acquired and cannot be kept. */
 static void undo(struct hf_op *op, int err, const char *why) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     hfi_fail(&call->error, err, "%s", why);
     hfi_op_complete_unsettled(op, err, &call->error, call->lease_ms);
 }
 
 static void acquired(struct hf_op *op) {
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     if (hfi_proof_is_over(&call->proof)) {
         hfi_count(&op->core->counters.timed_out);
         undo(op, HF_ETIMEDOUT, "the lease was over before the server's answer came");
@@ -98,17 +98,17 @@ static void acquired(struct hf_op *op) {
         return;
     }
     for (size_t i = 0; i < call->ids_len; i++)
-        text_of(op, i, op->permits.ret_ids[i].text);
+        text_of(op, i, op->work->permits.ret_ids[i].text);
     hfi_count_taken(op);
-    op->result.count = op->result.value = (int64_t)call->ids_len;
-    op->result.acked = call->acked;
+    op->work->result.count = op->work->result.value = (int64_t)call->ids_len;
+    op->work->result.acked = call->acked;
     if (op->lease_ms != HF_NO_LEASE)
-        op->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
+        op->work->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
 
 static void acquire_after(struct hf_op *op) {
-    if (op->call.err == HF_OK)
+    if (op->call->err == HF_OK)
         acquired(op);
     else
         hfi_take_failed(op);
@@ -128,11 +128,11 @@ static void end_hold(struct hf_op *op, size_t i) {
         hfi_hold_ref(hold);
         if (hfi_hold_expired_locked(hold))
             news = hfi_hold_run_out_locked(hold);
-        op->permits.lost |= hold->possession == HFI_HOLD_LOST;
+        op->work->permits.lost |= hold->possession == HFI_HOLD_LOST;
         if (hold->count > 0) {
-            op->permits.held = true;
-            if (hfi_hold_deadline_ms(hold) < op->permits.end_ms)
-                op->permits.end_ms = hfi_hold_deadline_ms(hold);
+            op->work->permits.held = true;
+            if (hfi_hold_deadline_ms(hold) < op->work->permits.end_ms)
+                op->work->permits.end_ms = hfi_hold_deadline_ms(hold);
         }
         hfi_hold_end_locked(hold);
         hfi_hold_loss_told_locked(hold); /* this very call reports it */
@@ -145,51 +145,52 @@ static void end_hold(struct hf_op *op, size_t i) {
 }
 
 static void release_go(struct hf_op *op) {
-    op->permits.end_ms = HFI_NEVER;
-    for (size_t i = 0; i < op->call.ids_len; i++)
+    op->work->permits.end_ms = HFI_NEVER;
+    for (size_t i = 0; i < op->call->ids_len; i++)
         end_hold(op, i);
     hfi_verb_act.go(op);
 }
 
 static void fail_lost(struct hf_op *op, const char *why) {
-    hfi_error_clear(&op->call.error);
-    hfi_fail(&op->call.error, HF_ELOST, "%s", why);
-    hfi_op_complete(op, HF_ELOST, &op->call.error);
+    hfi_error_clear(&op->call->error);
+    hfi_fail(&op->call->error, HF_ELOST, "%s", why);
+    hfi_op_complete(op, HF_ELOST, &op->call->error);
 }
 
 /* The server has answered. */
 static void released(struct hf_op *op) {
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     bool one = call->ids_len == 1;
     /* A repeated release that finds nothing has worked the first time, unless the lease may have
      * run out by then. */
-    bool late = call->err == HF_OK && call->value == 0 && hfi_now_ms() >= op->permits.end_ms;
-    if (late || (call->err == HF_OK && op->permits.lost) || call->err == HF_ELOST) {
+    bool late = call->err == HF_OK && call->value == 0 && hfi_now_ms() >= op->work->permits.end_ms;
+    if (late || (call->err == HF_OK && op->work->permits.lost) || call->err == HF_ELOST) {
         fail_lost(op, "the lease had run out when the permit was released");
-    } else if (call->err == HF_ENOTOWNER && one && (op->permits.held || op->permits.lost)) {
-        if (op->permits.held)
+    } else if (call->err == HF_ENOTOWNER && one &&
+               (op->work->permits.held || op->work->permits.lost)) {
+        if (op->work->permits.held)
             hfi_count(&op->core->counters.losses);
         fail_lost(op, "the permit was gone when it was released");
     } else {
         if (call->err == HF_OK)
             hfi_count(&op->core->counters.released);
-        op->result.value = (int64_t)call->ids_len;
+        op->work->result.value = (int64_t)call->ids_len;
         hfi_op_complete(op, call->err, &call->error);
     }
 }
 
 static void release_after(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     bool answered = call->err == HF_OK || call->err == HF_ELOST || call->err == HF_ENOTOWNER ||
                     call->err == HF_EWRONGTYPE;
     if (answered) {
         released(op);
-    } else if (call->unsettled || op->permits.held) {
+    } else if (call->unsettled || op->work->permits.held) {
         /* The caller is done with them, whether the server knows or not. */
         call->settle_release = true;
         /* out of memory means: nothing has begun */
         int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
-        hfi_op_complete_unsettled_until(op, err, &call->error, op->permits.end_ms);
+        hfi_op_complete_unsettled_until(op, err, &call->error, op->work->permits.end_ms);
     } else {
         hfi_op_complete(op, call->err, &call->error);
     }
@@ -201,7 +202,7 @@ const struct hfi_verb hfi_verb_permits_release = {
 /* ---- Extend ---- */
 
 static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     if (call->lease_ms == HF_NO_LEASE)
         hfi_hold_end_locked(hold);
     else
@@ -211,13 +212,13 @@ static void extended_locked(struct hf_op *op, struct hfi_hold *hold) {
 /* The end of the permit was reported while its extension was under way, so the extension came too
  * late: what the server still has is given back. */
 static void undo_extension(struct hf_op *op) {
-    hfi_fail(&op->call.error, HF_ENOTOWNER, "the lease ran out before the server answered");
-    op->call.settle_release = true;
-    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, op->call.lease_ms);
+    hfi_fail(&op->call->error, HF_ENOTOWNER, "the lease ran out before the server answered");
+    op->call->settle_release = true;
+    hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call->error, op->call->lease_ms);
 }
 
 static void extend_after(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     bool news = false, ended = false;
     pthread_mutex_lock(&op->shard->mtx);
     struct hfi_hold *hold = find_locked(op, 0);
@@ -241,8 +242,8 @@ static void extend_after(struct hf_op *op) {
         return;
     }
     if (call->err == HF_OK && call->lease_ms != HF_NO_LEASE)
-        op->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
-    op->result.value = call->value;
+        op->work->result.remaining_ms = hfi_left_ms(call->proof.valid_until_ms);
+    op->work->result.value = call->value;
     hfi_op_complete(op, call->err, &call->error);
 }
 
@@ -266,12 +267,12 @@ static void extend_go(struct hf_op *op) {
         hfi_verb_act.go(op);
         return;
     }
-    hfi_fail(&op->call.error, HF_ENOTOWNER, "the permit was lost before it was to be extended");
+    hfi_fail(&op->call->error, HF_ENOTOWNER, "the permit was lost before it was to be extended");
     if (news) { /* else the keeper has noticed it before, and sees to it */
-        op->call.settle_release = true;
-        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call.error, op->call.lease_ms);
+        op->call->settle_release = true;
+        hfi_op_complete_unsettled(op, HF_ENOTOWNER, &op->call->error, op->call->lease_ms);
     } else {
-        hfi_op_complete(op, HF_ENOTOWNER, &op->call.error);
+        hfi_op_complete(op, HF_ENOTOWNER, &op->call->error);
     }
 }
 

@@ -16,13 +16,13 @@ static void release_go(struct hf_op *op) {
     if (op->complete) /* left to the keeper */
         hfi_hold_left_locked(hold);
     bool lost = hfi_hold_take_loss_locked(hold, &news);
-    op->call.lease_ms = hfi_hold_is_watched(hold) ? op->core->watchdog_ms : hold->lease_ms;
+    op->call->lease_ms = hfi_hold_is_watched(hold) ? op->core->watchdog_ms : hold->lease_ms;
     if (count == 1 && !lost) { /* from here on it must not be renewed */
         hfi_hold_stop_renewing_locked(hold);
         hfi_watchdog_disarm_locked(hold);
     }
     if (count > 0 && !lost && hold->kind->joint)
-        op->call.share = hfi_share_take_locked(hold);
+        op->call->share = hfi_share_take_locked(hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (news)
         hfi_hold_report(hold, HFI_LOST);
@@ -31,10 +31,10 @@ static void release_go(struct hf_op *op) {
     else if (count == 0)
         hfi_op_complete(op, HF_ENOTOWNER, NULL);
     else {
-        op->call.count = count;
+        op->call->count = count;
         if (op->complete) /* left to the keeper: it has its own time */
-            op->call.deadline_ms = hfi_now_ms() + op->core->cmd_timeout_ms;
-        hfi_op_call(op, op->call.kind->ops->release);
+            op->call->deadline_ms = hfi_now_ms() + op->core->cmd_timeout_ms;
+        hfi_op_call(op, op->call->kind->ops->release);
     }
 }
 
@@ -42,7 +42,7 @@ static void set_count_after_release(struct hf_op *op, int64_t count) {
     pthread_mutex_lock(&op->shard->mtx);
     hfi_hold_released_locked(op->hold, count);
     pthread_mutex_unlock(&op->shard->mtx);
-    op->result.count = count;
+    op->work->result.count = count;
 }
 
 /* How long there may be something to release: a renewal that was not answered may have lengthened
@@ -52,12 +52,12 @@ static int64_t may_last_until_ms_locked(const struct hf_op *op) {
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     if (hold->renewal_until_ms == 0)
         return deadline_ms;
-    int64_t renewed_ms = hfi_after_ms(hold->renewal_until_ms, op->call.lease_ms);
+    int64_t renewed_ms = hfi_after_ms(hold->renewal_until_ms, op->call->lease_ms);
     return renewed_ms > deadline_ms ? renewed_ms : deadline_ms;
 }
 
 static void release_after(struct hf_op *op) {
-    struct hfi_call *call = &op->call;
+    struct hfi_call *call = op->call;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t deadline_ms = hfi_hold_deadline_ms(op->hold);
     int64_t settle_until_ms = may_last_until_ms_locked(op);
@@ -102,8 +102,8 @@ const struct hfi_verb hfi_verb_release = {.name = "release",
  * its business. */
 static void give_back_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
-    bool ours = hfi_stake_take_locked(op->stake);
-    if (hfi_stake_is_lost_locked(op->stake, op->hold))
+    bool ours = hfi_stake_take_locked(op->work->stake);
+    if (hfi_stake_is_lost_locked(op->work->stake, op->hold))
         hfi_hold_loss_told_locked(op->hold);
     if (!ours && op->complete) /* it was left to the keeper in vain */
         hfi_hold_left_locked(op->hold);
@@ -112,10 +112,10 @@ static void give_back_go(struct hf_op *op) {
         release_go(op);
         return;
     }
-    const char *why = atomic_load(&op->stake->lost);
+    const char *why = atomic_load(&op->work->stake->lost);
     int err = why != NULL ? HF_ELOST : HF_ENOTOWNER;
-    hfi_fail(&op->call.error, err, "%s", why != NULL ? why : hf_strerror(err));
-    hfi_op_complete(op, err, &op->call.error);
+    hfi_fail(&op->call->error, err, "%s", why != NULL ? why : hf_strerror(err));
+    hfi_op_complete(op, err, &op->call->error);
 }
 
 const struct hfi_verb hfi_verb_give_back = {.name = "release",
@@ -130,7 +130,7 @@ const struct hfi_verb hfi_verb_give_back = {.name = "release",
 static void run_out_go(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool all = hfi_stakes_are_all_locked(op->hold);
-    bool ours = hfi_stake_take_locked(op->stake);
+    bool ours = hfi_stake_take_locked(op->work->stake);
     if (ours && all) {
         hfi_hold_unwatch_locked(op->hold);
         hfi_watchdog_arm_locked(op->hold);

@@ -56,7 +56,7 @@ static void tell_hold(const struct hfi_hold *hold, struct listener *listener) {
 
 /* One that settles is over for its caller. */
 static bool is_wait(const struct hf_op *op) {
-    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->call.kind->joint &&
+    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->kind->joint &&
            op->verb != &hfi_verb_survey;
 }
 
@@ -64,15 +64,16 @@ static void tell_wait(const struct hf_op *op, struct listener *listener) {
     char thread[HFI_THREAD_NAME_SIZE];
     if (!is_wait(op))
         return;
-    name_thread(op->self, listener, thread);
+    name_thread(op->work != NULL ? op->work->self : NULL, listener, thread);
+    char owner[HFI_OWNER_MAX];
     const struct hfi_standing standing = {
         .waits = true,
-        .kind = op->call.kind,
-        .name = op->call.name,
-        .name_len = hfi_kind_stem_len(op->call.kind, op->call.name, op->call.name_len),
-        .owner = op->owner_text,
-        .owner_len = strlen(op->owner_text),
-        .for_ms = listener->now_ms - op->start_us / 1000,
+        .kind = op->kind,
+        .name = op->name,
+        .name_len = hfi_kind_stem_len(op->kind, op->name, op->name_len),
+        .owner = owner,
+        .owner_len = hfi_owner_text(op->core, op->owner, owner),
+        .for_ms = listener->now_ms - hfi_op_start_ms(op),
         .left_ms = left_of_ms(op->deadline_ms),
         .thread = thread,
     };
@@ -128,7 +129,7 @@ struct hfi_waits hfi_standing_waits(struct hfi_core *core) {
             if (!is_wait(op))
                 continue;
             waits.len++;
-            waits.since_ms = hfi_min_ms(waits.since_ms, op->start_us / 1000);
+            waits.since_ms = hfi_min_ms(waits.since_ms, hfi_op_start_ms(op));
         }
         pthread_mutex_unlock(&shard->mtx);
     }

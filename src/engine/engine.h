@@ -27,6 +27,7 @@
 struct hfi_engine;
 struct hfi_findings;
 struct hfi_call_ops;
+struct hfi_parked;
 struct hfi_parts;
 struct hfi_share;
 struct pollfd;
@@ -51,6 +52,7 @@ struct hfi_kind {
     bool exclusive; /* one holder at a time: one remote waiter per process is enough */
     bool token;     /* grants carry a fencing token */
     bool queues;    /* waiters stand in line at the server; giving up has to be told */
+    bool spins;     /* acquire: how it does is the caller's to say (hfi_call.spin) */
     bool leaseless; /* no fixed lease: it is held until released, or lost */
     /* The server keeps a hold for as long as the client's session, and a lease is ours to end:
      * nothing ends by itself while we live. */
@@ -194,7 +196,7 @@ struct hfi_call {
         int peg;
     } ticket;
 
-    struct hfi_signs signs; /* out, while it runs */
+    struct hfi_signs *signs; /* out, while it runs */
 
     /* Out, valid in `done`. */
     int err;
@@ -224,7 +226,7 @@ struct hfi_call {
 };
 
 /* The operations of a kind. Any but `step` and `cancel` may be missing: there is no such thing to be
- * done. */
+ * done. `park`, `resume` and `unpark` go together. */
 struct hfi_call_ops {
     size_t call_size; /* bytes of state a call needs */
 
@@ -261,6 +263,16 @@ struct hfi_call_ops {
      * be) unless it had finished. `err` is what to finish with: HF_ECANCELED or HF_ECLOSED. On the
      * call's executor. */
     void (*cancel)(struct hfi_call *call, int err);
+
+    /* An acquire that only sleeps, until something happens or *ret_until_ms, and has nothing under
+     * way at the server: what it needs to go on, as small as can be. The call is over without
+     * `done`, and its memory may go; the task and its signs stay. NULL: it does not, or there is no
+     * memory. On the call's executor, like the next. */
+    struct hfi_parked *(*park)(struct hfi_call *call, int64_t *ret_until_ms);
+    /* Goes on, with the events that came, in a call that has been filled in like the first. */
+    void (*resume)(struct hfi_call *call, struct hfi_parked *parked, unsigned events);
+    /* It will not go on. */
+    void (*unpark)(struct hfi_engine *engine, struct hfi_parked *parked);
 
     /* What a synchronous caller does while it waits: returns when the executor of the call's task,
      * which is its own, has something to run, and perhaps drives a connection until then. The call

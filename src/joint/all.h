@@ -43,7 +43,7 @@ static inline struct hfi_all_state *hfi_all_state_of(const struct hfi_call *call
 }
 
 static inline struct hf_op *hfi_all_op_of(struct hfi_call *call) {
-    return HFI_CONTAINER(call, struct hf_op, call);
+    return hfi_op_of_call(call);
 }
 
 /* all.c: it is over for the call, and so is its bundle, if it still has one. */

@@ -96,7 +96,7 @@ static int begin_at(struct hfi_call *call, size_t i, int64_t wait_ms) {
                                .owner = op->owner,
                                .wait_ms = wait_ms,
                                .lease_ms = op->lease_ms,
-                               .self = op->self};
+                               .self = op->work->self};
     return hfi_bundle_begin(hfi_all_state_of(call)->bundle, i, &args);
 }
 

@@ -55,7 +55,7 @@ static void let_run_out(struct hfi_share *share);
 
 static struct hfi_bundle *allocate(const struct hf_op *op) {
     const struct hfi_mem *mem = op->core->mem;
-    size_t len = op->call.parts->len, slots_size = len * sizeof(struct hfi_slot);
+    size_t len = op->call->parts->len, slots_size = len * sizeof(struct hfi_slot);
     struct hfi_bundle *bundle =
         hfi_zalloc(mem, sizeof(struct hfi_bundle) + slots_size + len * sizeof(struct hfi_stake *));
     if (bundle == NULL)
@@ -69,13 +69,13 @@ static struct hfi_bundle *allocate(const struct hf_op *op) {
                                        .stakes = bundle->stakes,
                                        .give_back = give_back_share,
                                        .let_run_out = let_run_out};
-    bundle->parts = op->call.parts;
+    bundle->parts = op->call->parts;
     hfi_parts_ref(bundle->parts);
     return bundle;
 }
 
 struct hfi_bundle *hfi_bundle_new(struct hfi_call *call, bool holds) {
-    const struct hf_op *op = HFI_CONTAINER(call, struct hf_op, call);
+    const struct hf_op *op = hfi_op_of_call(call);
     struct hfi_bundle *bundle = allocate(op);
     if (bundle == NULL)
         return NULL;
@@ -161,7 +161,7 @@ static void told_of_grant(void *user, const hf_result *result) {
     struct hfi_bundle *bundle = slot->bundle;
     pthread_mutex_lock(&bundle->mtx);
     struct hf_op *op = take_outcome_locked(slot, result);
-    slot->contended = op->call.contended;
+    slot->contended = op->call->contended;
     slot->state = slot->code == HF_OK ? HFI_SLOT_HELD : HFI_SLOT_FAILED;
     if (bundle->unwanted && slot->state == HFI_SLOT_HELD)
         leave_locked(slot);

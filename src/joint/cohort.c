@@ -25,7 +25,7 @@ static struct hfi_core *core_of(const struct hfi_cohort *cohort) {
 }
 
 static struct hf_op *op_of(struct hfi_call *call) {
-    return HFI_CONTAINER(call, struct hf_op, call);
+    return hfi_op_of_call(call);
 }
 
 static struct hfi_call *first_in_line(const struct hfi_cohort *cohort) {
@@ -178,7 +178,7 @@ static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
     if (cohort->tenure != NULL)
         op = new_op(cohort, cohort->tenure, &args);
     if (op != NULL) {
-        op->call.goes_last = true;
+        op->call->goes_last = true;
         post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
         return;
     }
@@ -255,8 +255,8 @@ static void unlock_after(struct hfi_cohort *cohort, struct hf_op *op, struct hfi
 static void not_granted_locked(struct hfi_cohort *cohort, struct hf_op *op, const hf_result *result,
                                struct hfi_wakes *wakes) {
     struct hfi_call *first = first_in_line(cohort);
-    int64_t held_up_ms = atomic_load(&op->call.signs.held_up_since_ms);
-    int64_t since_ms = op->call.no_server && held_up_ms != 0 ? held_up_ms : HFI_NEVER;
+    int64_t held_up_ms = atomic_load(&op->signs.held_up_since_ms);
+    int64_t since_ms = op->call->no_server && held_up_ms != 0 ? held_up_ms : HFI_NEVER;
     tenure_unref(cohort->tenure);
     cohort->tenure = NULL;
     if (result->code == HF_EBUSY && first != NULL && hfi_cohort_call_of(first)->one_attempt)
@@ -281,7 +281,7 @@ static void told_of_grant(void *user, const hf_result *result) {
         cohort->state = HFI_COHORT_HELD;
         cohort->passes = 0;
         cohort->until_ms = hfi_now_ms() + cohort->limits.ms;
-        hfi_cohort_call_of(first_in_line(cohort))->contended |= op->call.contended;
+        hfi_cohort_call_of(first_in_line(cohort))->contended |= op->call->contended;
         let_in_locked(cohort, &wakes);
     }
     unlock_after(cohort, op, &wakes, alarm);
@@ -327,7 +327,7 @@ static void told_of_release(void *user, const hf_result *result) {
     cohort->tenure = NULL;
     if (releaser != NULL)
         tell_error_locked(releaser, HFI_COHORT_LEFT, result->code, &result->error, &wakes);
-    come_again_locked(cohort, op->call.others, &wakes);
+    come_again_locked(cohort, op->call->others, &wakes);
     unlock_after(cohort, op, &wakes, false);
 }
 
@@ -459,7 +459,7 @@ static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *s
 static int blame_locked(const struct hfi_cohort *cohort) {
     if (cohort->state != HFI_COHORT_ACQUIRING)
         return HF_ETIMEDOUT;
-    struct hfi_signs *signs = &cohort->op->call.signs;
+    struct hfi_signs *signs = &cohort->op->signs;
     int64_t since_ms = atomic_load(&signs->held_up_since_ms);
     if (since_ms == 0)
         return atomic_load(&signs->due_ms) != 0 ? HF_ETIMEDOUT : HF_EPENDING;

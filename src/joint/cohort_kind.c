@@ -12,7 +12,7 @@
 #define OVERTIME_MS 20 /* how often one whose wait is over looks if it can be told why */
 
 static struct hf_op *op_of(struct hfi_call *call) {
-    return HFI_CONTAINER(call, struct hf_op, call);
+    return hfi_op_of_call(call);
 }
 
 static struct hfi_cohort *cohort_of(const struct hfi_call *call) {

@@ -12,7 +12,7 @@
 
 static void completed(struct hf_op *op, const hf_result *result, void *user) {
     struct hfi_errand *errand = user;
-    const struct hfi_call *call = &op->call;
+    const struct hfi_call *call = op->call;
     errand->code = result->code;
     errand->error = result->error;
     errand->value = result->value;
@@ -88,7 +88,7 @@ void hfi_errand_stop(struct hfi_errand *errand) {
 }
 
 int64_t hfi_errand_held_up_ms(const struct hfi_errand *errand) {
-    int64_t since_ms = atomic_load(&errand->op->call.signs.held_up_since_ms);
+    int64_t since_ms = atomic_load(&errand->op->signs.held_up_since_ms);
     return since_ms == 0 ? 0 : hfi_now_ms() - since_ms;
 }
 

@@ -64,7 +64,7 @@ static struct hfi_request *new_request(struct hfi_call *call) {
     atomic_init(&request->refs, 2);
     request->quorum = quorum;
     request->task = call->task;
-    request->signs = &call->signs;
+    request->signs = call->signs;
     hfi_task_ref(call->task);
     request->kind = call->kind;
     request->owner = strtoull(call->owner + sizeof quorum->id, NULL, 10);
@@ -87,7 +87,7 @@ static void send_to_keeper(struct hfi_call *call, void (*begin)(struct hfi_reque
         return;
     }
     request->begin = begin;
-    atomic_store(&call->signs.due_ms, hfi_now_ms() + 5000);
+    atomic_store(&call->signs->due_ms, hfi_now_ms() + 5000);
     state->request = request;
     pthread_mutex_lock(&quorum->inbox_mtx);
     bool stopped = quorum->stopped;

@@ -84,6 +84,17 @@ static void sleep_or_attempt(struct hfi_call *call) {
     hfi_exchange_sleep(&state->exchange, hfi_min_ms(until_ms, call->deadline_ms));
 }
 
+bool hfi_acquire_sleeps(struct hfi_call *call) {
+    return hfi_state_of(call)->step == step_asleep;
+}
+
+void hfi_acquire_sleep_on(struct hfi_call *call, int64_t until_ms, unsigned events) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->step = step_asleep;
+    hfi_exchange_sleep(&state->exchange, until_ms);
+    step_asleep(call, events | (hfi_now_ms() >= until_ms ? HFI_EVENT_TIMER : 0));
+}
+
 /* ---- Subscribing ---- */
 
 static void step_subscribing(struct hfi_call *call, unsigned events) {
@@ -277,7 +288,7 @@ static void attempt(struct hfi_call *call) {
     send_attempt(call);
 }
 
-void hfi_acquire(struct hfi_call *call) {
+struct hfi_call_state *hfi_acquire_prepare(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
     struct hfi_exchange *x = &state->exchange;
     const struct hfi_waiting *waiting = state->kind->waiting;
@@ -295,6 +306,12 @@ void hfi_acquire(struct hfi_call *call) {
         x->retry = HFI_RETRY_PATIENTLY;
         x->silence_ms = x->redis->connect_timeout_ms;
     }
+    return state;
+}
+
+void hfi_acquire(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_acquire_prepare(call);
+    const struct hfi_waiting *waiting = state->kind->waiting;
     if (waiting->prepare != NULL)
         waiting->prepare(call);
     prepare_attempt(call, hfi_now_ms());

@@ -412,6 +412,12 @@ static void destroy(struct hfi_task *task) {
     hfi_free(answers->redis->mem, answers);
 }
 
+static const struct hfi_listener listener = {
+    .hear = hear_nothing,
+    .deaf =
+        "the server refuses " HFI_TELL_CHANNEL "*, so surveys cannot tell when this client hangs",
+};
+
 int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_answers **ret) {
     struct hfi_answers *answers = hfi_zalloc(redis->mem, sizeof *answers);
     if (answers == NULL)
@@ -419,10 +425,8 @@ int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_a
     answers->redis = redis;
     answers->node = node;
     answers->alarm.fire = alarm_fired;
-    answers->here.hear = hear_nothing;
+    answers->here.listener = &listener;
     answers->here.idly = true;
-    answers->here.deaf =
-        "the server refuses " HFI_TELL_CHANNEL "*, so surveys cannot tell when this client hangs";
     pthread_mutex_init(&answers->mtx, NULL);
     hfi_task_init(&answers->task, hfi_keeper_exec(redis->keeper), run, destroy);
     *ret = answers;

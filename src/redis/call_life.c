@@ -46,7 +46,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     x->silence_ms = HFI_NEVER;
     x->limit_err = HF_EUNKNOWN;
     x->error = &call->error;
-    x->signs = &call->signs;
+    x->signs = call->signs;
     return state;
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
+#include "redis/park.h"
 #include "redis/route/cluster.h"
 #include "redis/route/sentinel.h"
 #include "redis/route/single.h"
@@ -299,6 +300,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
 static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
+    hfi_looks_free(redis->looks);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis->client_name);
     hfi_free(redis->mem, redis);
@@ -343,6 +345,8 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
         redis->names =
             (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
         err = make_route(redis, config, error);
+        if (err == HF_OK && hfi_looks_new(redis, &redis->looks) != HF_OK)
+            err = hfi_fail(error, HF_ENOMEM, "out of memory");
     }
     if (err != HF_OK) {
         free_half_built(redis);
@@ -358,6 +362,7 @@ static void stop(struct hfi_engine *engine) {
         return;
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);
+    hfi_looks_stop(redis->looks);
 }
 
 static void free_engine(struct hfi_engine *engine) {
@@ -464,6 +469,9 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
+    .park = hfi_park,
+    .resume = hfi_resume,
+    .unpark = hfi_unpark,
     .attend = hfi_call_attend,
 };
 

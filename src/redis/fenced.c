@@ -54,6 +54,7 @@ static int read_acquire(const struct hfi_call *call, const redisReply *reply,
 
 static const struct hfi_redis_kind fenced = {
     .field_suffix = "",
+    .key_tells = true,
     .acquire = &hfi_script_fenced_acquire,
     .release = &hfi_script_plain_release,
     .force = &hfi_script_plain_force,

@@ -12,6 +12,8 @@
  *   acquire.c   attempt, begin to wait, attempt, sleep
  *   waiting_listen.c, waiting_spin.c, waiting_line.c, waiting_latch.c
  *               a manner of waiting each: what is told, how long to sleep, what ends it
+ *   park.c      an acquire that sleeps, as small as can be
+ *   looks.c     whether what many of those wait for is still held, in one script
  *   hand_over.c what a hand-over leaves in front of a line
  *   release.c   release and extend
  *   adopt.c     making another client's hold this one's
@@ -79,6 +81,8 @@ struct hfi_redis {
     int db;
     atomic_bool stopped; /* the connections are gone or about to go */
 
+    struct hfi_looks *looks;
+
     /* The keeper's thread only. */
     struct hfi_link renewals;    /* running */
     const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
@@ -103,6 +107,7 @@ struct hfi_line {
     unsigned behind;          /* naps so far while the lock was free, but not for us */
     bool queued;              /* there may be an entry of ours */
     bool granted;             /* there was a message of a grant, and the lock was not ours yet */
+    struct hfi_heard heard;   /* what messages say of grants: since when */
 };
 
 /* What a waiter for a latch has seen of it, as waiting_latch.c knows it. */
@@ -268,6 +273,14 @@ void hfi_acquire(struct hfi_call *call);
  * there is to know of messages, in any step. */
 void hfi_acquire_again(struct hfi_call *call);
 void hfi_acquire_news(struct hfi_call_state *state, unsigned events);
+/* For park.c: begins, and sends nothing; sleeps between two attempts; goes on with such a sleep. */
+struct hfi_call_state *hfi_acquire_prepare(struct hfi_call *call);
+bool hfi_acquire_sleeps(struct hfi_call *call);
+void hfi_acquire_sleep_on(struct hfi_call *call, int64_t until_ms, unsigned events);
+/* park.c: as struct hfi_call_ops has them */
+struct hfi_parked *hfi_park(struct hfi_call *call, int64_t *ret_until_ms);
+void hfi_resume(struct hfi_call *call, struct hfi_parked *parked, unsigned events);
+void hfi_unpark(struct hfi_engine *engine, struct hfi_parked *parked);
 /* Too few have confirmed what it has acquired. */
 void hfi_acquire_unconfirmed(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);

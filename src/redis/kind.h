@@ -76,6 +76,8 @@ struct hfi_redis_kind {
     /* Its scripts use keys that they cannot declare, so that a server of a cluster does not know when some
      * of them are elsewhere: they must not be sent after a lock that is on the move. */
     bool undeclared_keys;
+    /* It is held for as long as its key is there, so whoever waits need not attempt to find out. */
+    bool key_tells;
 
     const struct hfi_script *acquire, *release, *force;
     void (*write_acquire)(const struct hfi_redis *redis, const struct hfi_call *call,

@@ -190,6 +190,7 @@ int hfi_plain_read_force(const redisReply *reply, struct hfi_force_answer *ret) 
 
 const struct hfi_redis_kind hfi_plain = {
     .field_suffix = "",
+    .key_tells = true,
     .acquire = &hfi_script_plain_acquire,
     .release = &hfi_script_plain_release,
     .force = &hfi_script_plain_force,

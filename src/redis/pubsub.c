@@ -18,20 +18,13 @@
 #include "redis/pubsub.h"
 
 #include "base/clock.h"
+#include "base/table.h"
 #include "net/keeper.h"
 #include "redis/command.h"
 #include "redis/exchange.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The hash table allocates through `hash_mem` and reports through `hash_failed`, locals of
- * whoever uses it. */
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hfi_alloc(hash_mem, size)
-#define uthash_free(ptr, size) hfi_free(hash_mem, ptr)
-#define uthash_nonfatal_oom(element) (hash_failed = true)
-#include <uthash.h>
 
 #define LINGER_MS 200
 #define SWEEP_GAP_MS 50
@@ -43,7 +36,7 @@
 enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF, CHANNEL_ASTRAY };
 
 struct hfi_channel {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed; /* in the registry, by its name */
     struct hfi_link waiters;
     struct hfi_link todo;  /* in the registry's list when a SUBSCRIBE may have to be sent */
     struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
@@ -55,7 +48,6 @@ struct hfi_channel {
     int64_t no_debt_ms; /* nothing is owed until then: those who listened did not come, */
     unsigned in_vain;   /* so often in a row */
     int debt_limit;     /* no more came, of those who were owed; 0: nothing is known */
-    size_t len;
     char name[];
 };
 
@@ -68,13 +60,13 @@ struct hfi_pubsub {
     struct hfi_alarm alarm;
 
     pthread_mutex_t mtx; /* guards below */
-    struct hfi_channel *channels;
+    struct hfi_table channels;
     struct hfi_link todo, asked;
     int64_t alarm_ms; /* when `alarm` is set to fire; HFI_NEVER */
     bool up, stopped, refusal_logged, deaf_logged;
 };
 
-static void tell_waiters(struct hfi_channel *channel, unsigned event) {
+static void tell_waiters(const struct hfi_channel *channel, unsigned event) {
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next)
         hfi_task_post(HFI_CONTAINER(link, struct hfi_waiter, link)->task, event);
@@ -98,35 +90,34 @@ static void tell_message(struct hfi_channel *channel, const redisReply *payload)
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next) {
         struct hfi_waiter *waiter = HFI_CONTAINER(link, struct hfi_waiter, link);
-        if (number > waiter->number) {
-            waiter->number = number;
-            waiter->heard_ms = hfi_now_ms();
-        }
-        if (waiter->hear != NULL && payload->type == REDIS_REPLY_STRING)
-            waiter->hear(waiter, payload->str, payload->len);
+        struct hfi_heard *heard = waiter->heard;
+        if (heard != NULL && number > heard->number)
+            *heard = (struct hfi_heard){.number = number, .at_ms = hfi_now_ms()};
+        if (waiter->listener != NULL && payload->type == REDIS_REPLY_STRING)
+            waiter->listener->hear(waiter, payload->str, payload->len);
         hfi_task_post(waiter->task, HFI_EVENT_MESSAGE);
     }
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static struct hfi_channel *find_channel(struct hfi_pubsub *pubsub, const char *name, size_t len) {
-    struct hfi_channel *channel = NULL;
-    HASH_FIND(hh, pubsub->channels, name, len, channel);
-    return channel;
+static struct hfi_channel *channel_around(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_channel, keyed) : NULL;
 }
 
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
-    const struct hfi_mem *hash_mem = pubsub->mem;
-    bool hash_failed = false;
-    HASH_ADD_KEYPTR(hh, pubsub->channels, channel->name, channel->len, channel);
-    return !hash_failed;
+static struct hfi_channel *find_channel(struct hfi_pubsub *pubsub, const char *name, size_t len) {
+    return channel_around(hfi_table_find(&pubsub->channels, name, len));
+}
+
+/* All of them, in no order; NULL: that was the last. */
+static struct hfi_channel *first_channel(const struct hfi_pubsub *pubsub) {
+    return channel_around(hfi_table_first(&pubsub->channels));
+}
+static struct hfi_channel *next_channel(const struct hfi_pubsub *pubsub,
+                                        const struct hfi_channel *channel) {
+    return channel_around(hfi_table_next(&pubsub->channels, &channel->keyed));
 }
 
 static void forget_channel(struct hfi_pubsub *pubsub, struct hfi_channel *channel) {
-    const struct hfi_mem *hash_mem = pubsub->mem;
-    HASH_DEL(pubsub->channels, channel);
+    hfi_table_remove(pubsub->mem, &pubsub->channels, &channel->keyed);
     hfi_list_remove(&channel->todo);
     hfi_list_remove(&channel->asked);
     hfi_free(pubsub->mem, channel);
@@ -138,7 +129,7 @@ static void add_command(struct hfi_command *command, const char *verb,
                         const struct hfi_channel *channel) {
     hfi_command_open(command);
     hfi_command_text(command, verb);
-    hfi_command_bytes(command, channel->name, channel->len);
+    hfi_command_bytes(command, channel->name, channel->keyed.key_len);
     hfi_command_close(command);
 }
 
@@ -178,7 +169,8 @@ static void subscribe_locked(struct hfi_pubsub *pubsub, struct hfi_command *comm
 static void sweep_locked(struct hfi_pubsub *pubsub, struct hfi_command *command) {
     int64_t now_ms = hfi_now_ms(), next_ms = HFI_NEVER;
     struct hfi_channel *channel, *next;
-    HASH_ITER(hh, pubsub->channels, channel, next) {
+    for (channel = first_channel(pubsub); channel != NULL; channel = next) {
+        next = next_channel(pubsub, channel);
         if (may_go(pubsub, channel, now_ms)) {
             if (pubsub->up && channel->state == CHANNEL_HEARD)
                 add_command(command, channel->sharded ? "SUNSUBSCRIBE" : "UNSUBSCRIBE", channel);
@@ -208,7 +200,7 @@ static void update(struct hfi_task *task, unsigned events) {
         sweep_locked(pubsub, &command);
     if (!stopped)
         subscribe_locked(pubsub, &command);
-    bool wanted = pubsub->channels != NULL;
+    bool wanted = pubsub->channels.len > 0;
     pthread_mutex_unlock(&pubsub->mtx);
 
     if (!stopped) {
@@ -234,9 +226,10 @@ static bool is_text(const redisReply *reply, const char *text) {
 /* What is to be logged the first time a channel is refused. */
 static const char *words_for_refusal_locked(struct hfi_pubsub *pubsub,
                                             const struct hfi_channel *channel) {
-    const char *deaf = NULL;
+    const struct hfi_listener *listener = NULL;
     if (!hfi_list_empty(&channel->waiters))
-        deaf = HFI_CONTAINER(channel->waiters.next, struct hfi_waiter, link)->deaf;
+        listener = HFI_CONTAINER(channel->waiters.next, struct hfi_waiter, link)->listener;
+    const char *deaf = listener != NULL ? listener->deaf : NULL;
     bool *logged = deaf != NULL ? &pubsub->deaf_logged : &pubsub->refusal_logged;
     if (*logged)
         return NULL;
@@ -320,10 +313,10 @@ bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
 }
 
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
-    struct hfi_channel *channel, *next;
     pthread_mutex_lock(&pubsub->mtx);
     pubsub->up = up;
-    HASH_ITER(hh, pubsub->channels, channel, next) {
+    for (struct hfi_channel *channel = first_channel(pubsub); channel != NULL;
+         channel = next_channel(pubsub, channel)) {
         hfi_list_remove(&channel->asked);
         channel->state = CHANNEL_NEW;
         /* What was published meanwhile is lost; and if the server is gone, an attempt will find
@@ -345,12 +338,8 @@ static struct hfi_channel *add_channel_locked(struct hfi_pubsub *pubsub, const c
         return NULL;
     hfi_list_init(&channel->waiters);
     channel->sharded = sharded;
-    channel->len = len;
     memcpy(channel->name, name, len);
-    if (!insert_channel(pubsub, channel)) {
-        hfi_free(pubsub->mem, channel);
-        return NULL;
-    }
+    hfi_table_add(pubsub->mem, &pubsub->channels, &channel->keyed, channel->name, len);
     do_later_locked(pubsub, channel);
     return channel;
 }
@@ -378,7 +367,8 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
     waiter->pubsub = pubsub;
     waiter->channel = channel;
     waiter->task = task;
-    waiter->number = 0;
+    if (waiter->heard != NULL)
+        waiter->heard->number = 0;
     hfi_list_push_back(&channel->waiters, &waiter->link);
     if (!waiter->idly)
         hfi_conn_listen(pubsub->conn, waiter->caller);
@@ -389,8 +379,7 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len) {
     pthread_mutex_lock(&pubsub->mtx);
-    struct hfi_channel *channel =
-        pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
+    struct hfi_channel *channel = pubsub->stopped ? NULL : find_channel(pubsub, name, len);
     bool heard = channel != NULL && channel->state == CHANNEL_HEARD;
     if (heard)
         add_waiter_locked(pubsub, channel, waiter, task);
@@ -420,15 +409,24 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     return channel != NULL ? HF_OK : HF_ENOMEM;
 }
 
+void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to) {
+    struct hfi_pubsub *pubsub = from->pubsub;
+    pthread_mutex_lock(&pubsub->mtx);
+    *to = *from;
+    hfi_list_replace(&from->link, &to->link);
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
 bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_heard_ms) {
     struct hfi_pubsub *pubsub = waiter->pubsub;
     pthread_mutex_lock(&pubsub->mtx);
-    bool any = waiter->number > 0;
+    struct hfi_heard *heard = waiter->heard;
+    bool any = heard != NULL && heard->number > 0;
     if (any) {
-        *ret_number = waiter->number;
-        *ret_heard_ms = waiter->heard_ms;
+        *ret_number = heard->number;
+        *ret_heard_ms = heard->at_ms;
+        heard->number = 0;
     }
-    waiter->number = 0;
     pthread_mutex_unlock(&pubsub->mtx);
     return any;
 }
@@ -475,8 +473,7 @@ enum hfi_others hfi_pubsub_owe(struct hfi_pubsub *pubsub, const char *name, size
                                int64_t stand_ms) {
     enum hfi_others others = HFI_OTHERS_UNKNOWN;
     pthread_mutex_lock(&pubsub->mtx);
-    struct hfi_channel *channel =
-        pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
+    struct hfi_channel *channel = pubsub->stopped ? NULL : find_channel(pubsub, name, len);
     if (channel != NULL && channel->state == CHANNEL_HEARD)
         others = owe_locked(channel, told, stand_ms);
     pthread_mutex_unlock(&pubsub->mtx);
@@ -510,8 +507,10 @@ void hfi_pubsub_stood_back(struct hfi_waiter *waiter, bool used, int limit) {
 static void destroy(struct hfi_task *task) {
     struct hfi_pubsub *pubsub = HFI_CONTAINER(task, struct hfi_pubsub, task);
     struct hfi_channel *channel, *next;
-    HASH_ITER(hh, pubsub->channels, channel, next)
-    forget_channel(pubsub, channel);
+    for (channel = first_channel(pubsub); channel != NULL; channel = next) {
+        next = next_channel(pubsub, channel);
+        forget_channel(pubsub, channel);
+    }
     pthread_mutex_destroy(&pubsub->mtx);
     hfi_free(pubsub->mem, pubsub);
 }
@@ -536,13 +535,13 @@ int hfi_pubsub_new(const struct hfi_mem *mem, const struct hfi_log *log, struct 
 }
 
 void hfi_pubsub_stop(struct hfi_pubsub *pubsub) {
-    struct hfi_channel *channel, *next;
     if (pubsub == NULL)
         return;
     pthread_mutex_lock(&pubsub->mtx);
     pubsub->stopped = true;
-    HASH_ITER(hh, pubsub->channels, channel, next)
-    tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+    for (const struct hfi_channel *channel = first_channel(pubsub); channel != NULL;
+         channel = next_channel(pubsub, channel))
+        tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
     pthread_mutex_unlock(&pubsub->mtx);
     hfi_alarm_clear(pubsub->exec, &pubsub->alarm);
 }

@@ -17,6 +17,20 @@
 
 struct hfi_pubsub;
 struct hfi_channel;
+struct hfi_waiter;
+
+/* One who hears every message itself. */
+struct hfi_listener {
+    /* On the thread of whoever reads, under the registry's mutex: it must be brief. */
+    void (*hear)(struct hfi_waiter *waiter, const char *message, size_t len);
+    const char *deaf; /* what to log when the server refuses it */
+};
+
+/* What was published that is a number. Guarded by the registry. */
+struct hfi_heard {
+    int64_t number; /* the largest; 0: none */
+    int64_t at_ms;  /* when it came */
+};
 
 /* Somebody who waits. Its task gets HFI_EVENT_SUBSCRIBED once the server has confirmed (again
  * after a reconnect), HFI_EVENT_DEAF if it refused, HFI_EVENT_MESSAGE for a message, both when
@@ -26,18 +40,14 @@ struct hfi_waiter {
     struct hfi_pubsub *pubsub; /* where it has joined */
     struct hfi_channel *channel;
     struct hfi_task *task;
-    bool sharded; /* the channel is of a slot, and only the server of that slot has it */
     /* of a synchronous caller, who reads messages itself while it waits; NULL: the keeper does */
     struct hfi_attendant *caller;
-    int64_t linger_ms; /* how long the subscription stays when it has left; 0: a little */
-    /* Hears every message itself, on the thread of whoever reads, under the registry's mutex: it
-     * must be brief. NULL: only the event. */
-    void (*hear)(struct hfi_waiter *waiter, const char *message, size_t len);
+    const struct hfi_listener *listener; /* NULL: only the event */
+    struct hfi_heard *heard;             /* NULL: numbers mean nothing to it */
+    int linger_ms; /* how long the subscription stays when it has left; 0: a little */
+    bool sharded;  /* the channel is of a slot, and only the server of that slot has it */
     /* nobody has to read for its sake alone: the keeper does so soon enough when nobody waits */
     bool idly;
-    const char *deaf; /* with `hear`: what to log when the server refuses it; NULL: as ever */
-    int64_t number;   /* the largest number published; 0: none. Guarded by the registry */
-    int64_t heard_ms; /* and when it came */
 };
 
 /* For the channels of the server to which `conn` leads. */
@@ -56,6 +66,8 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
 void hfi_pubsub_leave(struct hfi_waiter *waiter);
+/* It goes on in other memory, with all that it has heard. */
+void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to);
 /* It is still there, and hears nothing. True: because the server does not have the slot, or not yet; then it
  * is asked again. */
 bool hfi_pubsub_again(struct hfi_waiter *waiter);

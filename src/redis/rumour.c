@@ -93,6 +93,11 @@ static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
     pthread_mutex_unlock(&rumours->mtx);
 }
 
+static const struct hfi_listener listener = {
+    .hear = hear,
+    .deaf = "the server refuses to tell of broken locks and of questions, so these are noticed "
+            "late, and surveys do not show what is held here"};
+
 /* ---- Telling the core ---- */
 
 static void clear_notes(struct hfi_rumours *rumours) {
@@ -217,11 +222,8 @@ int hfi_rumours_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_r
         return HF_ENOMEM;
     rumours->redis = redis;
     rumours->node = node;
-    rumours->waiter.hear = hear;
+    rumours->waiter.listener = &listener;
     rumours->waiter.idly = true;
-    rumours->waiter.deaf =
-        "the server refuses to tell of broken locks and of questions, so these are noticed late, and "
-        "surveys do not show what is held here";
     rumours->alarm.fire = alarm_fired;
     rumours->told_ms = -GAP_MS;
     hfi_list_init(&rumours->notes);

@@ -23,7 +23,7 @@ extern const struct hfi_script hfi_script_fair_release;
 extern const struct hfi_script hfi_script_fair_give_up;
 extern const struct hfi_script hfi_script_fair_force;
 extern const struct hfi_script hfi_script_fair_hand_over;
-extern const struct hfi_script hfi_script_renew;
+extern const struct hfi_script hfi_script_renew, hfi_script_look;
 extern const struct hfi_script hfi_script_read_acquire;
 extern const struct hfi_script hfi_script_read_release;
 extern const struct hfi_script hfi_script_read_renew;

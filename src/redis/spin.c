@@ -31,5 +31,6 @@ const struct hfi_kind hfi_kind_spin = {
     .reentrant = true,
     .exclusive = true,
     .token = false,
+    .spins = true,
     .engine_private = &spin,
 };

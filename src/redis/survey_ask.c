@@ -37,6 +37,9 @@ static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
     atomic_fetch_add(&survey->answers, 1);
 }
 
+static const struct hfi_listener listener = {
+    .hear = hear, .deaf = "the server refuses to tell what clients answer to a survey"};
+
 void hfi_survey_stop_asking(struct hfi_call *call) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     if (survey->home != NULL) {
@@ -174,8 +177,7 @@ void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
         return;
     }
     snprintf(channel, sizeof channel, HFI_TELL_CHANNEL "%s", survey->number);
-    survey->waiter.hear = hear;
-    survey->waiter.deaf = "the server refuses to tell what clients answer to a survey";
+    survey->waiter.listener = &listener;
     if (call->lane == HFI_LANE_CALLER)
         survey->waiter.caller = &state->exchange.attendant;
     struct hfi_node *node =

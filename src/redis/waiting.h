@@ -16,6 +16,8 @@
 
 struct hfi_acquire_answer;
 
+#define HFI_POLL_MAX_MS 10000 /* nobody sleeps for longer without asking */
+
 /* Whether a message will tell of a release. */
 enum hfi_told {
     HFI_TOLD_NOT,

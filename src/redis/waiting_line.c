@@ -44,6 +44,7 @@ static void prepare(struct hfi_call *call) {
     line->confirm_ms = hfi_min_ms(hfi_min_ms(CONFIRM_MAX_MS, call->lease_ms),
                                   state->exchange.redis->fair_confirm_ms);
     state->u.acquire.waiter.linger_ms = LINGER_MS;
+    state->u.acquire.waiter.heard = &line->heard;
     if (call->deadline_ms > call->start_ms)
         hfi_listen_if_heard(call);
 }

@@ -3,7 +3,7 @@
  *
  * Used by acquire.c through the table, and by the other manners that listen, on the thread of the
  * call's executor. A message is only ever a hint: a sleep also ends when the holder's lease does,
- * and after POLL_MAX_MS at the latest. If the server does not let us listen, or takes too long to
+ * and after HFI_POLL_MAX_MS at the latest. If the server does not let us listen, or takes too long to
  * confirm, we poll instead.
  */
 #include "base/backoff.h"
@@ -12,7 +12,6 @@
 #include "redis/kind.h"
 #include "redis/waiting.h"
 
-#define POLL_MAX_MS 10000
 #define CHANNEL_SMALL 512
 
 /* For waiters that want to listen, but whose subscription is not confirmed. */
@@ -84,7 +83,7 @@ enum hfi_told hfi_listen_begin(struct hfi_call *call, int64_t *ret_patience_ms) 
 int64_t hfi_listen_poll_ms(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->u.acquire.heard)
-        return POLL_MAX_MS;
+        return HFI_POLL_MAX_MS;
     bool moves = state->u.acquire.home != NULL && hfi_pubsub_again(&state->u.acquire.waiter);
     return hfi_backoff_ms(moves ? &astray : &deaf, state->u.acquire.naps++, hfi_throw_dice(state));
 }

@@ -36,7 +36,7 @@ static void wake_at(struct hfi_zk_call *c, int64_t at_ms) {
     c->alarm_exec = exec;
     c->alarm.fire = alarm_fired;
     c->wake_ms = at_ms;
-    atomic_store_explicit(&c->call->signs.due_ms, at_ms, memory_order_relaxed);
+    atomic_store_explicit(&c->call->signs->due_ms, at_ms, memory_order_relaxed);
     hfi_alarm_set(exec, &c->alarm, at_ms);
 }
 
@@ -142,7 +142,7 @@ void hfi_zk_call_fail_proto(struct hfi_zk_call *c) {
 /* ---- How long ---- */
 
 static void held_up(struct hfi_zk_call *c, int err) {
-    struct hfi_signs *signs = &c->call->signs;
+    struct hfi_signs *signs = c->call->signs;
     if (c->useless_since_ms == 0)
         c->useless_since_ms = hfi_now_ms();
     atomic_store_explicit(&signs->held_up, err, memory_order_relaxed);
@@ -156,7 +156,7 @@ static void is_well(struct hfi_zk_call *c) {
         return;
     c->useless_since_ms = 0;
     c->tries = 0;
-    atomic_store_explicit(&c->call->signs.held_up_since_ms, 0, memory_order_relaxed);
+    atomic_store_explicit(&c->call->signs->held_up_since_ms, 0, memory_order_relaxed);
 }
 
 /* Nothing was of help for as long as anybody is to wait for it. */

@@ -121,6 +121,44 @@ static void scene_async(struct stage *stage) {
     release_all(stage, err == HF_OK);
 }
 
+/* Three who wait for one name, whose owners are new: one of them sleeps at the server, two behind it.
+ * The first is cancelled, the second gets the lock, the third waits in vain. */
+static void scene_waiters(struct stage *stage) {
+    hf_op *ops[3] = {NULL, NULL, NULL};
+    hf_result results[3] = {HF_RESULT_INIT, HF_RESULT_INIT, HF_RESULT_INIT};
+    assert_int_equal(hf_lock_acquire(stage->rival_lock), HF_OK);
+    for (int i = 0; i < 3; i++) {
+        hf_acquire_options options = world_wait_for(i == 2 ? 300 : HF_FOREVER, HF_WATCHDOG);
+        int err = hf_lock_acquire_start(stage->lock, &options, NULL, NULL, &ops[i]);
+        assert_true(err == HF_OK || err == HF_ENOMEM);
+    }
+    sleep_ms(10); /* or else the first had not begun to wait: that, too, must be fine */
+    hf_op_cancel(ops[0]);
+    assert_int_equal(hf_lock_release(stage->rival_lock), HF_OK);
+    int held = 0;
+    for (int i = 0; i < 3; i++) {
+        if (ops[i] == NULL)
+            continue;
+        int err = hf_op_wait(ops[i], HANG_MS, &results[i]);
+        if (err != HF_ECANCELED)
+            assert_allowed(err);
+        assert_int_equal(results[i].code, err);
+        if (err != HF_OK)
+            assert_true(results[i].error.code == err && results[i].error.text[0] != '\0');
+        hf_op_free(ops[i]);
+        if (err == HF_OK && ++held > 0) {
+            err = hf_lock_release_as(stage->lock, results[i].owner);
+            assert_allowed(err);
+            if (err != HF_OK) { /* it may not have begun */
+                err = hf_lock_release_as(stage->lock, results[i].owner);
+                assert_true(err == HF_OK || err == HF_ENOTOWNER);
+            }
+        }
+    }
+    struct world w = {.server = stage->server};
+    assert_true(world_wait_free(&w, HANG_MS));
+}
+
 static void scene_renewed(struct stage *stage) {
     struct world_events events = {0};
     int told = hf_lock_on_lost(stage->lock, world_on_event, &events);
@@ -215,6 +253,11 @@ static void U65_async(void **state) {
     run_all_steps(scene_async, 60000);
 }
 
+static void U65_waiters(void **state) {
+    (void)state;
+    run_all_steps(scene_waiters, 60000);
+}
+
 static void U65_renewals_and_loss(void **state) {
     (void)state;
     run_all_steps(scene_renewed, 3000);
@@ -298,6 +341,7 @@ int main(void) {
         cmocka_unit_test(U65_uncontended),
         cmocka_unit_test(U65_contended),
         cmocka_unit_test(U65_async),
+        cmocka_unit_test(U65_waiters),
         cmocka_unit_test(U65_renewals_and_loss),
         cmocka_unit_test(U65_no_memory_from_some_moment_on),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

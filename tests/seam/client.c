@@ -148,13 +148,13 @@ int client_run(struct client *client, const struct request *request, hf_result *
     struct hf_op *op = hfi_op_new(&client->core, &args);
     assert(op != NULL);
     hfi_op_begin(op);
-    while (!op->complete)
+    while (!hfi_op_is_complete(op))
         if (!hfi_exec_run(&exec))
-            args.kind->ops->attend(&op->call);
+            args.kind->ops->attend(op->call);
     hfi_exec_run(&exec);
-    int err = op->result.code;
+    int err = op->work->result.code;
     if (ret != NULL)
-        *ret = op->result;
+        *ret = op->work->result;
     hfi_task_unref(&op->task);
     hfi_exec_destroy(&exec);
     return err;

@@ -11,6 +11,7 @@
 struct memory {
     atomic_long calls;
     atomic_long live;      /* blocks that were not given back */
+    atomic_long bytes;     /* in them, as they were asked for */
     atomic_long fail_at;   /* this call fails, and no other; 0: none */
     atomic_long fail_from; /* this call and all after it fail; 0: none */
 };

@@ -1,0 +1,275 @@
+/*
+ * Making operations, and freeing them.
+ *
+ * Most have their work, the engine's state, the name and the ids behind them, in one piece of
+ * memory. A slight one (op.h) has only its name there, and its work comes and goes. Called on the
+ * thread of whoever starts the operation, and on any when its last reference goes; its work on its
+ * executor's thread alone.
+ */
+#include "core/op.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    struct hf_op *op = HFI_CONTAINER(alarm, struct hf_op, alarm);
+    hfi_task_post(&op->task, HFI_OP_TIMEOUT);
+}
+
+/* ---- Memory ---- */
+
+/* An operation is larger than what malloc keeps at hand, so each shard keeps one, and the work of
+ * another: a thread that locks and releases in a loop gets the same memory again and again.
+ * Operations on long names, or with many ids, are allocated each time. */
+#define SMALL_ROOM 64
+
+static size_t aligned(size_t size) {
+    return (size + 15) & ~(size_t)15;
+}
+
+static size_t work_size(const struct hfi_kind *kind) {
+    return aligned(sizeof(struct hfi_work)) + aligned(kind->ops->call_size);
+}
+
+/* Where the name of an operation begins. */
+static size_t head_size(const struct hfi_kind *kind) {
+    return aligned(sizeof(struct hf_op)) + work_size(kind);
+}
+
+/* All but the words of its errors, which are a third of it. */
+static void clear_work(struct hfi_work *work, size_t size) {
+    char *bytes = (char *)work;
+    size_t call_error = offsetof(struct hfi_work, call.error);
+    size_t result_error = offsetof(struct hfi_work, result.error);
+    size_t behind_call = call_error + sizeof(hf_error);
+    size_t behind_result = result_error + sizeof(hf_error);
+    memset(bytes, 0, call_error);
+    memset(bytes + behind_call, 0, result_error - behind_call);
+    memset(bytes + behind_result, 0, size - behind_result);
+    hfi_error_clear(&work->call.error);
+    hfi_error_clear(&work->result.error);
+    work->size = size;
+}
+
+/* One that was kept may have been made for another engine's state. */
+static void *take_spare(const struct hfi_mem *mem, void *_Atomic *spare, size_t size,
+                        size_t offset) {
+    char *kept = atomic_exchange(spare, NULL);
+    if (kept == NULL || *(const size_t *)(const void *)(kept + offset) == size)
+        return kept;
+    hfi_free(mem, kept);
+    return NULL;
+}
+
+static void put_spare(struct hfi_core *core, void *_Atomic *spare, void *memory) {
+    void *none = NULL;
+    if (atomic_load(&core->closing) || !atomic_compare_exchange_strong(spare, &none, memory))
+        hfi_free(core->mem, memory);
+}
+
+/* `room`: bytes for the name and the ids. */
+static struct hf_op *allocate(struct hfi_core *core, struct hfi_shard *shard,
+                              const struct hfi_kind *kind, size_t room) {
+    size_t size = head_size(kind) + (room < SMALL_ROOM ? SMALL_ROOM : room) + 1;
+    struct hf_op *op = NULL;
+    if (room <= SMALL_ROOM)
+        op = take_spare(core->mem, &shard->spare_op, size, offsetof(struct hf_op, size));
+    if (op == NULL)
+        op = hfi_alloc(core->mem, size);
+    if (op == NULL)
+        return NULL;
+    memset(op, 0, sizeof *op);
+    op->size = size;
+    op->name = (char *)op + head_size(kind);
+    op->work = (struct hfi_work *)(void *)((char *)op + aligned(sizeof *op));
+    clear_work(op->work, work_size(kind));
+    return op;
+}
+
+static struct hf_op *allocate_slight(struct hfi_core *core, size_t room) {
+    size_t size = sizeof(struct hf_op) + room + 1;
+    struct hf_op *op = hfi_zalloc(core->mem, size);
+    if (op == NULL)
+        return NULL;
+    op->size = size;
+    op->name = (char *)(op + 1);
+    op->slight = true;
+    return op;
+}
+
+static void deallocate(struct hf_op *op) {
+    struct hfi_core *core = op->core;
+    if (!op->slight && op->size == head_size(op->kind) + SMALL_ROOM + 1)
+        put_spare(core, &op->shard->spare_op, op);
+    else
+        hfi_free(core->mem, op);
+}
+
+/* ---- Work ---- */
+
+static size_t write_owner(struct hf_op *op, const char *handle) {
+    char *text = op->work->owner_text;
+    size_t len = handle != NULL ? strlen(handle) : 0;
+    if (handle == NULL)
+        len = hfi_owner_text(op->core, op->owner, text);
+    else
+        memcpy(text, handle, len + 1);
+    op->foreign =
+        atomic_load_explicit(&op->core->aliases.len, memory_order_relaxed) > 0 || handle != NULL;
+    if (op->foreign)
+        op->foreign = hfi_owner_is_foreign(op->core, text);
+    return len;
+}
+
+/* What every call has to know; the rest of it is zero. `handle`: as struct hfi_op_args has it. */
+static void begin_call(struct hf_op *op, const char *handle) {
+    struct hfi_call *call = op->call = &op->work->call;
+    call->engine = op->core->engine;
+    call->task = &op->task;
+    call->signs = &op->signs;
+    call->lane = op->lane;
+    call->kind = op->kind;
+    call->name = op->name;
+    call->name_len = op->name_len;
+    call->owner = op->work->owner_text;
+    call->owner_len = write_owner(op, handle);
+    call->start_ms = hfi_op_start_ms(op);
+    call->deadline_ms = op->deadline_ms;
+    call->done = hfi_op_call_is_done;
+    call->state = (char *)op->work + aligned(sizeof *op->work);
+}
+
+bool hfi_work_new(struct hf_op *op) {
+    size_t size = work_size(op->kind);
+    const struct hfi_mem *mem = op->core->mem;
+    op->work = take_spare(mem, &op->shard->spare_work, size, offsetof(struct hfi_work, size));
+    if (op->work == NULL)
+        op->work = hfi_alloc(mem, size);
+    if (op->work == NULL)
+        return false;
+    clear_work(op->work, size);
+    begin_call(op, NULL);
+    return true;
+}
+
+void hfi_work_free(struct hf_op *op) {
+    if (op->slight && op->work != NULL)
+        put_spare(op->core, &op->shard->spare_work, op->work);
+    op->work = NULL;
+    op->call = NULL;
+}
+
+/* ---- Life ---- */
+
+static void destroy(struct hfi_task *task) {
+    struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
+    struct hfi_core *core = op->core;
+    hfi_hold_unref(op->hold);
+    if (op->work != NULL) {
+        hfi_self_unref(op->work->self);
+        hfi_stake_unref(op->work->stake);
+        hfi_parts_unref(op->call->parts);
+    }
+    hfi_work_free(op);
+    hfi_free(core->mem, op->error);
+    deallocate(op);
+    core->hooks.forget(core->hooks.arg);
+}
+
+/* By when it ends, one way or another. */
+static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
+    int64_t start_ms = hfi_op_start_ms(op);
+    if (!args->verb->waits || args->wait_ms == 0)
+        return hfi_after_ms(start_ms, op->core->cmd_timeout_ms);
+    /* the clock is read in whole milliseconds, and a wait must not be too short by a fraction of
+     * one */
+    return hfi_after_ms(start_ms + 1, args->wait_ms);
+}
+
+/* What the caller wants, beyond what all do. */
+static void fill_call(struct hf_op *op, const struct hfi_op_args *args, char *behind_name) {
+    struct hfi_call *call = op->call;
+    call->question = args->question;
+    call->token_wish = args->token_wish;
+    call->act = args->act;
+    call->amount = args->amount;
+    call->ttl_ms = args->ttl_ms;
+    if (args->ids_len > 0) {
+        call->ids = memcpy(behind_name, args->ids, args->ids_len * HFI_ID_LEN);
+        call->ids_len = args->ids_len;
+    }
+    if (args->spin != NULL)
+        call->spin = *args->spin;
+    if (args->parts != NULL) {
+        hfi_parts_ref(args->parts);
+        call->parts = args->parts;
+    }
+    if (args->self != NULL) {
+        hfi_self_ref(args->self);
+        op->work->self = args->self;
+    }
+    if (args->stake != NULL) {
+        hfi_stake_ref(args->stake);
+        op->work->stake = args->stake;
+    }
+    op->work->told = args->told;
+    op->work->permits.ret_ids = args->ret_ids;
+    op->work->ret_info = args->ret_info;
+    op->work->ret_facts = args->ret_facts;
+    op->work->ret_fleet = args->ret_fleet;
+    op->work->ret_findings = args->ret_findings;
+}
+
+/* The name, and where the ids go behind it. */
+static char *write_name(struct hf_op *op, const struct hfi_op_args *args) {
+    char *name = (char *)op + (op->name - (const char *)op);
+    memcpy(name, args->name, args->name_len);
+    name[args->name_len + args->ids_len * HFI_ID_LEN] = '\0';
+    op->name_len = args->name_len;
+    return name + args->name_len;
+}
+
+static void fill(struct hf_op *op, const struct hfi_op_args *args) {
+    op->verb = args->verb;
+    op->kind = args->kind;
+    op->lane = args->lane;
+    op->owner = args->owner;
+    op->wait_ms = args->wait_ms;
+    op->lease_ms = args->lease_ms;
+    op->acks = args->acks;
+    op->yes_or_no = args->yes_or_no;
+    op->callback = args->callback;
+    op->user = args->user;
+    op->alarm.fire = alarm_fired;
+    op->start_us = hfi_now_us();
+    op->cancellable = args->verb->waits;
+    op->deadline_ms = end_ms(op, args);
+}
+
+/* Whatever else a caller says has no room in a slight one. */
+static bool may_be_slight(const struct hfi_op_args *args) {
+    return args->slight && !args->kind->spins && args->parts == NULL && args->stake == NULL &&
+           args->told == NULL && args->lane != HFI_LANE_CALLER;
+}
+
+struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
+    struct hfi_shard *shard =
+        hfi_core_shard(core, args->name, hfi_kind_stem_len(args->kind, args->name, args->name_len));
+    size_t room = args->name_len + args->ids_len * HFI_ID_LEN;
+    struct hf_op *op =
+        may_be_slight(args) ? allocate_slight(core, room) : allocate(core, shard, args->kind, room);
+    if (op == NULL)
+        return NULL;
+    hfi_task_init(&op->task, args->exec, hfi_op_run, destroy);
+    op->core = core;
+    op->shard = shard;
+    fill(op, args);
+    char *behind_name = write_name(op, args);
+    if (!op->slight) {
+        begin_call(op, args->handle);
+        fill_call(op, args, behind_name);
+    }
+    core->hooks.retain(core->hooks.arg);
+    hfi_cancel_attach(args->cancel, op);
+    return op;
+}
