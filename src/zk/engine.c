@@ -125,15 +125,21 @@ static void free_half_built(struct hfi_zk *zk) {
 #define OWNER_LEN (HFI_ZK_UUID_TEXT + 1 + 20) /* a uuid and a number */
 #define WHO_MAX (HFI_ZK_DATA_MAX - OWNER_LEN - sizeof "holdfast: ")
 
-/* "holdfast:uuid:host:pid:program" is how the client introduces itself; a node says what is behind the
- * uuid, with blanks between, and for whose hold the process runs. The program makes room for that. */
-static char *describe_us(const struct hfi_mem *mem, const char *client_name, const char *under) {
+/* "host:pid:program" of "holdfast:uuid:host:pid:program", which is how the client introduces itself. */
+static const char *behind_uuid(const char *client_name) {
     const char *rest = client_name;
-    for (int i = 0; i < 2 && rest != NULL; i++) {
-        rest = strchr(rest, ':');
-        rest += rest != NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *colon = strchr(rest, ':');
+        if (colon == NULL)
+            return client_name;
+        rest = colon + 1;
     }
-    rest = rest != NULL ? rest : client_name;
+    return rest;
+}
+
+/* A node says the same, with blanks between, and for whose hold the process runs. The program makes room for that. */
+static char *describe_us(const struct hfi_mem *mem, const char *client_name, const char *under) {
+    const char *rest = behind_uuid(client_name);
     bool known = under != NULL && *under != '\0';
     size_t under_len = known ? strlen(HFI_ZK_UNDER) + strlen(under) : 0;
     size_t rest_len = strlen(rest);

@@ -190,6 +190,72 @@ void mutex_inspect_names_java(void **state) {
     hf_close(client);
 }
 
+static hf_fleet *survey(hf_client *client, const char *pattern) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    options.pattern = pattern;
+    options.limit_ms = HANG_MS;
+    assert_hf(HF_OK, hf_survey(client, &options, &fleet));
+    return fleet;
+}
+
+static bool is_java(const hf_fleet_party *party) {
+    return strncmp(party->owner, "session 0x", 10) == 0 && strchr(party->owner, '.') != NULL &&
+           party->presence == HF_CONNECTED;
+}
+
+/* When the waits have lasted for twice as long as it is from one survey to the next. */
+static bool has_deadlock(void *arg) {
+    hf_deadlocks *found = NULL;
+    hf_fleet *earlier = survey(arg, "s8/*"), *later = survey(arg, "s8/*");
+    assert_hf(HF_OK, hf_fleet_deadlocks(earlier, later, &found));
+    bool any = found->len == 1 && found->all[0].steps_len == 2;
+    hf_deadlocks_free(found);
+    hf_fleet_free(later);
+    hf_fleet_free(earlier);
+    return any;
+}
+
+/* Java holds one and waits for the other, and so does C: a survey shows both, and the deadlock. */
+void mutex_survey_names_java(void **state) {
+    (void)state;
+    int thread = java_thread();
+    hf_client *client = c_client(SESSION_MS);
+    hf_lock *javas = c_lock(client, HF_PLAIN, "s8/java"), *ours = c_lock(client, HF_PLAIN, "s8/c");
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_op *held, *waits;
+    options.owner = 7;
+    options.wait_ms = HF_FOREVER;
+    assert_java("ok", "open j1 mutex /s8/java s8j");
+    assert_java("ok", "open j1 mutex /s8/c s8c");
+    assert_java("ok true", "lock s8j thread=%d", thread);
+    assert_hf(HF_OK, hf_lock_acquire_start(ours, &options, NULL, NULL, &held));
+    assert_hf(HF_OK, hf_op_wait(held, HANG_MS, NULL));
+    hf_op_free(held);
+    assert_hf(HF_OK, hf_lock_acquire_start(javas, &options, NULL, NULL, &waits));
+    int waiting = remote_send(suite.java, "lock s8c thread=%d", thread);
+    assert_nodes("/s8/java", 2);
+    assert_nodes("/s8/c", 2);
+
+    hf_fleet *fleet = survey(client, "s8/*");
+    assert_int_equal(fleet->locks_len, 2); /* by name */
+    assert_true(is_java(fleet->locks[0]->waiters[0]));
+    assert_true(is_java(fleet->locks[1]->holders[0]));
+    assert_string_equal(fleet->locks[0]->holders[0]->owner, fleet->locks[1]->waiters[0]->owner);
+    hf_fleet_free(fleet);
+    assert_true(wait_until(has_deadlock, client, HANG_MS));
+
+    hf_op_cancel(waits);
+    hf_op_free(waits);
+    assert_hf(HF_OK, hf_lock_release_as(ours, 7));
+    assert_java_ends("ok true", waiting);
+    assert_java("ok", "unlock s8c thread=%d", thread);
+    assert_java("ok", "unlock s8j thread=%d", thread);
+    hf_lock_free(ours);
+    hf_lock_free(javas);
+    hf_close(client);
+}
+
 void mutex_killed_java_holder(void **state) {
     (void)state;
     struct remote *doomed = java_new(DOOMED_SESSION_MS);

@@ -70,6 +70,7 @@ void mutex_timed_waits_give_up(void **state);
 void mutex_revoked_node_stays_held(void **state);
 void mutex_broken_by_c(void **state);
 void mutex_inspect_names_java(void **state);
+void mutex_survey_names_java(void **state);
 void mutex_killed_java_holder(void **state);
 void mutex_killed_c_holder(void **state);
 

@@ -230,6 +230,7 @@ int main(void) {
         ROW(mutex_revoked_node_stays_held),
         ROW(mutex_broken_by_c),
         ROW(mutex_inspect_names_java),
+        ROW(mutex_survey_names_java),
         ROW(mutex_killed_java_holder),
         ROW(mutex_killed_c_holder),
         ROW(rw_readers_of_both_sides_share),
