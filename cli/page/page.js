@@ -556,6 +556,10 @@ document.addEventListener('visibilitychange', () => {
   else keepStream();
 });
 
+// One that is left may be kept by the browser for the way back, with everything it has open.
+window.addEventListener('pagehide', stopStream);
+window.addEventListener('pageshow', () => keepStream());
+
 // ---- The token, and breaking a lock -----------------------------------------------------------------
 
 // Asks for the token, tries it with `attempt`, which returns what went wrong, and ends when that was nothing.
