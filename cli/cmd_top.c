@@ -381,9 +381,18 @@ static void loop(struct top *top) {
     top_terminal_leave();
 }
 
+/* What the library says would be in the middle of the picture, which tells of the server itself. */
+static void say_nothing(hf_log_level level, const char *message, void *user) {
+    (void)level;
+    (void)message;
+    (void)user;
+}
+
 static int open_and_show(struct top *top) {
     hf_options options = HF_OPTIONS_INIT;
     options.report_after_ms = -1;
+    if (!top->batch)
+        options.log = say_nothing;
     int status = connection_resolve(top->connection);
     if (status == 0)
         status = connection_open(top->connection, &options, &top->client);

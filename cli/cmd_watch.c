@@ -164,10 +164,6 @@ static void look(struct watch *watch) {
         code = numbers_count(watch->client, watch->name, watch->info->kind, &numbers);
     if (code == HF_EWRONGTYPE)
         return; /* it has just become something else */
-    if (code == HF_ENOTSUP && !watch->view.begun) {
-        watch->view.by_survey = true;
-        return;
-    }
     if (code != HF_OK) {
         failed(watch, code);
         return;
@@ -184,17 +180,10 @@ static const hf_fleet_lock *find_lock(const struct watch *watch) {
 }
 
 static void surveyed(struct watch *watch, int code) {
-    if (code == HF_ENOTSUP) {
+    if (code == HF_ENOTSUP)
         watch->no_survey = true;
-        if (watch->view.by_survey)
-            failed(watch, code);
-    } else if (code == HF_OK) {
-        if (watch->view.by_survey)
-            succeeded(watch);
+    else if (code == HF_OK) /* a server that is away is told of by the looks */
         watch_surveyed(&watch->view, watch->fleet, find_lock(watch), watch->survey_begun_ms);
-    } else if (watch->view.by_survey) {
-        failed(watch, code);
-    }
 }
 
 /* Begins one when it is time, and takes what the last one has found. */
@@ -224,18 +213,15 @@ static void tend_survey(struct watch *watch) {
 static void watch_on(struct watch *watch) {
     int64_t due_ms = now_ms();
     while (!watch->over) {
-        if (now_ms() >= due_ms && !watch->view.by_survey) {
+        if (now_ms() >= due_ms) {
             look(watch);
             due_ms = now_ms() + watch->every_ms;
         }
         if (!watch->over)
             tend_survey(watch);
         int64_t soon_ms = now_ms() + SLICE_MS;
-        bool waits_for_survey = watch->survey != NULL || watch->view.by_survey;
         if (!watch->over)
-            rest_until(watch, waits_for_survey && soon_ms < due_ms ? soon_ms : due_ms);
-        if (watch->view.by_survey)
-            due_ms = now_ms() + SLICE_MS;
+            rest_until(watch, watch->survey != NULL && soon_ms < due_ms ? soon_ms : due_ms);
     }
 }
 

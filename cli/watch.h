@@ -41,9 +41,8 @@ struct watch_view {
     void *user;
     struct watch_party **all;
     size_t len, cap;
-    bool by_survey; /* nobody else tells who holds it */
-    bool begun;     /* something has been told */
-    bool failed;    /* out of memory */
+    bool begun;  /* something has been told */
+    bool failed; /* out of memory */
     hf_found kind;
     int64_t ttl_ms, looked_ms; /* of the last look */
     struct numbers numbers;

@@ -2,8 +2,7 @@
  * What changes on one name, found by comparing what is seen with what was seen before.
  *
  * The server is looked at often and tells who holds; a survey is taken now and then and tells who waits, who of
- * them is there, and, where the server cannot be looked at as one (a quorum), who holds. The two are of different
- * moments: who has ended is remembered until a survey that was begun later, lest an older one bring it back.
+ * them is there, and who has slots, which have no owners at the server. The two are of different moments: who has ended is remembered until a survey that was begun later, lest an older one bring it back.
  */
 #include "watch.h"
 
@@ -370,19 +369,11 @@ static void see_surveyed_holders(struct watch_view *view, const hf_fleet_lock *l
 
 void watch_surveyed(struct watch_view *view, const hf_fleet *fleet, const hf_fleet_lock *lock,
                     int64_t begun_ms) {
-    if (view->by_survey || view->kind == HF_FOUND_PERMITS)
+    if (view->kind == HF_FOUND_PERMITS)
         see_surveyed_holders(view, lock);
-    if (view->by_survey && !view->begun) {
-        const struct watch_event event = {.word = "free", .for_ms = -1, .left_ms = -1};
-        tell(view, &event);
-    }
     for (size_t i = 0; lock != NULL && i < lock->holders_len; i++)
         see_presence(view, lock->holders[i]);
     see_waiters(view, fleet, lock, begun_ms);
     see_losses(view, fleet, begun_ms);
-    if (view->by_survey) {
-        view->ttl_ms = lock != NULL ? lock->ttl_ms : -1;
-        view->looked_ms = now_ms();
-    }
     forget_before(view, begun_ms);
 }

@@ -129,4 +129,15 @@ test_z_servers_away() {
     says "${sockets[1]}"
 }
 
+# What happens is told once, not once for each server.
+test_watch_sees_one_lock() {
+    start "$HOLDFAST" watch --every 20ms w >"$dir/watched"
+    wait_until file_filled "$dir/watched"
+    expect 0 "$HOLDFAST" run w -- sh -c 'until grep -q acquired "$0"; do sleep 0.01; done' "$dir/watched"
+    wait_until grep -q released "$dir/watched"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$(awk '{ print $2 }' "$dir/watched" | tr '\n' ' ')" 'free acquired released '
+}
+
 run_tests

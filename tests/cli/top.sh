@@ -7,9 +7,11 @@ owner=5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d
 
 # ---- A terminal ----
 
-tmux() { command tmux -S "$dir/tmux" -f /dev/null "$@"; }
-# terminal: a shell in a terminal; the test that began it ends it.
+tmux() { command tmux -S "$terminal" -f /dev/null "$@"; }
+# terminal: a shell in a terminal; the test that began it ends it. Each has its own: one that is being ended
+# would still answer the next.
 terminal() {
+    terminal=$(mktemp -u "$dir/tmux.XXXXXX")
     command -v tmux >/dev/null || { echo "skipped: there is no tmux"; exit 0; }
     export LC_ALL=C.UTF-8
     tmux -u new-session -d -x 80 -y 24 'env -u TMUX PS1="ready> " bash --norc --noprofile -i'
@@ -23,7 +25,7 @@ keys() { tmux send-keys "$@"; }
 # type_line TEXT: a command to the shell.
 type_line() { keys -l "$1" && keys Enter; }
 top_begins() {
-    type_line "hf top -d 200ms $*"
+    type_line "hf top -d 200ms"
     wait_until on_screen '^NAME '
 }
 # shell_again: the prompt is there again, and what was typed before; the terminal is as it was.
@@ -57,7 +59,7 @@ nnnnnnnnnnnnnnnn unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0
 数据库备份       unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0"
     on_screen '^holdfast top - [0-9:]{8}  5 locks, 5 held, 1 waiting, longest [0-9.]+s$' || fail "$(screen)"
 
-    keys ?
+    keys "?"
     wait_until on_screen 'Any key goes on'
     keys x
     wait_until on_screen '^NAME '
