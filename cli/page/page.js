@@ -442,9 +442,9 @@ function showState(now) {
   const age = frame && frame.taken != null ? now - frame.taken : null;
   let text = 'live', kind = 'live good', words = '';
   if (!state.connected && state.lostAt) {
-    text = 'old, since ' + clock(frame && frame.taken || state.lostAt);
+    text = frame && frame.taken ? 'old, since ' + clock(frame.taken) : 'no view';
     kind = 'live old';
-    words = 'holdfast serve does not answer any more; trying again.';
+    words = state.refusal ? `holdfast serve refuses: ${state.refusal}` : 'holdfast serve does not answer any more; trying again.';
   } else if (frame && frame.error) {
     text = frame.taken != null ? 'old, since ' + clock(frame.taken) : 'no view';
     kind = 'live old';
@@ -513,8 +513,9 @@ const headers = () => state.token ? { Authorization: 'Bearer ' + state.token } :
 async function readStream(abort) {
   const answer = await fetch('/api/events', { headers: headers(), signal: abort.signal, cache: 'no-store' });
   if (answer.status === 401) throw Object.assign(new Error('token'), { wantsToken: true });
-  if (!answer.ok) throw new Error((await answer.json()).error);
+  if (!answer.ok) throw Object.assign(new Error('refused'), { words: (await answer.json()).error });
   state.connected = true;
+  state.refusal = '';
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let text = ''; ;) {
     const { value, done } = await reader.read();
@@ -534,6 +535,7 @@ async function keepStream() {
       await readStream(mine);
       pause = 500;
     } catch (error) {
+      state.refusal = error.words || '';
       if (error.wantsToken && !mine.signal.aborted) await askForReading();
     }
     if (mine.signal.aborted) break;
@@ -553,6 +555,10 @@ document.addEventListener('visibilitychange', () => {
   if (document.hidden) hiddenTimer = setTimeout(stopStream, 15000);
   else keepStream();
 });
+
+// One that is left may be kept by the browser for the way back, with everything it has open.
+window.addEventListener('pagehide', stopStream);
+window.addEventListener('pageshow', () => keepStream());
 
 // ---- The token, and breaking a lock -----------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -323,6 +324,26 @@ def test_beyond_this_machine_it_asks_for_the_token(page, serve):
     page.go(serve.url)
     page.until("document.getElementById('live')?.textContent === 'live'")
     open_to_all.process.end()
+    page.complaints.clear()
+
+
+def test_one_page_too_many_says_so(page, serve):
+    address = serve.url.split('/')[2].split(':')
+    others = []
+    page.go('about:blank')
+    try:
+        while len(others) < 32:  # the page's own counts until it is noticed that it is gone
+            others.append(socket.create_connection((address[0], int(address[1])), LIMIT))
+            others[-1].sendall(b'GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n')
+            if b' 200 ' not in others[-1].recv(64):
+                others.pop().close()
+                time.sleep(0.1)
+        page.go(serve.url)
+        page.until("document.getElementById('note')?.textContent.includes('too many pages')", 'why there is nothing')
+    finally:
+        for other in others:
+            other.close()
+    page.until("document.getElementById('live').textContent === 'live'", 'there is room again')
     page.complaints.clear()
 
 
