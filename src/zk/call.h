@@ -107,8 +107,10 @@ struct hfi_zk_call {
     union {
         struct {
             struct hfi_zk_children line, walk; /* of `kept` */
+            struct hfi_zk_front front;         /* of `line` */
             struct hfi_zk_text child;          /* the one that is looked at */
-            size_t at;
+            struct hfi_zk_shown *shown;        /* inspect: who is to be shown, in order */
+            size_t shown_len, at;
             hf_lock_info *info;
         } look;
         struct {

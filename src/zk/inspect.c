@@ -16,6 +16,11 @@
 
 #define SHOWN_MAX 100
 
+struct hfi_zk_shown {
+    struct hfi_zk_text name; /* of the list that is kept */
+    struct hfi_zk_node node;
+};
+
 static void free_list(hf_holder **list, size_t len) {
     for (size_t i = 0; i < len; i++) {
         free(list[i]->owner);
@@ -27,6 +32,8 @@ static void free_list(hf_holder **list, size_t len) {
 
 static void drop_info(struct hfi_zk_call *c) {
     hf_lock_info *info = c->u.look.info;
+    hfi_free(c->zk->mem, c->u.look.shown);
+    c->u.look.shown = NULL;
     if (info == NULL)
         return;
     free_list(info->holders, info->holders_len);
@@ -105,24 +112,32 @@ static bool is_before(const struct hfi_zk_node *a, const struct hfi_zk_node *b) 
     return memcmp(a->uuid, b->uuid, sizeof a->uuid) < 0;
 }
 
-/* The first of those that come behind `last`; with none, of all. */
-static bool next_in_line(struct hfi_zk_children line, const struct hfi_zk_node *last,
-                         struct hfi_zk_text *ret_name, struct hfi_zk_node *ret_node) {
-    struct hfi_zk_text name;
-    bool found = false;
-    while (hfi_zk_next_child(&line, &name)) {
-        struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
-        if (node.label == HFI_ZK_NO_LABEL)
-            continue;
-        if (last != NULL && !is_before(last, &node))
-            continue;
-        if (found && !is_before(&node, ret_node))
-            continue;
-        found = true;
-        *ret_name = name;
-        *ret_node = node;
+/* Puts one in its place, if it is one of the first. */
+static void show(struct hfi_zk_call *c, const struct hfi_zk_shown *one) {
+    struct hfi_zk_shown *shown = c->u.look.shown;
+    size_t at = c->u.look.shown_len;
+    if (at == SHOWN_MAX && !is_before(&one->node, &shown[at - 1].node))
+        return;
+    at -= at == SHOWN_MAX;
+    for (; at > 0 && is_before(&one->node, &shown[at - 1].node); at--)
+        shown[at] = shown[at - 1];
+    shown[at] = *one;
+    c->u.look.shown_len += c->u.look.shown_len < SHOWN_MAX;
+}
+
+/* Finds the first hundred, in order. False: there is no memory for them. */
+static bool choose_shown(struct hfi_zk_call *c) {
+    struct hfi_zk_children line = c->u.look.line;
+    struct hfi_zk_shown one;
+    c->u.look.shown = hfi_alloc(c->zk->mem, SHOWN_MAX * sizeof *c->u.look.shown);
+    if (c->u.look.shown == NULL)
+        return false;
+    while (hfi_zk_next_child(&line, &one.name)) {
+        one.node = hfi_zk_node_parse(one.name.bytes, one.name.len);
+        if (one.node.label != HFI_ZK_NO_LABEL)
+            show(c, &one);
     }
-    return found;
+    return true;
 }
 
 /* ---- What one says of itself ---- */
@@ -165,7 +180,7 @@ static bool append(hf_holder ***list, size_t *len, hf_holder *holder) {
 static bool add(struct hfi_zk_call *c, struct hfi_zk_text data, const struct hfi_zk_stat *stat) {
     hf_lock_info *info = c->u.look.info;
     const struct hfi_zk_node *node = &c->line.node;
-    bool holds = kind_of_node(node)->holds(c->u.look.line, node);
+    bool holds = kind_of_node(node)->holds(&c->u.look.front, node);
     hf_holder *holder = calloc(1, sizeof *holder);
     if (holder == NULL)
         return false;
@@ -229,15 +244,14 @@ static void succeed(struct hfi_zk_call *c) {
 }
 
 static void next_one(struct hfi_zk_call *c) {
-    const struct hfi_zk_node last = c->line.node;
-    bool any =
-        c->u.look.at < SHOWN_MAX && next_in_line(c->u.look.line, c->u.look.at > 0 ? &last : NULL,
-                                                 &c->u.look.child, &c->line.node);
-    c->u.look.at++;
-    if (any)
-        hfi_zk_ask_for(c, &data_step);
-    else
+    if (c->u.look.at == c->u.look.shown_len) {
         succeed(c);
+        return;
+    }
+    const struct hfi_zk_shown *one = &c->u.look.shown[c->u.look.at++];
+    c->u.look.child = one->name;
+    c->line.node = one->node;
+    hfi_zk_ask_for(c, &data_step);
 }
 
 /* What is no lock, or free, if there is no line to look at. Permits of which none was ever taken are but a number. */
@@ -272,8 +286,12 @@ static void listed(struct hfi_zk_call *c) {
     }
     hfi_zk_keep_answer(c, 0);
     unsigned recipes = recipes_of(c->u.look.line);
+    c->u.look.front = hfi_zk_front_of(c->u.look.line);
     if (recipes == MUTEX || recipes == READ_WRITE) {
-        next_one(c);
+        if (choose_shown(c))
+            next_one(c);
+        else
+            no_memory(c);
     } else {
         c->u.look.info->kind = found_without_line(recipes, &number, &total);
         succeed(c);

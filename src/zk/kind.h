@@ -16,6 +16,21 @@ struct hfi_zk_look {
     bool only;
 };
 
+/* The lowest numbers of a line: of mutexes, of writers, of readers and writers (front.c). */
+struct hfi_zk_front {
+    struct hfi_zk_first {
+        bool there;
+        int32_t number;
+    } lock, writer, either;
+};
+struct hfi_zk_front hfi_zk_front_of(struct hfi_zk_children line);
+
+/* Nobody of those is before it. One who borrows a number is not before its lender. */
+static inline bool hfi_zk_is_first(const struct hfi_zk_first *first,
+                                   const struct hfi_zk_node *node) {
+    return !first->there || !hfi_zk_before(first->number, node->number);
+}
+
 struct hfi_zk_call;
 
 struct hfi_zk_kind {
@@ -31,7 +46,7 @@ struct hfi_zk_kind {
     /* Looks at the line. `me` is our node; NULL: we are not in it, and would come last. */
     struct hfi_zk_look (*look)(struct hfi_zk_children line, const struct hfi_zk_node *me);
     /* Whether this node, which is in the line, holds the lock on the kind's side. */
-    bool (*holds)(struct hfi_zk_children line, const struct hfi_zk_node *node);
+    bool (*holds)(const struct hfi_zk_front *front, const struct hfi_zk_node *node);
     hf_found found; /* what inspect calls it */
 };
 

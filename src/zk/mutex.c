@@ -45,14 +45,8 @@ struct hfi_zk_look hfi_zk_look_at_locks(struct hfi_zk_children line, const struc
     return look;
 }
 
-static bool holds(struct hfi_zk_children line, const struct hfi_zk_node *node) {
-    struct hfi_zk_text name;
-    while (hfi_zk_next_child(&line, &name)) {
-        struct hfi_zk_node other = hfi_zk_node_parse(name.bytes, name.len);
-        if (other.label == HFI_ZK_LOCK && hfi_zk_before(other.number, node->number))
-            return false;
-    }
-    return node->label == HFI_ZK_LOCK;
+static bool holds(const struct hfi_zk_front *front, const struct hfi_zk_node *node) {
+    return node->label == HFI_ZK_LOCK && hfi_zk_is_first(&front->lock, node);
 }
 
 static const struct hfi_zk_kind plain = {.label = HFI_ZK_LOCK,

@@ -36,6 +36,7 @@ static bool read_line(struct hfi_zk_call *c) {
         hfi_zk_call_fail_proto(c);
         return false;
     }
+    c->u.look.front = hfi_zk_front_of(c->u.look.line);
     hfi_zk_keep_answer(c, 0);
     return true;
 }
@@ -45,7 +46,7 @@ static bool next_holder(const struct hfi_zk_call *c, struct hfi_zk_children *wal
                         struct hfi_zk_text *ret_name) {
     while (hfi_zk_next_child(walk, ret_name)) {
         struct hfi_zk_node node = hfi_zk_node_parse(ret_name->bytes, ret_name->len);
-        if (node.label == c->kind->label && c->kind->holds(c->u.look.line, &node))
+        if (node.label == c->kind->label && c->kind->holds(&c->u.look.front, &node))
             return true;
     }
     return false;
@@ -67,28 +68,21 @@ static bool write_child_path(const struct hfi_zk_call *c, struct hfi_zk_text chi
 static void force_again(struct hfi_zk_call *c);
 
 /* Whether a writer that holds it has this number. */
-static bool is_writers(struct hfi_zk_children line, int32_t number) {
-    const struct hfi_zk_kind *writers = hfi_zk_kind_of(&hfi_zk_write);
-    struct hfi_zk_children walk = line;
-    struct hfi_zk_text name;
-    while (hfi_zk_next_child(&walk, &name)) {
-        struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
-        if (node.label == HFI_ZK_WRITE && node.number == number)
-            return writers->holds(line, &node);
-    }
-    return false;
+static bool is_writers(const struct hfi_zk_front *front, int32_t number) {
+    return front->writer.there && front->writer.number == number &&
+           !hfi_zk_before(front->either.number, number);
 }
 
 /* The next whose node has to go: a holder's. What a writer reads goes with its writing, and not with the
  * readers'. */
 static bool next_victim(const struct hfi_zk_call *c, struct hfi_zk_children *walk,
                         struct hfi_zk_text *ret_name) {
-    const struct hfi_zk_children line = c->u.look.line;
+    const struct hfi_zk_front *front = &c->u.look.front;
     while (hfi_zk_next_child(walk, ret_name)) {
         struct hfi_zk_node node = hfi_zk_node_parse(ret_name->bytes, ret_name->len);
-        bool by_writer = node.label == HFI_ZK_READ && is_writers(line, node.number);
+        bool by_writer = node.label == HFI_ZK_READ && is_writers(front, node.number);
         enum hfi_zk_label side = by_writer ? HFI_ZK_WRITE : node.label;
-        if (side == c->kind->label && (by_writer || c->kind->holds(line, &node)))
+        if (side == c->kind->label && (by_writer || c->kind->holds(front, &node)))
             return true;
     }
     return false;

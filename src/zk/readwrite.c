@@ -69,12 +69,12 @@ static struct hfi_zk_look look_as_writer(struct hfi_zk_children line,
     return look_as(HFI_ZK_WRITE, line, me);
 }
 
-static bool reader_holds(struct hfi_zk_children line, const struct hfi_zk_node *node) {
-    return node->label == HFI_ZK_READ && look_as_reader(line, node).held;
+static bool reader_holds(const struct hfi_zk_front *front, const struct hfi_zk_node *node) {
+    return node->label == HFI_ZK_READ && hfi_zk_is_first(&front->writer, node);
 }
 
-static bool writer_holds(struct hfi_zk_children line, const struct hfi_zk_node *node) {
-    return node->label == HFI_ZK_WRITE && look_as_writer(line, node).held;
+static bool writer_holds(const struct hfi_zk_front *front, const struct hfi_zk_node *node) {
+    return node->label == HFI_ZK_WRITE && hfi_zk_is_first(&front->either, node);
 }
 
 static const struct hfi_zk_kind read_side = {.label = HFI_ZK_READ,
