@@ -89,6 +89,15 @@ static void those_who_meet_have_up_to_four(void **state) {
     hf_close(crew.client);
 }
 
+/* Two on each: there is no crowd. */
+static void four_threads_have_two(void **state) {
+    (void)state;
+    struct crew crew;
+    begin(&crew);
+    assert_int_equal(run(&crew, 4, 2), 2);
+    hf_close(crew.client);
+}
+
 /* The server has ended them: whoever had one goes on with another until it is there again, and the first is as good as
  * the last. */
 static void those_that_are_lost_are_made_again(void **state) {
@@ -160,6 +169,7 @@ static void each_thread_keeps_to_its_own(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thread_has_one),
+        cmocka_unit_test(four_threads_have_two),
         cmocka_unit_test(those_who_meet_have_up_to_four),
         cmocka_unit_test(those_that_are_lost_are_made_again),
         cmocka_unit_test(each_thread_keeps_to_its_own),

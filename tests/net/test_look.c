@@ -226,7 +226,6 @@ static void one_that_has_little_to_read_sleeps(void **state) {
     for (int i = 0; i < 15; i++) {
         start_voice(&voice, &line, 40, HANG_MS);
         assert_int_equal(join_voice(&voice), ANSWERED);
-        usleep(1000);
     }
     assert_int_equal(atomic_load(&yields), 0);
     line_end(&line);

@@ -7,9 +7,9 @@
  * woken for fewer answers at a time.
  *
  * The first serves everybody until two callers meet on it; then the second is brought up in the
- * background. Further ones come if callers go on meeting, so a process with one thread never has a
- * second, and one with two or three hardly ever more than it has threads. Whoever finds its own
- * connection lost, or silent with commands on it (the thread that reads it may be stuck), takes the next.
+ * background. Further ones come if three and more go on meeting, since two on a connection are served better than
+ * each on its own. So a process with one thread never has a second. Whoever finds its own connection lost, or
+ * silent with commands on it (the thread that reads it may be stuck), takes the next.
  *
  * Nothing here needs a lock: the connections stay, and the two numbers are hints.
  */
@@ -17,7 +17,8 @@
 
 #include "base/self.h"
 
-/* Callers have met so often on what there is, so a third or fourth connection pays. */
+/* Callers have met so many others so often on what there is: a third or fourth connection pays. */
+#define CROWD 2
 #define MEETINGS_MANY 100
 
 bool hfi_commands_make(struct hfi_commands *commands, struct hfi_target *target) {
@@ -30,10 +31,17 @@ bool hfi_commands_make(struct hfi_commands *commands, struct hfi_target *target)
     return all;
 }
 
-/* A caller has found another on its connection. */
-static void met(struct hfi_commands *commands, unsigned used) {
+static bool is_ready(struct hfi_conn *conn) {
+    int64_t server_ms, received_ms;
+    return hfi_conn_ready(conn, &server_ms, &received_ms);
+}
+
+/* A caller has found so many commands of others on its connection. */
+static void met(struct hfi_commands *commands, unsigned used, unsigned others) {
     if (used == HFI_COMMANDS_MAX)
         return;
+    if (used > 1 && (others < CROWD || !is_ready(commands->conns[used - 1])))
+        return; /* few, or the last has not helped yet */
     unsigned meetings = atomic_fetch_add_explicit(&commands->meetings, 1, memory_order_relaxed);
     if (used > 1 && meetings < MEETINGS_MANY)
         return;
@@ -45,26 +53,20 @@ static void met(struct hfi_commands *commands, unsigned used) {
     hfi_conn_keep_up(commands->conns[used], true);
 }
 
-static bool is_of_use(struct hfi_conn *conn) {
-    int64_t server_ms, received_ms;
-    return hfi_conn_ready(conn, &server_ms, &received_ms) && !hfi_conn_stalls(conn);
-}
-
 struct hfi_conn *hfi_commands_pick(struct hfi_commands *commands) {
     unsigned used = atomic_load_explicit(&commands->used, memory_order_relaxed);
     const struct hfi_self *self = hfi_self();
     unsigned home = self != NULL ? (unsigned)(self->owner % used) : 0;
-    if (hfi_conn_load(commands->conns[home]) > 0)
-        met(commands, used);
+    unsigned others = hfi_conn_load(commands->conns[home]);
+    if (others > 0)
+        met(commands, used, others);
     for (unsigned i = 0; i < used; i++) {
         struct hfi_conn *conn = commands->conns[(home + i) % used];
-        if (is_of_use(conn))
+        if (is_ready(conn) && !hfi_conn_stalls(conn))
             return conn;
     }
     /* The first is the one that is connected for whoever waits. */
-    int64_t server_ms, received_ms;
-    bool ready = hfi_conn_ready(commands->conns[home], &server_ms, &received_ms);
-    return commands->conns[ready ? home : 0];
+    return commands->conns[is_ready(commands->conns[home]) ? home : 0];
 }
 
 void hfi_commands_rest(struct hfi_commands *commands) {
