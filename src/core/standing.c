@@ -97,8 +97,10 @@ int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core) {
         pthread_mutex_lock(&shard->mtx);
         for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next) {
             const struct hf_op *op = HFI_CONTAINER(link, struct hf_op, shard_link);
-            if (is_wait(op))
-                since_ms = hfi_min_ms(since_ms, hfi_op_start_ms(op));
+            if (!is_wait(op))
+                continue;
+            since_ms = hfi_min_ms(since_ms, hfi_op_start_ms(op));
+            break; /* those behind it have begun later */
         }
         pthread_mutex_unlock(&shard->mtx);
     }
