@@ -248,7 +248,8 @@ const struct row plain_rows[] = {
      .after = {{LOCK, "me=1", 30000}}},
     {"look_many_with_a_string_among_them",
      "SET thelock text; HSET second me 1; PEXPIRE second 30000", "look",
-     "thelock second third , 0 10000", "3 1 3", .after = {{"second", "me=1", 30000}}},
+     "thelock second third , 0 10000", "3 1 3",
+     .after = {{LOCK, "string text", NO_TTL}, {"second", "me=1", 30000}, {"third", NULL, 0}}},
 };
 
 const size_t plain_row_count = sizeof plain_rows / sizeof *plain_rows;
