@@ -13,6 +13,7 @@
 #define MANY_AT_A_GLANCE 10000
 #define WATCHED_MS 30000 /* three renewals, and three looks at least */
 #define STARTED_AT_ONCE 1000
+#define SETTLED_MS 5000 /* by then the last have asked once more */
 
 static void on_end(hf_op *op, const hf_result *result, void *user) {
     (void)op;
@@ -20,15 +21,10 @@ static void on_end(hf_op *op, const hf_result *result, void *user) {
     (void)user;
 }
 
-/* Whoever begins to wait asks twice. */
-static void wait_until_idle(const struct bench *bench, int n) {
-    double before = script_calls(bench), in_a_second;
-    do {
-        sleep_ms(1000);
-        double now = script_calls(bench);
-        in_a_second = now - before;
-        before = now;
-    } while (in_a_second > n / 5.0);
+/* So many of them listen. */
+static void wait_for_listeners(const struct bench *bench, int n) {
+    while (server_info(bench, "stats", "pubsub_channels:") < n)
+        sleep_ms(5);
 }
 
 static void print(const struct bench *bench, int n, const struct sample *sample) {
@@ -69,9 +65,9 @@ void report_idle(const struct bench *bench) {
     for (int i = 0; i < n; i++) {
         check(hf_lock_acquire_start(locks[i], NULL, on_end, NULL, NULL), "acquire_start");
         if (i % STARTED_AT_ONCE == STARTED_AT_ONCE - 1)
-            sleep_ms(20);
+            wait_for_listeners(bench, i + 1);
     }
-    wait_until_idle(bench, n);
+    sleep_ms(SETTLED_MS);
     meter_start(bench, &meter);
     sleep_ms(WATCHED_MS);
     meter_stop(bench, &meter, 0, &sample);

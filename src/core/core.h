@@ -240,6 +240,7 @@ struct hfi_waits {
     int64_t since_ms;
 };
 struct hfi_waits hfi_standing_waits(struct hfi_core *core);
+int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core); /* the same, without counting them */
 
 /* ---- Letting go (let_go.c), on the keeper's thread ---- */
 

@@ -22,6 +22,8 @@ int64_t hfi_listen_after_ms(const struct hfi_core *core) {
 }
 
 static void look_at_age(struct hfi_hold *hold) {
+    if (hold->core->has_old_hold)
+        return; /* one is enough */
     int64_t age_ms = hfi_now_ms() - hold->since_us / 1000;
     if (hold->count > 0 && age_ms >= hfi_listen_after_ms(hold->core))
         hold->core->has_old_hold = true;
@@ -37,7 +39,7 @@ static void arm(struct hfi_hold *hold) {
 static int64_t wait_is_old_at_ms(struct hfi_core *core) {
     if (core->report_after_ms < 0)
         return HFI_NEVER;
-    return hfi_after_ms(hfi_standing_waits(core).since_ms, core->report_after_ms);
+    return hfi_after_ms(hfi_standing_oldest_wait_ms(core), core->report_after_ms);
 }
 
 static void watch_waits_until(struct hfi_core *core, int64_t at_ms) {
@@ -49,7 +51,8 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     struct hfi_core *core = HFI_CONTAINER(alarm, struct hfi_core, listen_alarm);
     int64_t wait_ms = wait_is_old_at_ms(core), now_ms = hfi_now_ms();
     core->has_old_hold = wait_ms <= now_ms;
-    hfi_for_each_hold(core, look_at_age);
+    if (!core->has_old_hold)
+        hfi_for_each_hold(core, look_at_age);
     if (core->has_old_hold) {
         core->engine->ops->listen(core->engine, true); /* there may have been no memory for it */
         hfi_alarm_set(core->keeper, &core->listen_alarm, now_ms + LOOK_MS);

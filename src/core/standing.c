@@ -119,19 +119,31 @@ bool hfi_standing_tell(void *arg, struct hfi_bearing *ret, visit_fn *visit, void
     return true;
 }
 
-struct hfi_waits hfi_standing_waits(struct hfi_core *core) {
+/* In each shard those behind the first have begun later; they are only counted. */
+static struct hfi_waits look_at_waits(struct hfi_core *core, bool count) {
     struct hfi_waits waits = {.since_ms = HFI_NEVER};
     for (int i = 0; i < HFI_SHARDS; i++) {
         struct hfi_shard *shard = &core->shards[i];
+        uint64_t len_before = waits.len;
         pthread_mutex_lock(&shard->mtx);
         for (struct hfi_link *link = shard->ops.next; link != &shard->ops; link = link->next) {
             const struct hf_op *op = HFI_CONTAINER(link, struct hf_op, shard_link);
             if (!is_wait(op))
                 continue;
-            waits.len++;
-            waits.since_ms = hfi_min_ms(waits.since_ms, hfi_op_start_ms(op));
+            if (waits.len++ == len_before)
+                waits.since_ms = hfi_min_ms(waits.since_ms, hfi_op_start_ms(op));
+            if (!count)
+                break;
         }
         pthread_mutex_unlock(&shard->mtx);
     }
     return waits;
+}
+
+struct hfi_waits hfi_standing_waits(struct hfi_core *core) {
+    return look_at_waits(core, true);
+}
+
+int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core) {
+    return look_at_waits(core, false).since_ms;
 }

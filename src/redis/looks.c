@@ -26,10 +26,10 @@
 
 #define LOOK_MAX 100                     /* locks in one look */
 #define LOOK_BYTES_MAX 16384             /* of their names */
-#define RUNNING_MAX 4                    /* looks under way at once */
+#define RUNNING_MAX 16                   /* looks under way at once */
 #define GATHER_MS 200                    /* who is due so soon goes with who is due */
 #define EVERY_MS (HFI_POLL_MAX_MS - 700) /* leaves time for gathering, and for others before it */
-#define ANSWER_MS 1000                   /* then an attempt may know more */
+#define ANSWER_MS 3000                   /* then an attempt may know more */
 #define LOOKS_MAX 30                     /* in a row: then it attempts, or a little earlier */
 
 struct hfi_looks {

@@ -237,6 +237,21 @@ const struct row plain_rows[] = {
      .after = {{LOCK, "me=1", 5000}, {"second", "me=1", 5000}}},
     {"U02_renew_lease_too_long", "HSET thelock me 1; PEXPIRE thelock 5000", "renew",
      "thelock , 0 " MAX_INT64 " me", "!ERR invalid expire", .after = {{LOCK, "me=1", 5000}}},
+
+    /* ---- look ---- */
+    {"look_gone", NULL, "look", "thelock , 0 10000", "1 1", .after = {ABSENT}},
+    {"look_held", "HSET thelock me 1; PEXPIRE thelock 30000", "look", "thelock , 0 10000", "1",
+     .after = {{LOCK, "me=1", 30000}}},
+    {"look_ends_soon", "HSET thelock me 1; PEXPIRE thelock 5000", "look", "thelock , 0 10000",
+     "1 1", .after = {{LOCK, "me=1", 5000}}},
+    {"look_without_ttl", "HSET thelock me 1", "look", "thelock , 0 10000", "1 1",
+     .after = {{LOCK, "me=1", NO_TTL}}},
+    {"look_too_late", "HSET thelock me 1; PEXPIRE thelock 30000", "look", "thelock , @-1 10000", "",
+     .after = {{LOCK, "me=1", 30000}}},
+    {"look_many_with_a_string_among_them",
+     "SET thelock text; HSET second me 1; PEXPIRE second 30000", "look",
+     "thelock second third , 0 10000", "3 1 3",
+     .after = {{LOCK, "string text", NO_TTL}, {"second", "me=1", 30000}, {"third", NULL, 0}}},
 };
 
 const size_t plain_row_count = sizeof plain_rows / sizeof *plain_rows;

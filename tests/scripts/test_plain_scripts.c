@@ -32,6 +32,7 @@ static const struct grant grants[] = {
     {"fenced_acquire", "~thelock ~thetoken", "", "time pttl hmget get incrby hset pexpire del"},
     {"fenced_extend", "~thelock ~thetoken", "", "time hexists get incrby pttl pexpire"},
     {"renew", "~thelock ~second ~third", "", "time hexists pttl pexpire"},
+    {"look", "~thelock ~second ~third", "", "time pttl"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
