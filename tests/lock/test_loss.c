@@ -282,6 +282,11 @@ static bool renewed(void *client) {
     return world_stats(client).renewals >= 1;
 }
 
+/* On ZooKeeper with the second renewal after a silence: the first proves little of the time before it. */
+static bool has_time_again(void *lock) {
+    return hf_lock_remaining_ms(lock) > 3000;
+}
+
 /* A warning is only that: the network comes back in time, and nothing is lost. */
 static void a_warning_is_not_a_loss(void **state) {
     (void)state;
@@ -294,8 +299,8 @@ static void a_warning_is_not_a_loss(void **state) {
     assert_true(world_wait_atomic(&events.warnings, 1, HANG_MS));
     proxy_heal(w.proxy);
     assert_true(wait_until(renewed, w.client, HANG_MS));
+    assert_true(wait_until(has_time_again, w.lock, HANG_MS));
     assert_int_equal(atomic_load(&events.losses), 0);
-    assert_true(hf_lock_remaining_ms(w.lock) > 3000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     world_end(&w);
 }
