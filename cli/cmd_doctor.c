@@ -40,12 +40,26 @@ struct doctor {
     char warnings[4][200];
 };
 
+/* Every word that a check can have in the output, so that a misspelt one is noticed. */
+static bool is_check(const char *word) {
+    static const char *const checks[] = {
+        "server",  "version",   "eviction", "persistence", "replicas", "clock",  "clocks",
+        "buffers", "timeout",   "clients",  "rights",      "tls",      "client", "latency",
+        "waking",  "deadlocks", "session",  "ensemble",    "others"};
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        if (strcmp(checks[i], word) == 0)
+            return true;
+    return false;
+}
+
 static int take(void *user, int id, char *value, const char *shown) {
     struct doctor *doctor = user;
     struct findings *findings = &doctor->findings;
     if (id == ID_PREFIX) {
         doctor->prefix = value;
     } else if (id == ID_SKIP) {
+        if (!is_check(value))
+            return usage_error("doctor", "%s: there is no check '%s'", shown, value);
         if (findings->skip_len == sizeof findings->skip / sizeof findings->skip[0])
             return usage_error("doctor", "%s: too many", shown);
         findings->skip[findings->skip_len++] = value;

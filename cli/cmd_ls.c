@@ -63,7 +63,7 @@ static const char *const titles[COLUMNS] = {"NAME",     "KIND", "STATE",   "HOLD
 static void fill_row(const hf_fleet_lock *lock, struct row *row) {
     char holder[CELL_SIZE];
     const hf_fleet_party *party = fleet_holder(lock);
-    shown_name(lock->name, row->cells[NAME]);
+    fleet_shown_name(lock, row->cells[NAME]);
     shown_name(lock->kind, row->cells[KIND]);
     fleet_describe_state(lock, row->cells[STATE], CELL_SIZE);
     fleet_describe_holder(lock, holder, sizeof holder);

@@ -39,7 +39,7 @@ static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock)
         describe(step->waiter, waiter, sizeof waiter);
         describe(step->holder, holder, sizeof holder);
         len += (size_t)snprintf(words + len, sizeof words - len, "%s%s waits for '%s'",
-                                i > 0 ? "; " : "", waiter, shown_name(step->lock->name, name));
+                                i > 0 ? "; " : "", waiter, fleet_shown_name(step->lock, name));
         if (step->waiter->for_ms >= 0 && len < sizeof words)
             len += (size_t)snprintf(words + len, sizeof words - len, " for %" PRId64 " s",
                                     step->waiter->for_ms / 1000);

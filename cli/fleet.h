@@ -13,6 +13,8 @@
 #define FLEET_OVER_MS 60000 /* a wait that is longer is stuck, unless somebody says otherwise */
 
 const char *presence_word(hf_presence presence);
+/* As shown_name(), of a name that may have any bytes. */
+const char *fleet_shown_name(const hf_fleet_lock *lock, char buffer[SHOWN_NAME_SIZE]);
 
 /* The one to be shown: the server's word counts, so one of which it knows nothing comes last. NULL: nobody
  * holds it. */
@@ -62,6 +64,8 @@ size_t text_fit(const char *text, int columns, int *ret_width);
 /* All are new references; NULL: out of memory, or what came from outside is too much for JSON. Keys are absent
  * where nothing is known. */
 
+/* The name, a NUL in it included. */
+json_t *fleet_json_name(const hf_fleet_lock *lock);
 /* As `ls --json` prints it. */
 json_t *fleet_json_lock(const hf_fleet_lock *lock);
 /* A client, with its numbers if it has answered. */

@@ -42,8 +42,13 @@ static json_t *json_parties(const hf_fleet_party *const *parties, size_t len) {
     return list;
 }
 
+json_t *fleet_json_name(const hf_fleet_lock *lock) {
+    json_t *name = json_stringn(lock->name, lock->name_len);
+    return name != NULL ? name : json_text(lock->name);
+}
+
 json_t *fleet_json_lock(const hf_fleet_lock *lock) {
-    json_t *object = json_pack("{s:o, s:o, s:b, s:I, s:o, s:o}", "name", json_text(lock->name),
+    json_t *object = json_pack("{s:o, s:o, s:b, s:I, s:o, s:o}", "name", fleet_json_name(lock),
                                "kind", json_text(lock->kind), "disputed", lock->disputed, "waiting",
                                (json_int_t)fleet_waiters(lock), "holders",
                                json_parties(lock->holders, lock->holders_len), "waiters",

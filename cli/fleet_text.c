@@ -57,6 +57,15 @@ const char *presence_word(hf_presence presence) {
     return "unknown";
 }
 
+const char *fleet_shown_name(const hf_fleet_lock *lock, char buffer[SHOWN_NAME_SIZE]) {
+    char name[SHOWN_NAME_SIZE + 1]; /* longer than what is shown, so that it is seen to go on */
+    size_t len = lock->name_len < sizeof name - 1 ? lock->name_len : sizeof name - 1;
+    for (size_t i = 0; i < len; i++)
+        name[i] = lock->name[i] != '\0' ? lock->name[i] : '?';
+    name[len] = '\0';
+    return shown_name(name, buffer);
+}
+
 const hf_fleet_party *fleet_holder(const hf_fleet_lock *lock) {
     for (size_t i = 0; i < lock->holders_len; i++)
         if ((lock->holders[i]->seen_by & HF_SEEN_BY_SERVER) != 0)

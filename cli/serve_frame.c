@@ -63,7 +63,7 @@ static void add_changed_locks(const struct view *view, json_t *locks, json_t *go
                     : k == later->locks_len ? -1
                                             : lock_order(earlier->locks[i], later->locks[k]);
         if (order < 0)
-            json_array_append_new(gone, json_text(earlier->locks[i]->name));
+            json_array_append_new(gone, fleet_json_name(earlier->locks[i]));
         else if (order > 0 || !same_lock(earlier->locks[i], later->locks[k], between_ms))
             json_array_append_new(locks, fleet_json_lock(later->locks[k]));
         i += order <= 0;
@@ -106,7 +106,7 @@ static json_t *json_deadlocks(const hf_deadlocks *deadlocks) {
         for (size_t k = 0; k < deadlocks->all[i].steps_len; k++) {
             const hf_deadlock_step *step = &deadlocks->all[i].steps[k];
             json_array_append_new(steps,
-                                  json_pack("{s:o, s:o, s:o}", "lock", json_text(step->lock->name),
+                                  json_pack("{s:o, s:o, s:o}", "lock", fleet_json_name(step->lock),
                                             "waiter", json_described(step->waiter), "holder",
                                             json_described(step->holder)));
         }

@@ -137,7 +137,7 @@ static void describe_deadlock(const hf_deadlocks *deadlocks, char *text, size_t 
         char waiter[CELL_SIZE], name[SHOWN_NAME_SIZE];
         fleet_describe_party(first->steps[i].waiter, waiter, sizeof waiter);
         len += (size_t)snprintf(text + len, size - len, "%s%s waits for '%s'", i > 0 ? "; " : "",
-                                waiter, shown_name(first->steps[i].lock->name, name));
+                                waiter, fleet_shown_name(first->steps[i].lock, name));
     }
 }
 
@@ -175,7 +175,7 @@ typedef char cells[COLUMNS][CELL_SIZE];
 static void fill(const struct top_row *row, cells text) {
     char holder[CELL_SIZE];
     const hf_fleet_party *party = fleet_holder(row->lock);
-    shown_name(row->lock->name, text[NAME]);
+    fleet_shown_name(row->lock, text[NAME]);
     shown_name(row->lock->kind, text[KIND]);
     if (row->deadlocked)
         snprintf(text[STATE], CELL_SIZE, "deadlock");

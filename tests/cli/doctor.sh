@@ -61,6 +61,11 @@ doctor_finds_it() {
     [ "$(verdicts_of deadlocks)" = "bad " ]
 }
 
+test_a_misspelt_check_is_refused() {
+    expect 64 hf doctor --skip latencies
+    case $err in *"there is no check 'latencies'"*) ;; *) fail "$err" ;; esac
+}
+
 # The two that are measured are made, and for people, too.
 test_for_people() {
     server_start

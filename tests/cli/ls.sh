@@ -42,6 +42,16 @@ test_holder_and_waiter() {
     same "$out" ""
 }
 
+# Another name than "a", which nobody holds.
+test_a_name_with_a_nul() {
+    printf 'hset "nul\\x00b" 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1\n' | redis >/dev/null
+    expect 0 hf ls 'nul*'
+    [[ $out == *$'\n'nul?b\ * ]] || fail "$out"
+    expect 0 hf --json ls 'nul*'
+    [[ $out == '{"name":"nul\u0000b",'* ]] || fail "$out"
+    printf 'del "nul\\x00b"\n' | redis >/dev/null
+}
+
 test_gone_is_stuck() {
     redis hset dead 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:4294967297 1 >/dev/null
     redis hset java 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
