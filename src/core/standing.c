@@ -17,8 +17,14 @@ static int64_t left_of_ms(int64_t until_ms) {
     return until_ms == HFI_NEVER ? -1 : hfi_left_ms(until_ms);
 }
 
+/* Of a lock of several its parts are told. But who is inside of a cohort, and who waits there, is known to nobody else: so
+ * that is told beside the hold that the server knows. */
+static bool is_told(const struct hfi_kind *kind) {
+    return !kind->joint || kind->cohort;
+}
+
 static void tell_hold(const struct hfi_hold *hold, int64_t now_ms, visit_fn *visit, void *arg) {
-    if (hold->count == 0 || hold->kind->joint)
+    if (hold->count == 0 || !is_told(hold->kind))
         return;
     const struct hfi_standing standing = {
         .kind = hold->held_as != NULL ? hold->held_as : hold->kind,
@@ -36,8 +42,8 @@ static void tell_hold(const struct hfi_hold *hold, int64_t now_ms, visit_fn *vis
 
 /* One that settles is over for its caller. */
 static bool is_wait(const struct hf_op *op) {
-    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->call.kind->joint &&
-           op->verb != &hfi_verb_survey;
+    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->inner &&
+           is_told(op->call.kind) && op->verb != &hfi_verb_survey;
 }
 
 static void tell_wait(const struct hf_op *op, int64_t now_ms, visit_fn *visit, void *arg) {

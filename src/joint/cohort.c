@@ -24,6 +24,10 @@ static struct hfi_core *core_of(const struct hfi_cohort *cohort) {
     return cohort->parts->of[0].core;
 }
 
+static bool is_closing(const struct hfi_cohort *cohort) {
+    return atomic_load(&core_of(cohort)->closing);
+}
+
 static struct hf_op *op_of(struct hfi_call *call) {
     return HFI_CONTAINER(call, struct hf_op, call);
 }
@@ -58,6 +62,7 @@ static struct hf_op *new_op(struct hfi_cohort *cohort, const struct hfi_tenure *
     args->lane = HFI_LANE_KEEPER;
     args->exec = part->core->keeper;
     args->stake = tenure->stake;
+    args->inner = true;
     args->user = cohort;
     return hfi_op_new(part->core, args);
 }
@@ -163,6 +168,16 @@ static void post_begin_locked(struct hfi_cohort *cohort, struct hf_op *op,
     hfi_task_post(&op->task, HFI_OP_BEGIN);
 }
 
+/* On the keeper, while the operation is under way. */
+static void note_trouble(struct hfi_signs *signs, const hf_error *trouble) {
+    struct hfi_call *call = HFI_CONTAINER(signs, struct hfi_call, signs);
+    struct hfi_cohort *cohort = op_of(call)->user;
+    pthread_mutex_lock(&cohort->mtx);
+    if (cohort->op == op_of(call))
+        cohort->trouble = *trouble;
+    pthread_mutex_unlock(&cohort->mtx);
+}
+
 /* For those in line; one that wants a single attempt gets one of its own. */
 static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
     struct hfi_call *first = first_in_line(cohort);
@@ -179,6 +194,10 @@ static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
         op = new_op(cohort, cohort->tenure, &args);
     if (op != NULL) {
         op->call.goes_last = true;
+        op->call.signs.tell = note_trouble;
+        hfi_error_clear(&cohort->trouble);
+        /* what it gets may have to be given back, although nobody waits for it any more */
+        atomic_fetch_add(&core_of(cohort)->returns, 1);
         post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
         return;
     }
@@ -219,7 +238,7 @@ static bool may_pass_locked(const struct hfi_cohort *cohort) {
     const struct hfi_stake *stake = cohort->tenure->stake;
     return !hfi_list_empty(&cohort->queue) && cohort->passes < cohort->limits.passes &&
            now_ms < cohort->until_ms && !is_lost(cohort->tenure) &&
-           now_ms < atomic_load(&stake->warn_at_ms) && !atomic_load(&core_of(cohort)->closing);
+           now_ms < atomic_load(&stake->warn_at_ms) && !is_closing(cohort);
 }
 
 /* Nobody is inside any more. True: a reference is to be dropped when the cohort is unlocked. */
@@ -240,11 +259,10 @@ static struct hf_op *take_op_locked(struct hfi_cohort *cohort) {
     return op;
 }
 
-/* `alarm`: its reference goes, too. */
-static void unlock_after(struct hfi_cohort *cohort, struct hf_op *op, struct hfi_wakes *wakes,
-                         bool alarm) {
+/* It is unlocked. `alarm`: its reference goes, too. */
+static void drop_after(const struct hfi_cohort *cohort, struct hf_op *op, struct hfi_wakes *wakes,
+                       bool alarm) {
     struct hfi_parts *parts = cohort->parts;
-    pthread_mutex_unlock(&cohort->mtx);
     hfi_wakes_flush(wakes);
     hfi_task_unref(&op->task);
     if (alarm)
@@ -252,16 +270,18 @@ static void unlock_after(struct hfi_cohort *cohort, struct hf_op *op, struct hfi
     hfi_parts_unref(parts);
 }
 
+/* What came of a single attempt is for its caller alone: the others have more patience. */
 static void not_granted_locked(struct hfi_cohort *cohort, struct hf_op *op, const hf_result *result,
                                struct hfi_wakes *wakes) {
     struct hfi_call *first = first_in_line(cohort);
     int64_t held_up_ms = atomic_load(&op->call.signs.held_up_since_ms);
     int64_t since_ms = op->call.no_server && held_up_ms != 0 ? held_up_ms : HFI_NEVER;
+    bool alone = op->wait_ms == 0, mute = result->code == HF_ECANCELED || result->code == HF_ELOST;
     tenure_unref(cohort->tenure);
     cohort->tenure = NULL;
-    if (result->code == HF_EBUSY && first != NULL && hfi_cohort_call_of(first)->one_attempt)
-        tell_error_locked(first, HFI_COHORT_FAILED, HF_EBUSY, &result->error, wakes);
-    else if (result->code != HF_EBUSY && result->code != HF_ECANCELED && result->code != HF_ELOST)
+    if (alone && !mute && first != NULL && hfi_cohort_call_of(first)->one_attempt)
+        tell_error_locked(first, HFI_COHORT_FAILED, result->code, &result->error, wakes);
+    else if (!alone && !mute)
         fail_waiters_locked(cohort, result->code, &result->error, since_ms, wakes);
     acquire_locked(cohort, wakes);
 }
@@ -273,9 +293,10 @@ static void told_of_grant(void *user, const hf_result *result) {
     bool alarm = false;
     pthread_mutex_lock(&cohort->mtx);
     struct hf_op *op = take_op_locked(cohort);
+    op->call.signs.tell = NULL; /* it may settle longer than there is a cohort */
     if (result->code != HF_OK) {
         not_granted_locked(cohort, op, result, &wakes);
-    } else if (hfi_list_empty(&cohort->queue)) {
+    } else if (is_closing(cohort) || hfi_list_empty(&cohort->queue)) {
         alarm = release_locked(cohort);
     } else {
         cohort->state = HFI_COHORT_HELD;
@@ -284,7 +305,9 @@ static void told_of_grant(void *user, const hf_result *result) {
         hfi_cohort_call_of(first_in_line(cohort))->contended |= op->call.contended;
         let_in_locked(cohort, &wakes);
     }
-    unlock_after(cohort, op, &wakes, alarm);
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_note_return(core_of(cohort));
+    drop_after(cohort, op, &wakes, alarm);
 }
 
 /* Those who wait elsewhere need as long as we did to hear of it, and as long again to ask. */
@@ -306,7 +329,7 @@ static bool must_pause_locked(struct hfi_cohort *cohort, enum hfi_others others)
 static void come_again_locked(struct hfi_cohort *cohort, enum hfi_others others,
                               struct hfi_wakes *wakes) {
     cohort->state = HFI_COHORT_FREE;
-    if (atomic_load(&core_of(cohort)->closing)) {
+    if (is_closing(cohort)) {
         fail_waiters_locked(cohort, HF_ECLOSED, NULL, HFI_NEVER, wakes);
     } else if (must_pause_locked(cohort, others)) {
         cohort->state = HFI_COHORT_PAUSING;
@@ -328,7 +351,8 @@ static void told_of_release(void *user, const hf_result *result) {
     if (releaser != NULL)
         tell_error_locked(releaser, HFI_COHORT_LEFT, result->code, &result->error, &wakes);
     come_again_locked(cohort, op->call.others, &wakes);
-    unlock_after(cohort, op, &wakes, false);
+    pthread_mutex_unlock(&cohort->mtx);
+    drop_after(cohort, op, &wakes, false);
 }
 
 /* ---- On the keeper: the alarm ---- */
@@ -350,8 +374,9 @@ static bool look_after_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes
         take_back_locked(cohort);
     if (stuck && move_on_locked(cohort, wakes))
         return true;
+    int64_t since_ms = cohort->granted != NULL ? cohort->granted_ms : hfi_now_ms();
     if (cohort->state == HFI_COHORT_HELD)
-        set_alarm_locked(cohort, hfi_now_ms() + GRACE_MS);
+        set_alarm_locked(cohort, since_ms + GRACE_MS);
     return false;
 }
 
@@ -407,8 +432,7 @@ static void nest_locked(struct hfi_cohort *cohort, struct hfi_call *call) {
 /* Somebody here has it, or waits for it. An acquire that nobody waits for any more is just being given up, and a release is
  * under way: both are waited for. */
 static bool is_wanted_locked(const struct hfi_cohort *cohort) {
-    return cohort->state == HFI_COHORT_HELD || cohort->state == HFI_COHORT_PAUSING ||
-           (cohort->state == HFI_COHORT_ACQUIRING && !hfi_list_empty(&cohort->queue));
+    return cohort->state == HFI_COHORT_HELD || !hfi_list_empty(&cohort->queue);
 }
 
 void hfi_cohort_come(struct hfi_cohort *cohort, struct hfi_call *call) {
@@ -455,50 +479,79 @@ static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *s
 }
 
 /* If the server is silent at the end of the wait, that is why, once it had time for an exchange. HF_EPENDING:
- * it may still answer, or was not asked yet. */
-static int blame_locked(const struct hfi_cohort *cohort) {
-    if (cohort->state != HFI_COHORT_ACQUIRING)
-        return HF_ETIMEDOUT;
+ * it may still answer, or was not asked yet. A single attempt has had that time, and does not wait for more. */
+static int blame_locked(const struct hfi_cohort *cohort, bool one_attempt) {
+    int timed_out = one_attempt ? HF_EBUSY : HF_ETIMEDOUT;
+    if (cohort->op == NULL || (cohort->state != HFI_COHORT_ACQUIRING && !one_attempt))
+        return timed_out;
     struct hfi_signs *signs = &cohort->op->call.signs;
     int64_t since_ms = atomic_load(&signs->held_up_since_ms);
+    if (since_ms == 0 && one_attempt)
+        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EUNREACH;
     if (since_ms == 0)
-        return atomic_load(&signs->due_ms) != 0 ? HF_ETIMEDOUT : HF_EPENDING;
-    if (hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
+        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EPENDING;
+    if (!one_attempt && hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
         return HF_EPENDING;
     return atomic_load(&signs->held_up);
 }
 
+/* What is known of it; else what is said to whoever waits behind another's command. */
+static void explain_locked(const struct hfi_cohort *cohort, struct hfi_cohort_call *state,
+                           int err) {
+    bool known = cohort->state == HFI_COHORT_ACQUIRING && cohort->trouble.text[0] != '\0';
+    hfi_error_clear(&state->error);
+    if (err == HF_ETIMEDOUT || err == HF_EBUSY)
+        return;
+    if (known)
+        state->error = cohort->trouble;
+    else
+        hfi_fail(&state->error, err, "the server has not %s a command before this one yet",
+                 err == HF_EREFUSED ? "taken" : "answered");
+    state->error.code = err;
+}
+
+/* One that was passed over is in no line: it is its own thread that was late. */
+static int give_up_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state,
+                          bool *ret_unref) {
+    if (state->phase == HFI_COHORT_PARKED) {
+        state->phase = HFI_COHORT_OVER;
+        explain_locked(cohort, state, HF_ETIMEDOUT);
+        return HF_ETIMEDOUT;
+    }
+    if (state->phase != HFI_COHORT_WAITING)
+        return HF_OK;
+    int err = blame_locked(cohort, state->one_attempt);
+    if (err == HF_EPENDING)
+        return err;
+    explain_locked(cohort, state, err);
+    *ret_unref = step_out_locked(cohort, state);
+    return err;
+}
+
 int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
-    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
-    int err = HF_OK;
     bool unref = false;
     pthread_mutex_lock(&cohort->mtx);
-    if (state->phase == HFI_COHORT_WAITING)
-        err = blame_locked(cohort);
-    if (err != HF_OK && err != HF_EPENDING)
-        unref = step_out_locked(cohort, state);
+    int err = give_up_locked(cohort, hfi_cohort_call_of(call), &unref);
     pthread_mutex_unlock(&cohort->mtx);
     if (unref)
         hfi_parts_unref(call->parts);
     return err;
 }
 
-/* The client closes: what is under way at the server ends first, and tells those in line. */
-bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call, int err) {
+/* If the client closes, what is under way at the server keeps it open, and those in line need not. */
+bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call) {
     struct hfi_cohort_call *state = hfi_cohort_call_of(call);
     bool unref = false;
     pthread_mutex_lock(&cohort->mtx);
-    bool parked = state->phase == HFI_COHORT_PARKED;
-    bool stop =
-        parked || (state->phase == HFI_COHORT_WAITING && (err != HF_ECLOSED || cohort->op == NULL));
+    bool parked = state->phase == HFI_COHORT_PARKED, waits = state->phase == HFI_COHORT_WAITING;
     if (parked)
         state->phase = HFI_COHORT_OVER;
-    else if (stop)
+    else if (waits)
         unref = step_out_locked(cohort, state);
     pthread_mutex_unlock(&cohort->mtx);
     if (unref)
         hfi_parts_unref(call->parts);
-    return stop;
+    return parked || waits;
 }
 
 /* Whoever leaves last hears what the server says of it, unless the lock is passed on. */
