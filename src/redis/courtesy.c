@@ -23,6 +23,7 @@
 
 #define CHANNEL_SMALL 512
 #define STAND_MIN_MS 2  /* the clock knows whole milliseconds only */
+#define STAND_LAST_MS 5 /* of who goes last, at least: on a busy machine others are slow to come */
 #define STAND_MAX_MS 20 /* however long the server took to answer */
 #define WAIT_MIN_MS 40  /* who waits less than this makes the most of it */
 #define WAIT_PART 4     /* of its wait a call stands back for no more than one of so many parts */
@@ -47,8 +48,9 @@ enum hfi_others hfi_courtesy_owed(struct hfi_call *call, int told) {
     if (len > sizeof name)
         return HFI_OTHERS_UNKNOWN;
     state->kind->channel(redis, call, name);
-    enum hfi_others others = hfi_pubsub_owe(hfi_node_learnt(state->exchange.node)->pubsub, name,
-                                            len, told, stand_ms_after(&state->exchange));
+    enum hfi_others others =
+        hfi_pubsub_owe(hfi_node_learnt(state->exchange.node)->pubsub, name, len, told,
+                       state->exchange.sent_ms, stand_ms_after(&state->exchange));
     if (others == HFI_OTHERS_FIRST)
         atomic_store_explicit(&redis->owes_ms, hfi_now_ms(), memory_order_relaxed);
     return others;
@@ -98,11 +100,14 @@ bool hfi_courtesy_begin(struct hfi_call *call) {
     if (!may_stand_back(call) || !listen_early(call) ||
         !hfi_pubsub_take_debt(&state->u.acquire.waiter, &debt))
         return false;
+    if (call->goes_last)
+        debt.stand_ms = hfi_max_ms(debt.stand_ms, STAND_LAST_MS);
     int64_t until_ms = hfi_min_ms(debt.since_ms + debt.stand_ms, end_ms(call));
     if (hfi_now_ms() >= until_ms)
         return false;
     state->u.acquire.owed = state->u.acquire.lets_pass = (uint16_t)owed_of(call, &debt);
     state->u.acquire.stand_ms = (uint16_t)debt.stand_ms;
+    state->u.acquire.own_message = debt.own;
     hfi_exchange_sleep(&state->exchange, until_ms);
     return true;
 }
@@ -111,6 +116,11 @@ bool hfi_courtesy_lets_pass(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->u.acquire.lets_pass == 0)
         return false;
+    if (state->u.acquire.own_message) {
+        state->u.acquire.own_message = state->u.acquire.woken = false;
+        hfi_exchange_sleep(&state->exchange, state->exchange.wake_ms);
+        return true;
+    }
     int64_t until_ms = hfi_min_ms(hfi_now_ms() + state->u.acquire.stand_ms, end_ms(call));
     if (--state->u.acquire.lets_pass == 0 || hfi_now_ms() >= until_ms)
         return false;

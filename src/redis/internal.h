@@ -149,6 +149,7 @@ struct hfi_call_state {
             bool woken;           /* there was a message since the last attempt started */
             bool heard;           /* and the server has confirmed it */
             bool ticketless;      /* it was refused with a ticket, and is tried without */
+            bool own_message;     /* that of our own release is still to come */
             uint16_t owed;        /* so many go first (courtesy.c), */
             uint16_t lets_pass;   /* and so many of them have not been there yet: a release is */
             uint16_t stand_ms;    /* followed only so long after it, if nobody else came */

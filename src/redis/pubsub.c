@@ -37,7 +37,7 @@
 #define SWEEP_GAP_MS 50
 #define ASTRAY_MS 100    /* before the server is asked again for what it did not have */
 #define VAIN_MS 10       /* those who listened and did not come are owed nothing for so long, */
-#define VAIN_DOUBLINGS 4 /* and so often twice as long as before */
+#define VAIN_DOUBLINGS 2 /* and so often twice as long as before */
 #define NUMBER_DIGITS 18 /* what fits into 64 bits in any case */
 
 enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF, CHANNEL_ASTRAY };
@@ -49,8 +49,9 @@ struct hfi_channel {
     struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
     enum channel_state state;
     bool sharded;
-    int64_t leave_ms;  /* without waiters: when to unsubscribe */
-    int64_t astray_ms; /* since when it is */
+    int64_t leave_ms;   /* without waiters: when to unsubscribe */
+    int64_t astray_ms;  /* since when it is */
+    int64_t message_ms; /* when the last one came */
     struct hfi_debt debt;
     int64_t no_debt_ms; /* nothing is owed until then: those who listened did not come, */
     unsigned in_vain;   /* so often in a row */
@@ -288,6 +289,8 @@ static void confirmed_locked(struct hfi_channel *channel) {
 static bool told_locked(struct hfi_channel *channel, const redisReply *reply) {
     const redisReply *what = reply->element[0];
     if (is_text(what, channel->sharded ? "smessage" : "message")) {
+        channel->message_ms = hfi_now_ms();
+        channel->debt.own = false;
         tell_message(channel, reply->element[2]);
     } else if (is_text(what, channel->sharded ? "ssubscribe" : "subscribe") &&
                hfi_linked(&channel->asked)) {
@@ -459,7 +462,9 @@ void hfi_pubsub_leave(struct hfi_waiter *waiter) {
 
 /* ---- Courtesy ---- */
 
-static enum hfi_others owe_locked(struct hfi_channel *channel, int told, int64_t stand_ms) {
+/* While we had the lock nobody else released it: what came since the release was sent is our own message. */
+static enum hfi_others owe_locked(struct hfi_channel *channel, int told, int64_t sent_ms,
+                                  int64_t stand_ms) {
     int64_t now_ms = hfi_now_ms();
     channel->debt.others = 0;
     if (told <= 1 || now_ms < channel->no_debt_ms)
@@ -467,18 +472,21 @@ static enum hfi_others owe_locked(struct hfi_channel *channel, int told, int64_t
     int others = told - 1;
     if (channel->debt_limit > 0 && channel->debt_limit < others)
         others = channel->debt_limit;
-    channel->debt = (struct hfi_debt){.others = others, .since_ms = now_ms, .stand_ms = stand_ms};
+    channel->debt = (struct hfi_debt){.others = others,
+                                      .own = channel->message_ms < sent_ms,
+                                      .since_ms = now_ms,
+                                      .stand_ms = stand_ms};
     return HFI_OTHERS_FIRST;
 }
 
 enum hfi_others hfi_pubsub_owe(struct hfi_pubsub *pubsub, const char *name, size_t len, int told,
-                               int64_t stand_ms) {
+                               int64_t sent_ms, int64_t stand_ms) {
     enum hfi_others others = HFI_OTHERS_UNKNOWN;
     pthread_mutex_lock(&pubsub->mtx);
     struct hfi_channel *channel =
         pubsub->stopped || pubsub->channels == NULL ? NULL : find_channel(pubsub, name, len);
     if (channel != NULL && channel->state == CHANNEL_HEARD)
-        others = owe_locked(channel, told, stand_ms);
+        others = owe_locked(channel, told, sent_ms, stand_ms);
     pthread_mutex_unlock(&pubsub->mtx);
     return others;
 }

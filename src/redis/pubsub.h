@@ -70,13 +70,14 @@ void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);
 /* What we owe to others who listen on a channel (courtesy.c). */
 struct hfi_debt {
     int others; /* so many go first; 0: nothing is owed */
+    bool own;   /* the message of our own release has not come yet */
     int64_t since_ms, stand_ms;
 };
 
-/* A release was told to so many, ourselves among them if we listen. UNKNOWN: whether we do. FIRST: the next who
+/* A release that was sent then was told to so many, ourselves among them if we listen. UNKNOWN: whether we do. FIRST: the next who
  * joins is told of it. NONE also if those who listen did not come of late. */
 enum hfi_others hfi_pubsub_owe(struct hfi_pubsub *pubsub, const char *name, size_t len, int told,
-                               int64_t stand_ms);
+                               int64_t sent_ms, int64_t stand_ms);
 /* False: nothing is owed, or another has taken it. */
 bool hfi_pubsub_take_debt(struct hfi_waiter *waiter, struct hfi_debt *ret);
 /* What came of it: whether anybody else came at all; and no more are owed from now on than `limit`. */
