@@ -117,8 +117,7 @@ static void set_alarm_locked(struct hfi_cohort *cohort, int64_t at_ms) {
     hfi_alarm_set(core_of(cohort)->keeper, &cohort->alarm, at_ms);
 }
 
-/* True: a reference is to be dropped when the cohort is unlocked. */
-static bool clear_alarm_locked(struct hfi_cohort *cohort) {
+bool hfi_cohort_clear_alarm_locked(struct hfi_cohort *cohort) {
     if (!cohort->alarm_set || !hfi_alarm_clear(core_of(cohort)->keeper, &cohort->alarm))
         return false;
     cohort->alarm_set = false;
@@ -217,7 +216,7 @@ static bool release_locked(struct hfi_cohort *cohort) {
     atomic_fetch_add(&core_of(cohort)->returns, 1);
     hfi_op_set_off(op);
     post_begin_locked(cohort, op, HFI_COHORT_RELEASING);
-    return clear_alarm_locked(cohort);
+    return hfi_cohort_clear_alarm_locked(cohort);
 }
 
 /* ---- Inside ---- */
@@ -463,97 +462,6 @@ enum hfi_cohort_phase hfi_cohort_look(struct hfi_cohort *cohort, struct hfi_call
     return phase;
 }
 
-/* It is in line no more. If it was the last, nobody wants the lock. True: a reference is to be dropped when
- * the cohort is unlocked. */
-static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state) {
-    hfi_list_remove(&state->link);
-    state->phase = HFI_COHORT_OVER;
-    if (!hfi_list_empty(&cohort->queue))
-        return false;
-    if (cohort->state == HFI_COHORT_ACQUIRING)
-        hfi_task_post(&cohort->op->task, HFI_OP_CANCEL);
-    if (cohort->state != HFI_COHORT_PAUSING)
-        return false;
-    cohort->state = HFI_COHORT_FREE;
-    return clear_alarm_locked(cohort);
-}
-
-/* If the server is silent at the end of the wait, that is why, once it had time for an exchange. HF_EPENDING:
- * it may still answer, or was not asked yet. A single attempt has had that time, and does not wait for more. */
-static int blame_locked(const struct hfi_cohort *cohort, bool one_attempt) {
-    int timed_out = one_attempt ? HF_EBUSY : HF_ETIMEDOUT;
-    if (cohort->op == NULL || (cohort->state != HFI_COHORT_ACQUIRING && !one_attempt))
-        return timed_out;
-    struct hfi_signs *signs = &cohort->op->call.signs;
-    int64_t since_ms = atomic_load(&signs->held_up_since_ms);
-    if (since_ms == 0 && one_attempt)
-        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EUNREACH;
-    if (since_ms == 0)
-        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EPENDING;
-    if (!one_attempt && hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
-        return HF_EPENDING;
-    return atomic_load(&signs->held_up);
-}
-
-/* What is known of it; else what is said to whoever waits behind another's command. */
-static void explain_locked(const struct hfi_cohort *cohort, struct hfi_cohort_call *state,
-                           int err) {
-    bool known = cohort->state == HFI_COHORT_ACQUIRING && cohort->trouble.text[0] != '\0';
-    hfi_error_clear(&state->error);
-    if (err == HF_ETIMEDOUT || err == HF_EBUSY)
-        return;
-    if (known)
-        state->error = cohort->trouble;
-    else
-        hfi_fail(&state->error, err, "the server has not %s a command before this one yet",
-                 err == HF_EREFUSED ? "taken" : "answered");
-    state->error.code = err;
-}
-
-/* One that was passed over is in no line: it is its own thread that was late. */
-static int give_up_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state,
-                          bool *ret_unref) {
-    if (state->phase == HFI_COHORT_PARKED) {
-        state->phase = HFI_COHORT_OVER;
-        explain_locked(cohort, state, HF_ETIMEDOUT);
-        return HF_ETIMEDOUT;
-    }
-    if (state->phase != HFI_COHORT_WAITING)
-        return HF_OK;
-    int err = blame_locked(cohort, state->one_attempt);
-    if (err == HF_EPENDING)
-        return err;
-    explain_locked(cohort, state, err);
-    *ret_unref = step_out_locked(cohort, state);
-    return err;
-}
-
-int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
-    bool unref = false;
-    pthread_mutex_lock(&cohort->mtx);
-    int err = give_up_locked(cohort, hfi_cohort_call_of(call), &unref);
-    pthread_mutex_unlock(&cohort->mtx);
-    if (unref)
-        hfi_parts_unref(call->parts);
-    return err;
-}
-
-/* If the client closes, what is under way at the server keeps it open, and those in line need not. */
-bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call) {
-    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
-    bool unref = false;
-    pthread_mutex_lock(&cohort->mtx);
-    bool parked = state->phase == HFI_COHORT_PARKED, waits = state->phase == HFI_COHORT_WAITING;
-    if (parked)
-        state->phase = HFI_COHORT_OVER;
-    else if (waits)
-        unref = step_out_locked(cohort, state);
-    pthread_mutex_unlock(&cohort->mtx);
-    if (unref)
-        hfi_parts_unref(call->parts);
-    return parked || waits;
-}
-
 /* Whoever leaves last hears what the server says of it, unless the lock is passed on. */
 static bool last_leaves_locked(struct hfi_cohort *cohort, struct hfi_call *call,
                                struct hfi_wakes *wakes) {
@@ -588,7 +496,7 @@ void hfi_cohort_leave(struct hfi_cohort_share *share, struct hfi_call *call) {
 void hfi_cohort_run_out(struct hfi_cohort_share *share) {
     struct hfi_cohort *cohort = share->parts->cohort;
     pthread_mutex_lock(&cohort->mtx);
-    bool unref = clear_alarm_locked(cohort);
+    bool unref = hfi_cohort_clear_alarm_locked(cohort);
     struct hfi_tenure *tenure = cohort->tenure == share->tenure ? cohort->tenure : NULL;
     if (tenure != NULL) {
         cohort->tenure = NULL;

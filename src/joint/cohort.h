@@ -1,9 +1,10 @@
 /*
  * A cohort: the threads of one process that take turns at a lock without asking the server each time.
  *
- *   cohort.c       who is inside and who waits, passing on, the limits; its hold at the server
- *   cohort_kind.c  the operations of the kind
- *   cohorts.c      finding the cohort of a lock, which all handles on it share
+ *   cohort.c          who is inside and who waits, passing on, the limits; its hold at the server
+ *   cohort_give_up.c  leaving the line without it
+ *   cohort_kind.c     the operations of the kind
+ *   cohorts.c         finding the cohort of a lock, which all handles on it share
  *
  * A lock with HF_COHORT is a lock of a kind of its own, with one part: the same lock, held at the server by
  * one owner for all threads. From grant to release of that hold is a tenure, with one stake. Each thread
@@ -146,6 +147,8 @@ enum hfi_cohort_phase hfi_cohort_look(struct hfi_cohort *cohort, struct hfi_call
 int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call);
 /* It is told to end. False: its phase is another than WAITING or PARKED. */
 bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call);
+/* For cohort_give_up.c. True: a reference is to be dropped when the cohort is unlocked. */
+bool hfi_cohort_clear_alarm_locked(struct hfi_cohort *cohort);
 /* A share comes back. With a call its phase becomes LEFT, or LEAVING. Frees the share. */
 void hfi_cohort_leave(struct hfi_cohort_share *share, struct hfi_call *call);
 /* The client is closed: the share is freed, and nothing else. */
