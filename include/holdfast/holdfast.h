@@ -387,6 +387,9 @@ typedef enum hf_kind {
  *     nobody is inside. An extension asks nobody.
  *   - With one attempt (a wait of 0) another thread that waits is as good as one that has it: HF_EBUSY.
  *   - To handles without HF_COHORT, even of the same client, it is another owner's.
+ *   - hf_survey() tells of the owner on the server, and beside it of the thread inside and of those who wait here,
+ *     by their own owners and as of the kind "cohort": so deadlocks are found. `max_hold_ms` and the statistics are about
+ *     the threads' holds, not about how long the client keeps the lock.
  * Offered are HF_PLAIN and HF_FAIR, also with HF_NONREENTRANT. Not with HF_FENCED, since whoever is passed the
  * lock gets no token of its own; and no member of hf_lock_new_all(). hf_lock_adopt() is HF_ENOTSUP. `acks` of an
  * acquire are refused; those of the client count for the hold on the server. */
@@ -1117,7 +1120,7 @@ typedef struct hf_fleet_party {
     const hf_fleet_client *client; /* its own, or who has adopted the hold; NULL: not known */
     hf_presence presence;
     unsigned seen_by;   /* HF_SEEN_BY_... */
-    const char *kind;   /* how it holds or wants it: "plain", "fair", "read", "write", ... */
+    const char *kind;   /* how it holds or wants it: "plain", "fair", "read", "write", "cohort", ... */
     int64_t count;      /* how often it holds the lock; 0: it waits */
     int64_t for_ms;     /* how long it has held it, or waited */
     int64_t left_ms;    /* how long the hold can be trusted, or the wait goes on */

@@ -82,7 +82,7 @@ static void fail_unsettled(struct hf_op *op) {
         hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
         hfi_op_complete_unsettled(op, HF_EUNREACH, &error, lease_ms);
     } else {
-        hfi_count(&op->core->counters.timed_out);
+        hfi_op_count(op, &op->core->counters.timed_out);
         hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, lease_ms);
     }
 }
@@ -223,13 +223,15 @@ static void acquired(struct hf_op *op) {
 
     if (watch != NULL)
         hfi_self_watch(watch, op->core->watchdog); /* without memory: the lease still ends it */
-    hfi_count(&op->core->counters.acquired);
+    hfi_op_count(op, &op->core->counters.acquired);
     if (call->contended || op->lined_up)
-        hfi_count(&op->core->counters.contended);
+        hfi_op_count(op, &op->core->counters.contended);
     int64_t now_us = hfi_now_us();
-    hfi_times_add(&op->core->wait, now_us - op->start_us);
-    if (call->told_us > 0)
-        hfi_times_add(&op->core->hand_over, now_us - call->told_us);
+    if (!op->inner) {
+        hfi_times_add(&op->core->wait, now_us - op->start_us);
+        if (call->told_us > 0)
+            hfi_times_add(&op->core->hand_over, now_us - call->told_us);
+    }
     result->remaining_ms = hfi_left_ms(deadline_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
@@ -239,7 +241,7 @@ static bool came_too_late(struct hf_op *op) {
     struct hfi_call *call = op->call;
     if (call->count > 0 || !hfi_proof_is_over(&call->proof))
         return false;
-    hfi_count(&op->core->counters.timed_out);
+    hfi_op_count(op, &op->core->counters.timed_out);
     hfi_fail(&call->error, HF_ETIMEDOUT, "the lease was over before the server's answer came");
     hfi_op_complete_unsettled(op, HF_ETIMEDOUT, &call->error, 0);
     return true;

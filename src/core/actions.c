@@ -47,11 +47,11 @@ static void take_go(struct hf_op *op) {
     hfi_op_call(op, op->call->kind->ops->acquire);
 }
 
-void hfi_count_failure(struct hf_op *op, int err) {
+void hfi_count_failure(const struct hf_op *op, int err) {
     if (err == HF_EBUSY || err == HF_ETIMEDOUT)
-        hfi_count(&op->core->counters.timed_out);
+        hfi_op_count(op, &op->core->counters.timed_out);
     else if (err == HF_ECANCELED)
-        hfi_count(&op->core->counters.cancelled);
+        hfi_op_count(op, &op->core->counters.cancelled);
 }
 
 void hfi_take_failed(struct hf_op *op) {

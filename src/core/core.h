@@ -125,7 +125,8 @@ struct hfi_core {
     char under[HFI_OWNER_MAX]; /* the owner for whom this process runs; "": nobody is known */
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
-    atomic_size_t returns;  /* operations that give back, posted and not begun yet */
+    atomic_size_t
+        returns; /* operations that give back, posted and not begun yet; and grants that nobody may want */
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold, hand_over;
@@ -256,8 +257,10 @@ void hfi_let_go_stop(struct hfi_core *core); /* after the keeper has ended */
 /* ---- The core ---- */
 
 int hfi_core_init(struct hfi_core *core);
-void hfi_core_clear(struct hfi_core *core);     /* after everything has ended */
-bool hfi_core_is_idle(struct hfi_core *core);   /* no operation is unfinished */
+void hfi_core_clear(struct hfi_core *core);   /* after everything has ended */
+bool hfi_core_is_idle(struct hfi_core *core); /* no operation is unfinished */
+/* One of `returns` is on its way; no mutex may be held. */
+void hfi_note_return(struct hfi_core *core);
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
 void hfi_times_add(struct hfi_times *times, int64_t us);
 void hfi_times_read(const struct hfi_times *times, hf_times *ret);

@@ -65,7 +65,8 @@ static void begin_possession(struct hfi_hold *hold, struct hfi_self *self) {
         hold->renewing = HFI_SENT; /* it was about the last one */
     hfi_self_unref(hold->self);
     hold->self = self;
-    atomic_fetch_add_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
+    if (!hold->inner)
+        atomic_fetch_add_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
 }
 
 static bool is_in_part(const struct hfi_proof *proof) {
@@ -178,6 +179,8 @@ static void end_possession(struct hfi_hold *hold, enum hfi_possession possession
     hold->generation++;
     hold->verify_at_ms = 0;
     hfi_watchdog_disarm_locked(hold);
+    if (hold->inner)
+        return;
     atomic_fetch_sub_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
     hfi_times_add(&hold->core->hold, hfi_now_us() - hold->since_us);
 }
@@ -205,7 +208,8 @@ static bool lose(struct hfi_hold *hold, const char *reason, enum hfi_ending endi
     hfi_stakes_lose_locked(hold, reason);
     hold->forget_ms = hfi_now_ms() + hold->lease_ms;
     hold->reason = reason;
-    hfi_count(&hold->core->counters.losses);
+    if (!hold->inner)
+        hfi_count(&hold->core->counters.losses);
     return true;
 }
 

@@ -72,6 +72,8 @@ struct hfi_hold {
     struct hfi_core *core;
     struct hfi_shard *shard;
     const struct hfi_kind *kind;
+    bool
+        inner; /* a cohort's: each of its threads has a hold of its own, which is counted and told of */
 
     struct hfi_alarm alarm;   /* on the keeper */
     struct hfi_link due_link; /* in core->due */

@@ -148,6 +148,8 @@ struct hfi_hold *hfi_hold_get_locked(struct hf_op *op) {
                                                call->name_len, call->owner, call->owner_len, true);
     if (hold == NULL)
         return NULL;
+    if (op->inner && !hold->inner) /* once: it is read without the shard */
+        hold->inner = true;
     if (!op->foreign) {
         hold->number = op->owner;
     } else if (!give_alias_locked(hold, op)) {

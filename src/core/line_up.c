@@ -74,7 +74,7 @@ static bool waits_for_answer(struct hf_op *op, int64_t since_ms) {
 }
 
 void hfi_op_wait_is_over(struct hf_op *op) {
-    hfi_count(&op->core->counters.timed_out);
+    hfi_op_count(op, &op->core->counters.timed_out);
     hfi_op_complete(op, HF_ETIMEDOUT, NULL);
 }
 

@@ -57,6 +57,11 @@ void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
     hfi_task_unref(&op->task);
 }
 
+void hfi_op_count(const struct hf_op *op, atomic_ullong *counter) {
+    if (!op->inner)
+        hfi_count(counter);
+}
+
 /* ---- Talking to the engine ---- */
 
 void hfi_op_call_is_done(struct hfi_call *call) {
@@ -153,8 +158,7 @@ static bool came_too_late(const struct hf_op *op) {
            (!op->verb->gives_back || atomic_load(&op->core->abandoning));
 }
 
-/* Until then it was on no list, and yet the client must not close without it. */
-static void note_return(struct hfi_core *core) {
+void hfi_note_return(struct hfi_core *core) {
     if (atomic_fetch_sub(&core->returns, 1) == 1 && atomic_load(&core->closing))
         core->hooks.idle(core->hooks.arg);
 }
@@ -162,13 +166,13 @@ static void note_return(struct hfi_core *core) {
 void hfi_op_begin(struct hf_op *op) {
     bool turn;
     if (op->cancelled_first) {
-        hfi_count(&op->core->counters.cancelled);
+        hfi_op_count(op, &op->core->counters.cancelled);
         hfi_op_complete(op, HF_ECANCELED, NULL);
         return;
     }
     int err = enlist(op, &turn);
     if (op->verb->gives_back)
-        note_return(op->core);
+        hfi_note_return(op->core); /* until then it was on no list */
     if (err != HF_OK)
         hfi_op_complete(op, err, NULL);
     else if (came_too_late(op))
@@ -192,7 +196,7 @@ static void stop(struct hf_op *op, int err) {
         op->cancelled_first = true;
     if (waits_here(op)) {
         if (err == HF_ECANCELED)
-            hfi_count(&op->core->counters.cancelled);
+            hfi_op_count(op, &op->core->counters.cancelled);
         hfi_op_complete(op, err, NULL);
     } else if (op->state == HFI_OP_CALLING ||
                (op->state == HFI_OP_SETTLING &&

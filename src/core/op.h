@@ -98,6 +98,7 @@ struct hf_op {
     bool outside; /* was stuck in front of a gate: waits at the server, beside whoever is there now.
                      Guarded by the shard */
     bool over;    /* for its caller; it only settles. Guarded by the shard */
+    bool inner;   /* a cohort's own: counted and told of by those for whom it is done */
     bool claims;  /* an acquire of what may overlap: see overlap.c. Guarded by the shard */
     /* what it settles is not worth waiting for when the client is closed, unless the server answers
      * at once */
@@ -192,6 +193,7 @@ struct hfi_op_args {
     struct hfi_self *self;
     struct hfi_parts *parts; /* joint kinds: referenced; else NULL */
     struct hfi_stake *stake; /* of a part: acquire leaves it in the hold; referenced, or NULL */
+    bool inner;              /* as hf_op has it */
     struct hf_cancel *cancel;
     hf_callback callback;
     /* In place of a callback: called on the operation's executor when it completes. It may still
@@ -204,6 +206,9 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args);
 void hfi_op_begin(struct hf_op *op); /* on its executor's thread */
 /* It was made beforehand, and does not wait: its time counts from now. Before it begins. */
 void hfi_op_set_off(struct hf_op *op);
+
+/* Adds 1, unless it is an inner one. */
+void hfi_op_count(const struct hf_op *op, atomic_ullong *counter);
 
 /* For verbs. */
 /* True: it was to have a lease, and its kind has none. Then the op is complete. */
@@ -280,7 +285,7 @@ void hfi_op_found_lost(struct hf_op *op, const char *reason);
 bool hfi_op_ended_meanwhile(struct hf_op *op);
 
 /* actions.c: the steps of its verbs, for others like them. */
-void hfi_count_failure(struct hf_op *op, int err);
+void hfi_count_failure(const struct hf_op *op, int err);
 void hfi_take_failed(struct hf_op *op); /* counts, and completes with what the engine said */
 void hfi_count_taken(struct hf_op *op); /* one more that was acquired */
 

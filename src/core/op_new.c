@@ -238,6 +238,7 @@ static void fill(struct hf_op *op, const struct hfi_op_args *args) {
     op->lease_ms = args->lease_ms;
     op->acks = args->acks;
     op->yes_or_no = args->yes_or_no;
+    op->inner = args->inner;
     op->callback = args->callback;
     op->user = args->user;
     op->alarm.fire = alarm_fired;

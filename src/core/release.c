@@ -75,7 +75,7 @@ static void release_after(struct hf_op *op) {
         if (call->value > 0 && hfi_op_ended_meanwhile(op))
             return;
         set_count_after_release(op, call->value);
-        hfi_count(&op->core->counters.released);
+        hfi_op_count(op, &op->core->counters.released);
         hfi_op_complete(op, HF_OK, NULL);
         return;
     }

@@ -63,6 +63,8 @@ void hfi_hold_report(struct hfi_hold *hold, enum hfi_trouble kind) {
         hfi_hold_changed(hold);
         hfi_shares_give_back(hold);
     }
+    if (hold->inner) /* those who hold it together are told, each of its own */
+        return;
     if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
                              troubles[kind].event))
         return;

@@ -34,9 +34,15 @@ static void name_thread(struct hfi_self *self, struct listener *listener,
         hfi_self_name(self, &listener->may_ask, name);
 }
 
+/* Of a lock of several its parts are told. But who is inside of a cohort, and who waits there, is known to nobody else: so
+ * that is told beside the hold that the server knows. */
+static bool is_told(const struct hfi_kind *kind) {
+    return !kind->joint || kind->cohort;
+}
+
 static void tell_hold(const struct hfi_hold *hold, struct listener *listener) {
     char thread[HFI_THREAD_NAME_SIZE];
-    if (hold->count == 0 || hold->kind->joint)
+    if (hold->count == 0 || !is_told(hold->kind))
         return;
     name_thread(hold->self, listener, thread);
     const struct hfi_standing standing = {
@@ -56,7 +62,7 @@ static void tell_hold(const struct hfi_hold *hold, struct listener *listener) {
 
 /* One that settles is over for its caller. */
 static bool is_wait(const struct hf_op *op) {
-    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->kind->joint &&
+    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->inner && is_told(op->kind) &&
            op->verb != &hfi_verb_survey;
 }
 

@@ -36,6 +36,13 @@ void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms) {
     set_alarm_locked(hold, at_ms);
 }
 
+/* From when on it is not renewed; HFI_NEVER: there is no such time. A cohort's hold has no age of its own: it is each of
+ * its threads' that counts. */
+static int64_t too_old_at_ms(const struct hfi_hold *hold) {
+    int64_t max_ms = hold->core->max_hold_ms;
+    return max_ms > 0 && !hold->inner ? hold->since_us / 1000 + max_ms : HFI_NEVER;
+}
+
 static int64_t renewal_slot(const struct hfi_hold *hold) {
     int64_t slot = slot_ms(hold->core);
     return hold->renews_exactly || slot <= 1 ? hold->renew_at_ms : hold->renew_at_ms / slot * slot;
@@ -47,6 +54,8 @@ void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
         at_ms = hfi_min_ms(at_ms, renewal_slot(hold));
     if (hold->renewing == HFI_RESTING && hold->verify_at_ms != 0)
         at_ms = hfi_min_ms(at_ms, hold->verify_at_ms);
+    if (hold->kind->joint && hfi_hold_is_watched(hold)) /* no renewal of its own finds out */
+        at_ms = hfi_min_ms(at_ms, too_old_at_ms(hold));
     if (hold->possession != HFI_HOLD_WARNED)
         at_ms = hfi_min_ms(at_ms, hfi_hold_warn_at_ms(hold));
     if (!atomic_load_explicit(&hold->core->listening, memory_order_relaxed))
@@ -63,11 +72,6 @@ void hfi_watchdog_disarm_locked(struct hfi_hold *hold) {
 
 /* ---- What is due ---- */
 
-static bool past_max_hold(const struct hfi_hold *hold, int64_t now_ms) {
-    int64_t max_ms = hold->core->max_hold_ms;
-    return max_ms > 0 && now_ms - hold->since_us / 1000 >= max_ms;
-}
-
 static bool is_due(const struct hfi_hold *hold, int64_t now_ms) {
     if (hold->renewing != HFI_RESTING)
         return false;
@@ -78,7 +82,7 @@ static bool is_due(const struct hfi_hold *hold, int64_t now_ms) {
 
 /* Looks after a hold that has time left. True: it is to be warned of. */
 static bool attend_locked(struct hfi_hold *hold, int64_t now_ms) {
-    if (past_max_hold(hold, now_ms))
+    if (now_ms >= too_old_at_ms(hold))
         /* asked for by max_hold_ms: let it run out, with a warning */
         hfi_hold_unwatch_locked(hold);
     if (is_due(hold, now_ms))

@@ -66,6 +66,7 @@ struct hfi_kind {
     /* A lock made of other locks (core/parts.h): its holds are theirs, and the engine of the core that
      * has it knows nothing of it. */
     bool joint;
+    bool cohort; /* joint, and its parts are held by one owner for many (src/joint/cohort.h) */
     /* An owner that holds a lock of this other kind would wait for itself: HF_EDEADLK. NULL: there
      * is none. */
     const struct hfi_kind *never_beside;
@@ -127,6 +128,8 @@ struct hfi_signs {
     /* the server has not answered its command, or has refused it, since then; 0: all is well */
     _Atomic int64_t held_up_since_ms;
     atomic_int held_up; /* HF_EUNREACH or HF_EREFUSED */
+    /* In: is told what is known of that, on the call's thread, now and then. NULL: nobody wants to know. */
+    void (*tell)(struct hfi_signs *signs, const hf_error *trouble);
 };
 
 /* What the engine knows of a hold that it has granted, extended or renewed. */

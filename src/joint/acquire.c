@@ -294,6 +294,7 @@ static void retry(struct hfi_request *request) {
         hfi_after_ms(request->acquire.answered_ms, request->quorum->config.connect_timeout_ms);
     atomic_store(&request->signs->held_up, HF_ENOQUORUM);
     atomic_store(&request->signs->held_up_since_ms, request->acquire.answered_ms);
+    hfi_tell_of_servers(request, HF_ENOQUORUM);
     if (request->acquire.one_attempt)
         fail(request, HF_ENOQUORUM);
     else if (hfi_now_ms() >= patient_until_ms) {

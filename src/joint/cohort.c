@@ -24,6 +24,10 @@ static struct hfi_core *core_of(const struct hfi_cohort *cohort) {
     return cohort->parts->of[0].core;
 }
 
+static bool is_closing(const struct hfi_cohort *cohort) {
+    return atomic_load(&core_of(cohort)->closing);
+}
+
 static struct hf_op *op_of(struct hfi_call *call) {
     return hfi_op_of_call(call);
 }
@@ -58,6 +62,7 @@ static struct hf_op *new_op(struct hfi_cohort *cohort, const struct hfi_tenure *
     args->lane = HFI_LANE_KEEPER;
     args->exec = part->core->keeper;
     args->stake = tenure->stake;
+    args->inner = true;
     args->user = cohort;
     return hfi_op_new(part->core, args);
 }
@@ -112,8 +117,7 @@ static void set_alarm_locked(struct hfi_cohort *cohort, int64_t at_ms) {
     hfi_alarm_set(core_of(cohort)->keeper, &cohort->alarm, at_ms);
 }
 
-/* True: a reference is to be dropped when the cohort is unlocked. */
-static bool clear_alarm_locked(struct hfi_cohort *cohort) {
+bool hfi_cohort_clear_alarm_locked(struct hfi_cohort *cohort) {
     if (!cohort->alarm_set || !hfi_alarm_clear(core_of(cohort)->keeper, &cohort->alarm))
         return false;
     cohort->alarm_set = false;
@@ -163,6 +167,16 @@ static void post_begin_locked(struct hfi_cohort *cohort, struct hf_op *op,
     hfi_task_post(&op->task, HFI_OP_BEGIN);
 }
 
+/* On the keeper, while the operation is under way. */
+static void note_trouble(struct hfi_signs *signs, const hf_error *trouble) {
+    struct hf_op *op = HFI_CONTAINER(signs, struct hf_op, signs);
+    struct hfi_cohort *cohort = op->user;
+    pthread_mutex_lock(&cohort->mtx);
+    if (cohort->op == op)
+        cohort->trouble = *trouble;
+    pthread_mutex_unlock(&cohort->mtx);
+}
+
 /* For those in line; one that wants a single attempt gets one of its own. */
 static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
     struct hfi_call *first = first_in_line(cohort);
@@ -179,6 +193,10 @@ static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
         op = new_op(cohort, cohort->tenure, &args);
     if (op != NULL) {
         op->call->goes_last = true;
+        op->signs.tell = note_trouble;
+        hfi_error_clear(&cohort->trouble);
+        /* what it gets may have to be given back, although nobody waits for it any more */
+        atomic_fetch_add(&core_of(cohort)->returns, 1);
         post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
         return;
     }
@@ -198,7 +216,7 @@ static bool release_locked(struct hfi_cohort *cohort) {
     atomic_fetch_add(&core_of(cohort)->returns, 1);
     hfi_op_set_off(op);
     post_begin_locked(cohort, op, HFI_COHORT_RELEASING);
-    return clear_alarm_locked(cohort);
+    return hfi_cohort_clear_alarm_locked(cohort);
 }
 
 /* ---- Inside ---- */
@@ -219,7 +237,7 @@ static bool may_pass_locked(const struct hfi_cohort *cohort) {
     const struct hfi_stake *stake = cohort->tenure->stake;
     return !hfi_list_empty(&cohort->queue) && cohort->passes < cohort->limits.passes &&
            now_ms < cohort->until_ms && !is_lost(cohort->tenure) &&
-           now_ms < atomic_load(&stake->warn_at_ms) && !atomic_load(&core_of(cohort)->closing);
+           now_ms < atomic_load(&stake->warn_at_ms) && !is_closing(cohort);
 }
 
 /* Nobody is inside any more. True: a reference is to be dropped when the cohort is unlocked. */
@@ -240,11 +258,10 @@ static struct hf_op *take_op_locked(struct hfi_cohort *cohort) {
     return op;
 }
 
-/* `alarm`: its reference goes, too. */
-static void unlock_after(struct hfi_cohort *cohort, struct hf_op *op, struct hfi_wakes *wakes,
-                         bool alarm) {
+/* It is unlocked. `alarm`: its reference goes, too. */
+static void drop_after(const struct hfi_cohort *cohort, struct hf_op *op, struct hfi_wakes *wakes,
+                       bool alarm) {
     struct hfi_parts *parts = cohort->parts;
-    pthread_mutex_unlock(&cohort->mtx);
     hfi_wakes_flush(wakes);
     hfi_task_unref(&op->task);
     if (alarm)
@@ -252,16 +269,18 @@ static void unlock_after(struct hfi_cohort *cohort, struct hf_op *op, struct hfi
     hfi_parts_unref(parts);
 }
 
+/* What came of a single attempt is for its caller alone: the others have more patience. */
 static void not_granted_locked(struct hfi_cohort *cohort, struct hf_op *op, const hf_result *result,
                                struct hfi_wakes *wakes) {
     struct hfi_call *first = first_in_line(cohort);
     int64_t held_up_ms = atomic_load(&op->signs.held_up_since_ms);
     int64_t since_ms = op->call->no_server && held_up_ms != 0 ? held_up_ms : HFI_NEVER;
+    bool alone = op->wait_ms == 0, mute = result->code == HF_ECANCELED || result->code == HF_ELOST;
     tenure_unref(cohort->tenure);
     cohort->tenure = NULL;
-    if (result->code == HF_EBUSY && first != NULL && hfi_cohort_call_of(first)->one_attempt)
-        tell_error_locked(first, HFI_COHORT_FAILED, HF_EBUSY, &result->error, wakes);
-    else if (result->code != HF_EBUSY && result->code != HF_ECANCELED && result->code != HF_ELOST)
+    if (alone && !mute && first != NULL && hfi_cohort_call_of(first)->one_attempt)
+        tell_error_locked(first, HFI_COHORT_FAILED, result->code, &result->error, wakes);
+    else if (!alone && !mute)
         fail_waiters_locked(cohort, result->code, &result->error, since_ms, wakes);
     acquire_locked(cohort, wakes);
 }
@@ -273,9 +292,10 @@ static void told_of_grant(void *user, const hf_result *result) {
     bool alarm = false;
     pthread_mutex_lock(&cohort->mtx);
     struct hf_op *op = take_op_locked(cohort);
+    op->signs.tell = NULL; /* it may settle longer than there is a cohort */
     if (result->code != HF_OK) {
         not_granted_locked(cohort, op, result, &wakes);
-    } else if (hfi_list_empty(&cohort->queue)) {
+    } else if (is_closing(cohort) || hfi_list_empty(&cohort->queue)) {
         alarm = release_locked(cohort);
     } else {
         cohort->state = HFI_COHORT_HELD;
@@ -284,7 +304,9 @@ static void told_of_grant(void *user, const hf_result *result) {
         hfi_cohort_call_of(first_in_line(cohort))->contended |= op->call->contended;
         let_in_locked(cohort, &wakes);
     }
-    unlock_after(cohort, op, &wakes, alarm);
+    pthread_mutex_unlock(&cohort->mtx);
+    hfi_note_return(core_of(cohort));
+    drop_after(cohort, op, &wakes, alarm);
 }
 
 /* Those who wait elsewhere need as long as we did to hear of it, and as long again to ask. */
@@ -306,7 +328,7 @@ static bool must_pause_locked(struct hfi_cohort *cohort, enum hfi_others others)
 static void come_again_locked(struct hfi_cohort *cohort, enum hfi_others others,
                               struct hfi_wakes *wakes) {
     cohort->state = HFI_COHORT_FREE;
-    if (atomic_load(&core_of(cohort)->closing)) {
+    if (is_closing(cohort)) {
         fail_waiters_locked(cohort, HF_ECLOSED, NULL, HFI_NEVER, wakes);
     } else if (must_pause_locked(cohort, others)) {
         cohort->state = HFI_COHORT_PAUSING;
@@ -328,7 +350,8 @@ static void told_of_release(void *user, const hf_result *result) {
     if (releaser != NULL)
         tell_error_locked(releaser, HFI_COHORT_LEFT, result->code, &result->error, &wakes);
     come_again_locked(cohort, op->call->others, &wakes);
-    unlock_after(cohort, op, &wakes, false);
+    pthread_mutex_unlock(&cohort->mtx);
+    drop_after(cohort, op, &wakes, false);
 }
 
 /* ---- On the keeper: the alarm ---- */
@@ -350,8 +373,9 @@ static bool look_after_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes
         take_back_locked(cohort);
     if (stuck && move_on_locked(cohort, wakes))
         return true;
+    int64_t since_ms = cohort->granted != NULL ? cohort->granted_ms : hfi_now_ms();
     if (cohort->state == HFI_COHORT_HELD)
-        set_alarm_locked(cohort, hfi_now_ms() + GRACE_MS);
+        set_alarm_locked(cohort, since_ms + GRACE_MS);
     return false;
 }
 
@@ -407,8 +431,7 @@ static void nest_locked(struct hfi_cohort *cohort, struct hfi_call *call) {
 /* Somebody here has it, or waits for it. An acquire that nobody waits for any more is just being given up, and a release is
  * under way: both are waited for. */
 static bool is_wanted_locked(const struct hfi_cohort *cohort) {
-    return cohort->state == HFI_COHORT_HELD || cohort->state == HFI_COHORT_PAUSING ||
-           (cohort->state == HFI_COHORT_ACQUIRING && !hfi_list_empty(&cohort->queue));
+    return cohort->state == HFI_COHORT_HELD || !hfi_list_empty(&cohort->queue);
 }
 
 void hfi_cohort_come(struct hfi_cohort *cohort, struct hfi_call *call) {
@@ -437,68 +460,6 @@ enum hfi_cohort_phase hfi_cohort_look(struct hfi_cohort *cohort, struct hfi_call
     pthread_mutex_unlock(&cohort->mtx);
     hfi_wakes_flush(&wakes);
     return phase;
-}
-
-/* It is in line no more. If it was the last, nobody wants the lock. True: a reference is to be dropped when
- * the cohort is unlocked. */
-static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state) {
-    hfi_list_remove(&state->link);
-    state->phase = HFI_COHORT_OVER;
-    if (!hfi_list_empty(&cohort->queue))
-        return false;
-    if (cohort->state == HFI_COHORT_ACQUIRING)
-        hfi_task_post(&cohort->op->task, HFI_OP_CANCEL);
-    if (cohort->state != HFI_COHORT_PAUSING)
-        return false;
-    cohort->state = HFI_COHORT_FREE;
-    return clear_alarm_locked(cohort);
-}
-
-/* If the server is silent at the end of the wait, that is why, once it had time for an exchange. HF_EPENDING:
- * it may still answer, or was not asked yet. */
-static int blame_locked(const struct hfi_cohort *cohort) {
-    if (cohort->state != HFI_COHORT_ACQUIRING)
-        return HF_ETIMEDOUT;
-    struct hfi_signs *signs = &cohort->op->signs;
-    int64_t since_ms = atomic_load(&signs->held_up_since_ms);
-    if (since_ms == 0)
-        return atomic_load(&signs->due_ms) != 0 ? HF_ETIMEDOUT : HF_EPENDING;
-    if (hfi_now_ms() < hfi_after_ms(since_ms, core_of(cohort)->cmd_timeout_ms))
-        return HF_EPENDING;
-    return atomic_load(&signs->held_up);
-}
-
-int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
-    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
-    int err = HF_OK;
-    bool unref = false;
-    pthread_mutex_lock(&cohort->mtx);
-    if (state->phase == HFI_COHORT_WAITING)
-        err = blame_locked(cohort);
-    if (err != HF_OK && err != HF_EPENDING)
-        unref = step_out_locked(cohort, state);
-    pthread_mutex_unlock(&cohort->mtx);
-    if (unref)
-        hfi_parts_unref(call->parts);
-    return err;
-}
-
-/* The client closes: what is under way at the server ends first, and tells those in line. */
-bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call, int err) {
-    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
-    bool unref = false;
-    pthread_mutex_lock(&cohort->mtx);
-    bool parked = state->phase == HFI_COHORT_PARKED;
-    bool stop =
-        parked || (state->phase == HFI_COHORT_WAITING && (err != HF_ECLOSED || cohort->op == NULL));
-    if (parked)
-        state->phase = HFI_COHORT_OVER;
-    else if (stop)
-        unref = step_out_locked(cohort, state);
-    pthread_mutex_unlock(&cohort->mtx);
-    if (unref)
-        hfi_parts_unref(call->parts);
-    return stop;
 }
 
 /* Whoever leaves last hears what the server says of it, unless the lock is passed on. */
@@ -535,7 +496,7 @@ void hfi_cohort_leave(struct hfi_cohort_share *share, struct hfi_call *call) {
 void hfi_cohort_run_out(struct hfi_cohort_share *share) {
     struct hfi_cohort *cohort = share->parts->cohort;
     pthread_mutex_lock(&cohort->mtx);
-    bool unref = clear_alarm_locked(cohort);
+    bool unref = hfi_cohort_clear_alarm_locked(cohort);
     struct hfi_tenure *tenure = cohort->tenure == share->tenure ? cohort->tenure : NULL;
     if (tenure != NULL) {
         cohort->tenure = NULL;

@@ -1,9 +1,10 @@
 /*
  * A cohort: the threads of one process that take turns at a lock without asking the server each time.
  *
- *   cohort.c       who is inside and who waits, passing on, the limits; its hold at the server
- *   cohort_kind.c  the operations of the kind
- *   cohorts.c      finding the cohort of a lock, which all handles on it share
+ *   cohort.c          who is inside and who waits, passing on, the limits; its hold at the server
+ *   cohort_give_up.c  leaving the line without it
+ *   cohort_kind.c     the operations of the kind
+ *   cohorts.c         finding the cohort of a lock, which all handles on it share
  *
  * A lock with HF_COHORT is a lock of a kind of its own, with one part: the same lock, held at the server by
  * one owner for all threads. From grant to release of that hold is a tenure, with one stake. Each thread
@@ -70,6 +71,7 @@ struct hfi_cohort {
     struct hfi_cohort_limits limits;
     enum hfi_cohort_state state;
     struct hf_op *op;          /* acquires or gives back at the server; referenced */
+    hf_error trouble;          /* what is known of its acquire, if the server is of no help */
     struct hfi_tenure *tenure; /* referenced */
     struct hfi_call *releaser; /* waits for the answer; NULL: nobody does */
     struct hfi_link queue;     /* calls that wait, in order */
@@ -139,11 +141,14 @@ struct hfi_parts *hfi_cohort_get(struct hfi_cohorts *cohorts, const struct hfi_p
 void hfi_cohort_come(struct hfi_cohort *cohort, struct hfi_call *call);
 /* Its phase, when it has changed; whoever was let in has come for it. */
 enum hfi_cohort_phase hfi_cohort_look(struct hfi_cohort *cohort, struct hfi_call *call);
-/* Its wait is over: HF_ETIMEDOUT, or what the server has to answer for; HF_EPENDING: it is to look again
- * soon. Else it is in no line any more. HF_OK: its phase is another than WAITING. */
+/* Its wait is over: HF_ETIMEDOUT, HF_EBUSY of a single attempt, or what the server has to answer for, with its words in
+ * the call's state; HF_EPENDING: it is to look again soon. Else it is in no line any more. HF_OK: its phase is another
+ * than WAITING or PARKED. */
 int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call);
-/* It is told to end. False: it will be, without this, or has another phase than WAITING. */
-bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call, int err);
+/* It is told to end. False: its phase is another than WAITING or PARKED. */
+bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call);
+/* For cohort_give_up.c. True: a reference is to be dropped when the cohort is unlocked. */
+bool hfi_cohort_clear_alarm_locked(struct hfi_cohort *cohort);
 /* A share comes back. With a call its phase becomes LEFT, or LEAVING. Frees the share. */
 void hfi_cohort_leave(struct hfi_cohort_share *share, struct hfi_call *call);
 /* The client is closed: the share is freed, and nothing else. */

@@ -119,6 +119,13 @@ static void look(struct hfi_call *call) {
     }
 }
 
+/* A single attempt has one exchange, whatever is before it. */
+static int64_t end_ms(const struct hfi_call *call) {
+    if (!hfi_cohort_call_of(call)->one_attempt)
+        return call->deadline_ms;
+    return hfi_after_ms(call->start_ms, call->parts->of[0].core->cmd_timeout_ms);
+}
+
 static void acquire(struct hfi_call *call) {
     struct hfi_cohort_call *state = hfi_cohort_call_of(call);
     state->call = call;
@@ -128,8 +135,7 @@ static void acquire(struct hfi_call *call) {
         fail(call, HF_ENOMEM, NULL);
         return;
     }
-    if (!state->one_attempt)
-        set_alarm(call, call->deadline_ms);
+    set_alarm(call, end_ms(call));
     hfi_cohort_come(cohort_of(call), call);
     look(call);
 }
@@ -141,7 +147,7 @@ static void time_is_up(struct hfi_call *call) {
     else if (err == HF_OK)
         look(call);
     else
-        fail(call, err, NULL);
+        fail(call, err, &hfi_cohort_call_of(call)->error);
 }
 
 /* ---- Release, extend ---- */
@@ -237,7 +243,7 @@ static void cancel(struct hfi_call *call, int err) {
     struct hfi_cohort_call *state = hfi_cohort_call_of(call);
     if (state->call == NULL)
         give_back_share(call);
-    else if (is_asking(call) || hfi_cohort_stop(cohort_of(call), call, err))
+    else if (is_asking(call) || hfi_cohort_stop(cohort_of(call), call))
         fail(call, err, NULL);
     else
         look(call);
@@ -261,7 +267,10 @@ static const struct hfi_call_ops call_ops = {
 };
 
 #define COHORT_KIND(base, nests)                                                                   \
-    { .name = "cohort", .ops = &call_ops, .part = (base), .reentrant = (nests), .joint = true }
+    {                                                                                              \
+        .name = "cohort", .ops = &call_ops, .part = (base), .reentrant = (nests), .joint = true,   \
+        .cohort = true                                                                             \
+    }
 
 const struct hfi_kind hfi_kind_cohort = COHORT_KIND("cohort", true);
 const struct hfi_kind hfi_kind_cohort_once = COHORT_KIND("cohort", false);

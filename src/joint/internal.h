@@ -323,6 +323,8 @@ void hfi_token_heard(struct hfi_ballot *ballot, const struct hfi_errand *errand)
 
 /* words.c: writes "2 of 5 granted, 3 needed; busy: ..." into the request's error. */
 void hfi_words_of_servers(struct hfi_request *request, int err);
+/* Tells them to whoever wants to know (struct hfi_signs). */
+void hfi_tell_of_servers(struct hfi_request *request, int err);
 /* The same of an attempt that won no majority, for whoever reads along. */
 void hfi_log_votes(const struct hfi_ballot *ballot);
 

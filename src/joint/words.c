@@ -70,6 +70,15 @@ void hfi_words_of_servers(struct hfi_request *request, int err) {
         write_words(request->ballot, err, &request->error);
 }
 
+void hfi_tell_of_servers(struct hfi_request *request, int err) {
+    hf_error trouble;
+    if (request->ballot == NULL || request->signs->tell == NULL)
+        return;
+    hfi_error_clear(&trouble);
+    write_words(request->ballot, err, &trouble);
+    request->signs->tell(request->signs, &trouble);
+}
+
 void hfi_log_votes(const struct hfi_ballot *ballot) {
     const struct hfi_log *log = ballot->quorum->log;
     hf_error words;

@@ -188,6 +188,7 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
 static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
     x->phase = HFI_PHASE_PAUSED;
     hfi_exchange_tell(x);
+    hfi_exchange_tell_caller(x);
     hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(at_ms, x->limit_ms), hfi_exchange_silent_at_ms(x)));
     return HFI_PENDING;
 }
@@ -215,6 +216,7 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
 /* Sleeps until `at_ms`, but looks up now and then. */
 static void wait_for_answer(struct hfi_exchange *x, int64_t at_ms) {
     at_ms = hfi_min_ms(at_ms, hfi_now_ms() + HFI_LOOK_UP_MS);
+    hfi_exchange_tell_caller(x);
     hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(x->limit_ms, at_ms), hfi_exchange_silent_at_ms(x)));
 }
 

@@ -142,6 +142,8 @@ void hfi_exchange_held_up(struct hfi_exchange *x, int err);
 void hfi_exchange_is_well(struct hfi_exchange *x);
 /* If a wait is held up for longer than a moment, logs why; once until there is an answer again. */
 void hfi_exchange_tell(struct hfi_exchange *x);
+/* Whoever wants to know (struct hfi_signs) hears what would be said if it ended now. */
+void hfi_exchange_tell_caller(const struct hfi_exchange *x);
 /* What to say when the caller's time is over before the connection's. */
 const char *hfi_exchange_why_silent(const struct hfi_exchange *x);
 

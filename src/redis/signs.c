@@ -8,8 +8,11 @@
  * each server, until an answer to any of them ends it.
  */
 #include "base/clock.h"
+#include "base/error.h"
 #include "redis/exchange.h"
 #include "redis/internal.h"
+
+#include <stdio.h>
 
 #define NAME_SHOWN 100 /* bytes of a name, so that the words behind it are not cut off */
 
@@ -52,4 +55,19 @@ const char *hfi_exchange_why_silent(const struct hfi_exchange *x) {
     const char *hint =
         x->phase == HFI_PHASE_CONNECTING && x->conn != NULL ? hfi_conn_hint(x->conn) : NULL;
     return hint != NULL ? hint : "the server did not answer in time";
+}
+
+void hfi_exchange_tell_caller(const struct hfi_exchange *x) {
+    if (x->signs == NULL || x->signs->tell == NULL)
+        return;
+    bool why = x->trouble != HF_OK && x->error->text[0] != '\0';
+    hf_error trouble;
+    hfi_error_clear(&trouble);
+    if (why)
+        trouble = *x->error;
+    else
+        hfi_fail(&trouble, HF_EUNREACH, "%s", hfi_exchange_why_silent(x));
+    if (trouble.node[0] == '\0' && x->node != NULL)
+        snprintf(trouble.node, sizeof trouble.node, "%s", hfi_node_name(x->node));
+    x->signs->tell(x->signs, &trouble);
 }

@@ -302,7 +302,7 @@ static void add_word(hf_fleet_party *party, const hf_fleet_party *said) {
     party->thread = said->thread;
 }
 
-/* Those in line in their order, then who has been there the longest. */
+/* Those in line in their order, then who has been there the longest; of equals first whom the server knows. */
 static int compare_parties(const void *a, const void *b) {
     const hf_fleet_party *first = *(hf_fleet_party *const *)a,
                          *second = *(hf_fleet_party *const *)b;
@@ -311,7 +311,9 @@ static int compare_parties(const void *a, const void *b) {
         return (first->place > second->place) - (first->place < second->place);
     if ((first->place > 0) != (second->place > 0))
         return second->place > 0 ? 1 : -1;
-    return (first->for_ms < second->for_ms) - (first->for_ms > second->for_ms);
+    if (first->for_ms != second->for_ms)
+        return first->for_ms < second->for_ms ? 1 : -1;
+    return (int)(second->seen_by & HF_SEEN_BY_SERVER) - (int)(first->seen_by & HF_SEEN_BY_SERVER);
 }
 
 /* The parties of claims that are about one lock, holders or waiters. */
@@ -347,7 +349,7 @@ static const hf_fleet_party *const *join_parties(struct hfi_join *join,
 
 /* Of what the server cannot tell there is no dispute. */
 static bool server_knows(const char *kind) {
-    static const char *const others[] = {"permits", "semaphore", "latch", "group"};
+    static const char *const others[] = {"permits", "semaphore", "latch", "group", "cohort"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(kind, others[i]) == 0)
             return false;

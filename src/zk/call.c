@@ -182,7 +182,22 @@ static void give_up(struct hfi_zk_call *c) {
         hfi_zk_call_fail(c, err, "ZooKeeper did not answer in time");
 }
 
+/* Whoever wants to know (struct hfi_signs) hears what would be said if it ended now. */
+static void tell_caller(const struct hfi_zk_call *c) {
+    struct hfi_signs *signs = c->call->signs;
+    hf_error trouble;
+    if (signs->tell == NULL)
+        return;
+    trouble = c->call->error;
+    if (trouble.text[0] == '\0') {
+        hfi_error_clear(&trouble);
+        hfi_fail(&trouble, HF_EUNREACH, "ZooKeeper did not answer in time");
+    }
+    signs->tell(signs, &trouble);
+}
+
 static void await_answer(struct hfi_zk_call *c, int64_t at_ms) {
+    tell_caller(c);
     at_ms = hfi_min_ms(at_ms, hfi_now_ms() + LOOK_UP_MS);
     wake_at(c, hfi_min_ms(hfi_min_ms(at_ms, c->limit_ms), forsaken_at_ms(c)));
 }

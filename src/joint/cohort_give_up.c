@@ -1,0 +1,99 @@
+/*
+ * Leaving the line of a cohort (cohort.h) without the lock: a wait is over, or is told to end.
+ *
+ * On the executor of the call, under the cohort's mutex. Nobody waits for what is under way at the server: that is the
+ * cohort's, which goes on without those who leave, and gives back what nobody wants any more.
+ */
+#include "joint/cohort.h"
+
+/* It is in line no more. If it was the last, nobody wants the lock. True: a reference is to be dropped when
+ * the cohort is unlocked. */
+static bool step_out_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state) {
+    hfi_list_remove(&state->link);
+    state->phase = HFI_COHORT_OVER;
+    if (!hfi_list_empty(&cohort->queue))
+        return false;
+    if (cohort->state == HFI_COHORT_ACQUIRING)
+        hfi_task_post(&cohort->op->task, HFI_OP_CANCEL);
+    if (cohort->state != HFI_COHORT_PAUSING)
+        return false;
+    cohort->state = HFI_COHORT_FREE;
+    return hfi_cohort_clear_alarm_locked(cohort);
+}
+
+/* If the server is silent at the end of the wait, that is why, once it had time for an exchange. HF_EPENDING:
+ * it may still answer, or was not asked yet. A single attempt has had that time, and does not wait for more. */
+static int blame_locked(const struct hfi_cohort *cohort, bool one_attempt) {
+    int timed_out = one_attempt ? HF_EBUSY : HF_ETIMEDOUT;
+    if (cohort->op == NULL || (cohort->state != HFI_COHORT_ACQUIRING && !one_attempt))
+        return timed_out;
+    struct hfi_signs *signs = &cohort->op->signs;
+    int64_t since_ms = atomic_load(&signs->held_up_since_ms);
+    if (since_ms == 0 && one_attempt)
+        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EUNREACH;
+    if (since_ms == 0)
+        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EPENDING;
+    if (!one_attempt &&
+        hfi_now_ms() < hfi_after_ms(since_ms, cohort->parts->of[0].core->cmd_timeout_ms))
+        return HF_EPENDING;
+    return atomic_load(&signs->held_up);
+}
+
+/* What is known of it; else what is said to whoever waits behind another's command. */
+static void explain_locked(const struct hfi_cohort *cohort, struct hfi_cohort_call *state,
+                           int err) {
+    bool known = cohort->state == HFI_COHORT_ACQUIRING && cohort->trouble.text[0] != '\0';
+    hfi_error_clear(&state->error);
+    if (err == HF_ETIMEDOUT || err == HF_EBUSY)
+        return;
+    if (known)
+        state->error = cohort->trouble;
+    else
+        hfi_fail(&state->error, err, "the server has not %s a command before this one yet",
+                 err == HF_EREFUSED ? "taken" : "answered");
+    state->error.code = err;
+}
+
+/* One that was passed over is in no line: it is its own thread that was late. */
+static int give_up_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *state,
+                          bool *ret_unref) {
+    if (state->phase == HFI_COHORT_PARKED) {
+        state->phase = HFI_COHORT_OVER;
+        explain_locked(cohort, state, HF_ETIMEDOUT);
+        return HF_ETIMEDOUT;
+    }
+    if (state->phase != HFI_COHORT_WAITING)
+        return HF_OK;
+    int err = blame_locked(cohort, state->one_attempt);
+    if (err == HF_EPENDING)
+        return err;
+    explain_locked(cohort, state, err);
+    *ret_unref = step_out_locked(cohort, state);
+    return err;
+}
+
+int hfi_cohort_give_up(struct hfi_cohort *cohort, struct hfi_call *call) {
+    bool unref = false;
+    pthread_mutex_lock(&cohort->mtx);
+    int err = give_up_locked(cohort, hfi_cohort_call_of(call), &unref);
+    pthread_mutex_unlock(&cohort->mtx);
+    if (unref)
+        hfi_parts_unref(call->parts);
+    return err;
+}
+
+/* If the client closes, what is under way at the server keeps it open, and those in line need not. */
+bool hfi_cohort_stop(struct hfi_cohort *cohort, struct hfi_call *call) {
+    struct hfi_cohort_call *state = hfi_cohort_call_of(call);
+    bool unref = false;
+    pthread_mutex_lock(&cohort->mtx);
+    bool parked = state->phase == HFI_COHORT_PARKED, waits = state->phase == HFI_COHORT_WAITING;
+    if (parked)
+        state->phase = HFI_COHORT_OVER;
+    else if (waits)
+        unref = step_out_locked(cohort, state);
+    pthread_mutex_unlock(&cohort->mtx);
+    if (unref)
+        hfi_parts_unref(call->parts);
+    return parked || waits;
+}

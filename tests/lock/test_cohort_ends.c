@@ -1,0 +1,428 @@
+/*
+ * HF_COHORT: what ends, and when. Clients that close while it is busy, single attempts, limited waits of threads that
+ * were passed over, the oldest a hold may become; and what is said of it: errors, statistics, surveys.
+ */
+#include "lock/cohort.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- A client that closes ---- */
+
+#define LOOPERS 6
+
+static void *loop_until_closed(void *arg) {
+    hf_lock *lock = arg;
+    int err;
+    do {
+        err = hf_lock_acquire(lock);
+        if (err == HF_OK)
+            err = hf_lock_release(lock);
+    } while (err == HF_OK);
+    return (void *)(intptr_t)err;
+}
+
+struct closer {
+    pthread_t thread;
+    hf_client *client;
+    atomic_bool done;
+};
+
+static void *close_it(void *arg) {
+    struct closer *closer = arg;
+    hf_close(closer->client);
+    atomic_store(&closer->done, true);
+    return NULL;
+}
+
+static void begin_close(struct closer *closer, hf_client *client) {
+    closer->client = client;
+    atomic_init(&closer->done, false);
+    assert_int_equal(pthread_create(&closer->thread, NULL, close_it, closer), 0);
+}
+
+static bool is_true(void *arg) {
+    return atomic_load((atomic_bool *)arg);
+}
+
+static void end_close(struct closer *closer) {
+    assert_true(wait_until(is_true, &closer->done, HANG_MS));
+    assert_int_equal(pthread_join(closer->thread, NULL), 0);
+}
+
+static void close_busy(hf_kind kind, int64_t passes, unsigned after_ms) {
+    struct world w;
+    pthread_t threads[LOOPERS];
+    hf_client *client;
+    hf_options options = world_options();
+    world_begin(&w, NULL);
+    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_lock *lock = cohort_lock(client, kind, 0, passes, 5);
+    for (int i = 0; i < LOOPERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, loop_until_closed, lock), 0);
+    sleep_ms(after_ms);
+    struct closer closer;
+    begin_close(&closer, client);
+    end_close(&closer);
+    for (int i = 0; i < LOOPERS; i++) {
+        void *err;
+        assert_int_equal(pthread_join(threads[i], &err), 0);
+        assert_int_equal((intptr_t)err, HF_ECLOSED);
+    }
+    hf_lock_free(lock);
+    world_end(&w);
+}
+
+/* Whatever goes on in that moment, nobody waits for what does not come any more. */
+static void closes_while_busy(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 60; i++)
+        close_busy(i % 2 ? HF_FAIR : HF_PLAIN, 2, 3 + i % 13);
+}
+
+/* The server does not answer a release: those in line do not wait for that, and it is settled before the client ends. */
+static void closes_while_releasing(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *release = NULL, *waiters[3];
+    struct closer closer;
+    cohort_begin(&w, NULL, 1000, 1);
+    assert_int_equal(cohort_join(cohort_start(w.lock, 11, HF_FOREVER, NULL)), HF_OK);
+    for (hf_owner i = 0; i < 3; i++)
+        waiters[i] = cohort_start(w.lock, 12 + i, HF_FOREVER, NULL);
+    cohort_all_have_come(w.lock);
+    sleep_ms(5);
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    begin_close(&closer, w.client);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(cohort_join(waiters[i]), HF_ECLOSED);
+    assert_true(cohort_join(release) != HF_EPENDING);
+    assert_true(proxy_release_held(w.proxy) > 0);
+    end_close(&closer);
+    assert_true(world_wait_free(&w, HANG_MS));
+    w.client = NULL;
+    world_end(&w);
+}
+
+/* What was granted to nobody any more is given back. */
+static void closing_gives_back(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    world_begin(&w, NULL);
+    for (unsigned i = 0; i < 60; i++) {
+        hf_client *client;
+        assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+        hf_lock *lock = cohort_lock(client, HF_PLAIN, 0, 1000, 5);
+        assert_int_equal(hf_ping(client), HF_OK);
+        hf_op *op = cohort_start(lock, 11, HF_FOREVER, NULL);
+        sched_yield();
+        if (i % 3 == 1)
+            hf_op_cancel(op);
+        assert_int_equal(hf_close(client), HF_OK);
+        if (cohort_join(op) != HF_OK)
+            assert_true(world_wait_free(&w, HANG_MS));
+        cmd_int(w.server, "DEL %s", WORLD_NAME);
+        hf_lock_free(lock);
+    }
+    world_end(&w);
+}
+
+/* ---- Single attempts ---- */
+
+/* Others are in line, and a release is under way: it is busy. */
+static void tries_once(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *release = NULL;
+    cohort_begin(&w, NULL, 1000, 1);
+    assert_int_equal(cohort_join(cohort_start(w.lock, 11, HF_FOREVER, NULL)), HF_OK);
+    hf_op *next = cohort_start(w.lock, 12, HF_FOREVER, NULL);
+    cohort_all_have_come(w.lock);
+    sleep_ms(5);
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(cohort_join(cohort_start(w.lock, 13, 0, NULL)), HF_EBUSY);
+    assert_true(cohort_is_pending(release));
+    assert_true(proxy_release_held(w.proxy) > 0);
+    assert_int_equal(cohort_join(release), HF_OK);
+    assert_int_equal(cohort_join(next), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, 12), HF_OK);
+    world_end(&w);
+}
+
+/* A release is under way, and one comes after the single attempt: both get their answers in time. */
+static void tries_once_behind_a_release(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *release = NULL;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 500;
+    cohort_begin(&w, &options, 1000, 1);
+    world_warm_up(w.lock);
+    assert_int_equal(cohort_join(cohort_start(w.lock, 11, HF_FOREVER, NULL)), HF_OK);
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    hf_op *once = cohort_start(w.lock, 13, 0, NULL);
+    hf_op *next = cohort_start(w.lock, 14, HF_FOREVER, NULL);
+    int err = cohort_join(once);
+    assert_true(err == HF_EUNREACH || err == HF_EBUSY);
+    cohort_join(release); /* whatever it says */
+    proxy_release_held(w.proxy);
+    assert_int_equal(cohort_join(next), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, 14), HF_OK);
+    world_end(&w);
+}
+
+/* ---- Limited waits ---- */
+
+struct served {
+    hf_client *client;
+    hf_op *op;
+};
+
+static bool is_over(void *arg) {
+    struct served *served = arg;
+    hf_dispatch(served->client, 10);
+    return !cohort_is_pending(served->op);
+}
+
+/* It was let in, did not come for it, and comes when its wait is over. */
+static void passed_over(void **state) {
+    (void)state;
+    struct world w;
+    struct world_caller caller;
+    hf_options options = world_options();
+    options.flags |= HF_MANUAL_DISPATCH;
+    cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_op *stuck = cohort_start(w.lock, 11, 1000, NULL);
+    assert_int_equal(hf_dispatch(w.client, 0), 0);
+    world_call_acquire(&caller, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    sleep_ms(50);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_join(&caller), HF_OK);
+    sleep_ms(1000);
+    struct served served = {w.client, stuck};
+    assert_true(wait_until(is_over, &served, HANG_MS));
+    assert_int_equal(cohort_join(stuck), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release_as(w.lock, caller.owner), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w);
+}
+
+/* The oldest a hold may become is a matter of each: the tenure may be older. */
+static void each_has_its_age(void **state) {
+    (void)state;
+    struct world w;
+    struct world_events events = {0};
+    hf_options options = world_options();
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
+    options.watchdog_ms = ENDURING_MS;
+    options.max_hold_ms = 1500;
+    cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    for (hf_owner i = 11; i < 17; i++) {
+        hf_op *next = cohort_start(w.lock, i, HF_FOREVER, NULL);
+        if (i > 11) {
+            cohort_all_have_come(w.lock);
+            sleep_ms(1100);
+            assert_true(hf_lock_remaining_ms_as(w.lock, i - 1) > 0);
+            assert_int_equal(hf_lock_release_as(w.lock, i - 1), HF_OK);
+        }
+        assert_int_equal(cohort_join(next), HF_OK);
+    }
+    assert_int_equal(atomic_load(&events.losses), 0);
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS)); /* that of the last */
+    assert_true(world_wait_free(&w, HANG_MS));
+    world_end(&w);
+}
+
+/* ---- What is said of it ---- */
+
+static void counted_once(void **state) {
+    (void)state;
+    struct world w;
+    bool was_held;
+    struct world_events events = {0};
+    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
+    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    hf_stats before = world_stats(w.client);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
+    cohort_all_have_come(w.lock);
+    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+    assert_int_equal(world_stats(w.client).holds, 1);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(cohort_join(next), HF_OK);
+    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
+    hf_stats stats = world_stats(w.client);
+    assert_int_equal(stats.acquired - before.acquired, 2);
+    assert_int_equal(stats.released - before.released, 2);
+    assert_int_equal(stats.contended - before.contended, 1);
+    assert_int_equal(stats.holds, 0);
+    assert_int_equal(stats.wait.count - before.wait.count, 2);
+    assert_int_equal(stats.hold.count - before.hold.count, 2);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    stats = world_stats(w.client);
+    assert_int_equal(stats.timed_out - before.timed_out, 2);
+    assert_int_equal(stats.cancelled - before.cancelled, 0);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_break(w.lock, &was_held), HF_OK);
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+    stats = world_stats(w.client);
+    assert_int_equal(stats.losses - before.losses, 1);
+    assert_int_equal(stats.holds, 0);
+    world_end(&w);
+}
+
+/* At the end of a limited wait it is said which server it was, and what it did. */
+static void errors_say_why(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = 500;
+    options.connect_timeout_ms = HANG_MS;
+    cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
+    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    cmd_ok(w.server, "CONFIG SET min-replicas-to-write 1");
+    assert_int_equal(hf_lock_acquire_for(w.lock, 1000), HF_EREFUSED);
+    assert_non_null(strstr(hf_last_error()->text, "NOREPLICAS"));
+    assert_string_not_equal(hf_last_error()->node, "");
+    cmd_ok(w.server, "CONFIG SET min-replicas-to-write 0");
+    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    proxy_blackhole(w.proxy, true, true);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 1000), HF_EUNREACH);
+    assert_string_not_equal(hf_last_error()->text, hf_strerror(HF_EUNREACH));
+    assert_string_not_equal(hf_last_error()->node, "");
+    proxy_heal(w.proxy);
+    world_end(&w);
+}
+
+/* ---- Surveys ---- */
+
+struct side {
+    hf_client *client;
+    hf_lock *has, *wants;
+    hf_owner owner;
+    hf_op *wait;
+};
+
+static hf_lock *named_cohort(hf_client *client, const char *name) {
+    hf_lock *lock;
+    hf_lock_options options = HF_LOCK_INIT;
+    options.flags = HF_COHORT;
+    assert_int_equal(hf_lock_new_with(client, name, strlen(name), &options, &lock), HF_OK);
+    return lock;
+}
+
+static void begin_side(struct side *side, struct server *server, const char *has, const char *wants,
+                       hf_owner owner) {
+    hf_options options = world_options();
+    options.report_after_ms = 0;
+    assert_int_equal(hf_open(server_url(server), &options, &side->client), HF_OK);
+    side->has = named_cohort(side->client, has);
+    side->wants = named_cohort(side->client, wants);
+    side->owner = owner;
+    assert_int_equal(cohort_join(cohort_start(side->has, owner, HF_FOREVER, NULL)), HF_OK);
+}
+
+static void end_side(struct side *side, int expected) {
+    assert_int_equal(cohort_join(side->wait), expected);
+    if (expected == HF_OK)
+        assert_int_equal(hf_lock_release_as(side->wants, side->owner), HF_OK);
+    assert_int_equal(hf_lock_release_as(side->has, side->owner), HF_OK);
+}
+
+static void free_side(struct side *side) {
+    hf_lock_free(side->has);
+    hf_lock_free(side->wants);
+    assert_int_equal(hf_close(side->client), HF_OK);
+}
+
+struct seen {
+    hf_client *client;
+    hf_fleet *earlier, *later;
+    hf_deadlocks *deadlocks;
+};
+
+static bool is_deadlocked(void *arg) {
+    struct seen *seen = arg;
+    hf_deadlocks_free(seen->deadlocks);
+    hf_fleet_free(seen->earlier);
+    seen->deadlocks = NULL;
+    seen->earlier = seen->later;
+    assert_int_equal(hf_survey(seen->client, NULL, &seen->later), HF_OK);
+    if (seen->earlier == NULL)
+        return false;
+    assert_int_equal(hf_fleet_deadlocks(seen->earlier, seen->later, &seen->deadlocks), HF_OK);
+    return seen->deadlocks->len > 0;
+}
+
+static void expect_told(const hf_fleet_lock *lock, const char *holder, const char *waiter) {
+    assert_false(lock->disputed);
+    assert_string_equal(lock->kind, "plain");
+    assert_int_equal(lock->waiters_len, 1);
+    assert_string_equal(lock->waiters[0]->owner, waiter);
+    assert_int_equal(lock->holders_len, 2); /* the cohort, and who is inside */
+    assert_int_equal(lock->holders[0]->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
+    assert_string_equal(lock->holders[1]->owner, holder);
+    assert_string_equal(lock->holders[1]->kind, "cohort");
+    assert_int_equal(lock->holders[1]->presence, HF_ALIVE);
+}
+
+/* Two who wait for each other are found, by the owners that they are. */
+static void deadlocks_are_seen(void **state) {
+    (void)state;
+    struct world w;
+    struct side left, right;
+    char left_owner[64], right_owner[64];
+    world_begin(&w, NULL);
+    begin_side(&left, w.server, "left", "right", 21);
+    begin_side(&right, w.server, "right", "left", 22);
+    left.wait = cohort_start(left.wants, left.owner, HF_FOREVER, NULL);
+    right.wait = cohort_start(right.wants, right.owner, HF_FOREVER, NULL);
+    struct seen seen = {.client = w.rival};
+    assert_true(wait_until(is_deadlocked, &seen, HANG_MS));
+    assert_int_equal(seen.deadlocks->len, 1);
+    assert_int_equal(seen.deadlocks->all[0].steps_len, 2);
+    world_owner_text(left.client, 21, left_owner);
+    world_owner_text(right.client, 22, right_owner);
+    assert_int_equal(seen.later->locks_len, 2);
+    expect_told(seen.later->locks[0], left_owner, right_owner);
+    expect_told(seen.later->locks[1], right_owner, left_owner);
+    hf_deadlocks_free(seen.deadlocks);
+    hf_fleet_free(seen.earlier);
+    hf_fleet_free(seen.later);
+    hf_op_cancel(right.wait);
+    end_side(&right, HF_ECANCELED);
+    end_side(&left, HF_OK);
+    free_side(&left);
+    free_side(&right);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closes_while_busy),
+        cmocka_unit_test(closes_while_releasing),
+        cmocka_unit_test(closing_gives_back),
+        cmocka_unit_test(tries_once),
+        cmocka_unit_test(tries_once_behind_a_release),
+        cmocka_unit_test(passed_over),
+        cmocka_unit_test(each_has_its_age),
+        cmocka_unit_test(counted_once),
+        cmocka_unit_test(errors_say_why),
+        cmocka_unit_test(deadlocks_are_seen),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}
