@@ -209,15 +209,30 @@ static void add_edges_to(struct graph *graph, const hf_fleet_party *holder) {
     }
 }
 
+/* The one that the server has; of a lock that threads pass on among themselves there is one. NULL: none. */
+static const hf_fleet_party *holder_at_server(const hf_fleet_lock *lock) {
+    for (size_t i = 0; i < lock->holders_len; i++)
+        if ((lock->holders[i]->seen_by & HF_SEEN_BY_SERVER) != 0)
+            return lock->holders[i];
+    return NULL;
+}
+
+/* The server knows it, or knows its cohort, which is the same client's. */
+static bool is_known(const hf_fleet_party *holder, const hf_fleet_party *at_server) {
+    return (holder->seen_by & HF_SEEN_BY_SERVER) != 0 ||
+           (at_server != NULL && strcmp(holder->kind, "cohort") == 0 &&
+            strncmp(holder->owner, at_server->owner, HFI_UUID_LEN) == 0);
+}
+
 /* Who held it before, and holds it still; the server's word is enough, and is needed where it has the lock. */
 static size_t keep_holders(struct graph *graph, const hf_fleet_lock *lock,
                            const hf_fleet_party **holders) {
     const hf_fleet_lock *before = find_lock(graph->earlier, lock);
     struct owners held = owners_of(graph, before->holders, before->holders_len);
+    const hf_fleet_party *at_server = holder_at_server(lock);
     size_t len = 0;
     for (size_t i = 0; i < lock->holders_len && !graph->failed; i++)
-        if ((lock->ttl_ms == UNKNOWN_TO_SERVER ||
-             (lock->holders[i]->seen_by & HF_SEEN_BY_SERVER) != 0) &&
+        if ((lock->ttl_ms == UNKNOWN_TO_SERVER || is_known(lock->holders[i], at_server)) &&
             has_owner(&held, lock->holders[i]->owner))
             holders[len++] = lock->holders[i];
     free(held.all);
