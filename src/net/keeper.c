@@ -17,6 +17,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#define RUN_MOST 1000   /* tasks and alarms in one round */
+#define UNPOLLED_MOST 8 /* rounds */
 #define FIRST_ROOM 8
 
 static struct table *new_table(const struct hfi_mem *mem, size_t room) {
@@ -250,6 +252,22 @@ static bool end_poll(struct hfi_keeper *keeper, const struct sitter *sitter) {
     return kept;
 }
 
+static void serve(struct table *table, const struct pollfd *fds, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (fds[i + 2].revents != 0 && table->polled[i] != NULL)
+            hfi_conn_service(table->polled[i], fds[i + 2].revents);
+}
+
+/* There is something to run, and so nothing to wait for. But that may never end, if it comes as fast as it is
+ * run: answers that lie there, of renewals for instance, must not wait for it. */
+static void look_now_and_then(struct hfi_keeper *keeper, struct pollfd *fds, size_t len) {
+    if (++keeper->unpolled < UNPOLLED_MOST)
+        return;
+    keeper->unpolled = 0;
+    if (poll(fds, (nfds_t)len + 2, 0) > 0)
+        serve(keeper->table, fds, len);
+}
+
 bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter) {
     hfi_keeper_write_all(keeper);
     tend_all(keeper);
@@ -260,8 +278,11 @@ bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter)
     struct pollfd *fds = room ? sitter->fds : table->fds;
     size_t len = table->polled_len;
     fill_fds(table, sitter->kick_fd, keeper->timer_fd, fds);
-    if (!begin_poll(keeper, sitter))
+    if (!begin_poll(keeper, sitter)) {
+        look_now_and_then(keeper, fds, len);
         return true;
+    }
+    keeper->unpolled = 0;
     ppoll(fds, (nfds_t)len + 2, NULL, sitter->signals);
     if (!end_poll(keeper, sitter))
         return false;
@@ -271,9 +292,7 @@ bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter)
         (void)got;
         keeper->timer_at_ms = HFI_NEVER;
     }
-    for (size_t i = 0; i < len; i++)
-        if (fds[i + 2].revents != 0 && table->polled[i] != NULL)
-            hfi_conn_service(table->polled[i], fds[i + 2].revents);
+    serve(table, fds, len);
     return true;
 }
 
@@ -293,7 +312,7 @@ static void *keeper_main(void *arg) {
     for (;;) {
         /* Running the tasks consumes the nudge that tells us to stop, so this is checked in
          * between. */
-        hfi_exec_run(&keeper->exec);
+        hfi_exec_run_some(&keeper->exec, RUN_MOST);
         if (should_stop(keeper))
             break;
         if (hfi_chair_yield(keeper) || !hfi_keeper_go_round(keeper, &self))

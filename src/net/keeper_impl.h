@@ -40,6 +40,7 @@ struct hfi_keeper {
     /* Of whoever has the chair, and is not in its poll. */
     int64_t timer_at_ms;
     struct table *table;
+    unsigned unpolled; /* rounds in a row that had something to run */
     struct hfi_link
         gathered; /* connections with commands that are not written yet, in their order */
 

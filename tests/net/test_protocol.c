@@ -137,6 +137,17 @@ static void assert_answer(struct talk *talk, struct hfi_req *req, const char *te
     hfi_req_unref(req);
 }
 
+/* Something to run for the keeper, as soon as it has run. */
+struct mill {
+    struct hfi_task task;
+    atomic_bool stop;
+};
+
+static void turn(struct hfi_task *task, unsigned events) {
+    if (!atomic_load(&HFI_CONTAINER(task, struct mill, task)->stop))
+        hfi_task_post(task, events);
+}
+
 static void assert_works(struct talk *talk) {
     assert_answer(talk, ask(talk, "are you there?"), "are you there?");
 }
@@ -170,6 +181,22 @@ static void answers_come_in_order(void **state) {
 }
 
 /* What nobody asked for comes between the answers, and takes none of their places. */
+/* To connect is the keeper's work, and takes answers. */
+static void a_busy_keeper_reads_all_the_same(void **state) {
+    (void)state;
+    struct talk talk;
+    struct mill mill = {.stop = false};
+    talk_begin(&talk, NULL, 20000, 60000);
+    hfi_task_init(&mill.task, hfi_keeper_exec(talk.keeper), turn, talk_destroy);
+    hfi_task_post(&mill.task, EVENT_READY);
+    assert_connects(&talk);
+    assert_works(&talk);
+    atomic_store(&mill.stop, true);
+    talk_end(&talk);
+    hfi_task_retire(&mill.task);
+    hfi_task_unref(&mill.task);
+}
+
 static void pushes_come_between_answers(void **state) {
     (void)state;
     struct talk talk;
@@ -278,6 +305,7 @@ static void silence_in_the_greeting_ends_by_time(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_come_in_order),
+        cmocka_unit_test(a_busy_keeper_reads_all_the_same),
         cmocka_unit_test(pushes_come_between_answers),
         cmocka_unit_test(an_idle_connection_is_pinged),
         cmocka_unit_test(silence_after_a_ping_ends_it),
