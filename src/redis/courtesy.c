@@ -23,7 +23,6 @@
 
 #define CHANNEL_SMALL 512
 #define STAND_MIN_MS 2  /* the clock knows whole milliseconds only */
-#define STAND_LAST_MS 5 /* of who goes last, at least: on a busy machine others are slow to come */
 #define STAND_MAX_MS 20 /* however long the server took to answer */
 #define WAIT_MIN_MS 40  /* who waits less than this makes the most of it */
 #define WAIT_PART 4     /* of its wait a call stands back for no more than one of so many parts */
@@ -100,8 +99,6 @@ bool hfi_courtesy_begin(struct hfi_call *call) {
     if (!may_stand_back(call) || !listen_early(call) ||
         !hfi_pubsub_take_debt(&state->u.acquire.waiter, &debt))
         return false;
-    if (call->goes_last)
-        debt.stand_ms = hfi_max_ms(debt.stand_ms, STAND_LAST_MS);
     int64_t until_ms = hfi_min_ms(debt.since_ms + debt.stand_ms, end_ms(call));
     if (hfi_now_ms() >= until_ms)
         return false;

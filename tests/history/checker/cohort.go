@@ -271,6 +271,17 @@ func (b *builder) mayBeLost(o *op) bool {
 	return false
 }
 
+// refusedByCohort: somebody else must have come; or what the same owner has given up was still under way.
+func (b *builder) refusedByCohort(o *op) {
+	for _, other := range b.h.ops {
+		if other.name == o.name && other.verb == "acquire" && other.call < o.ret &&
+			(other.owner != o.owner || other != o && unknown[other.code]) {
+			return
+		}
+	}
+	b.impossible(o)
+}
+
 func (b *builder) cohortAcquire(o *op) {
 	hold, nested := o.args["hold"], o.args["nested"] == "1"
 	switch {
@@ -281,7 +292,7 @@ func (b *builder) cohortAcquire(o *op) {
 	case o.code == "HF_ELOST":
 		b.whole(&event{what: "lost", op: o, hold: hold, late: b.isLate(hold, o)})
 	case o.code == "HF_EBUSY" && !nested:
-		b.refused(o)
+		b.refusedByCohort(o)
 	case unknown[o.code] && nested:
 		b.whole(&event{what: "nest perhaps", op: o, hold: hold})
 	case unknown[o.code]:
