@@ -1120,7 +1120,7 @@ typedef struct hf_fleet_party {
     const hf_fleet_client *client; /* its own, or who has adopted the hold; NULL: not known */
     hf_presence presence;
     unsigned seen_by;   /* HF_SEEN_BY_... */
-    const char *kind;   /* how it holds or wants it: "plain", "fair", "read", "write", "cohort", ... */
+    const char *kind;   /* how it holds or wants it: "plain", "fair", "read", "cohort", ... */
     int64_t count;      /* how often it holds the lock; 0: it waits */
     int64_t for_ms;     /* how long it has held it, or waited */
     int64_t left_ms;    /* how long the hold can be trusted, or the wait goes on */

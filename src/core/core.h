@@ -125,8 +125,8 @@ struct hfi_core {
     char under[HFI_OWNER_MAX]; /* the owner for whom this process runs; "": nobody is known */
     atomic_bool closing;
     atomic_bool abandoning; /* closing, and even what is not settled must end now */
-    atomic_size_t
-        returns; /* operations that give back, posted and not begun yet; and grants that nobody may want */
+    /* operations that give back, posted and not begun yet; and what may have to be given back */
+    atomic_size_t returns;
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold, hand_over;

@@ -59,8 +59,8 @@ static int give_up_locked(struct hfi_cohort *cohort, struct hfi_cohort_call *sta
                           bool *ret_unref) {
     if (state->phase == HFI_COHORT_PARKED) {
         state->phase = HFI_COHORT_OVER;
-        explain_locked(cohort, state, HF_ETIMEDOUT);
-        return HF_ETIMEDOUT;
+        hfi_error_clear(&state->error);
+        return state->one_attempt ? HF_EBUSY : HF_ETIMEDOUT;
     }
     if (state->phase != HFI_COHORT_WAITING)
         return HF_OK;
