@@ -71,8 +71,10 @@ static void what_is_being_undone_is_waited_for(void **state) {
     group_begin(&w, &options);
     hf_lock *across = new_values(w.client, "mary paul");
     proxy_mute_replies_after(w.proxy, GROUP_ACQUIRE);
+    proxy_refuse(w.proxy, true); /* so that it is not undone before it was looked at */
     assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
     assert_true(group_held_by(w.server, "mary", w.owner)); /* nobody knows of it */
+    proxy_refuse(w.proxy, false);
     assert_int_equal(hf_lock_acquire_for(across, HANG_MS), HF_OK);
     assert_true(group_held_by(w.server, "jack", ""));
     for (int i = 0; i < 10; i++) {
