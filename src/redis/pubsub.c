@@ -52,6 +52,8 @@ struct hfi_channel {
     char name[];
 };
 
+#define LOGGED_MAX 4 /* releases, and each struct hfi_listener there is */
+
 struct hfi_pubsub {
     const struct hfi_mem *mem;
     const struct hfi_log *log;
@@ -63,8 +65,9 @@ struct hfi_pubsub {
     pthread_mutex_t mtx; /* guards below */
     struct hfi_table channels;
     struct hfi_link todo, asked;
-    int64_t alarm_ms; /* when `alarm` is set to fire; HFI_NEVER */
-    bool up, stopped, refusal_logged, deaf_logged;
+    int64_t alarm_ms;               /* when `alarm` is set to fire; HFI_NEVER */
+    const char *logged[LOGGED_MAX]; /* of refused channels: what has been said, each once */
+    bool up, stopped;
 };
 
 static void tell_waiters(const struct hfi_channel *channel, unsigned event) {
@@ -224,18 +227,21 @@ static bool is_text(const redisReply *reply, const char *text) {
            memcmp(reply->str, text, len) == 0;
 }
 
-/* What is to be logged the first time a channel is refused. */
+static const char no_releases[] = "the server refuses to tell of releases, so waiting polls";
+
+/* What is to be logged the first time a channel of its sort is refused. */
 static const char *words_for_refusal_locked(struct hfi_pubsub *pubsub,
                                             const struct hfi_channel *channel) {
     const struct hfi_listener *listener = NULL;
     if (!hfi_list_empty(&channel->waiters))
         listener = HFI_CONTAINER(channel->waiters.next, struct hfi_waiter, link)->listener;
-    const char *deaf = listener != NULL ? listener->deaf : NULL;
-    bool *logged = deaf != NULL ? &pubsub->deaf_logged : &pubsub->refusal_logged;
-    if (*logged)
-        return NULL;
-    *logged = true;
-    return deaf != NULL ? deaf : "the server refuses to tell of releases, so waiting polls";
+    const char *words = listener != NULL && listener->deaf != NULL ? listener->deaf : no_releases;
+    for (size_t i = 0; i < LOGGED_MAX && pubsub->logged[i] != words; i++)
+        if (pubsub->logged[i] == NULL) {
+            pubsub->logged[i] = words;
+            return words;
+        }
+    return NULL;
 }
 
 /* The slot is not this server's, or it does not know whose it is: nothing that lasts. */
