@@ -123,26 +123,30 @@ static void read_name(const char *path, char name[HFI_THREAD_NAME_SIZE]) {
 }
 
 /* The thread that forked is the first of its child, whose record says what it was before. */
-static void ask_name_locked(struct hfi_self *self) {
+static void ask_name(const struct hfi_self *self, char name[HFI_THREAD_NAME_SIZE]) {
     char path[64], process[HFI_THREAD_NAME_SIZE];
     pid_t pid = getpid();
     snprintf(path, sizeof path, "/proc/self/task/%d/comm",
              (int)(self->pid == pid ? self->tid : pid));
-    read_name(path, self->name);
+    read_name(path, name);
     snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)pid);
     read_name(path, process);
-    if (strcmp(self->name, process) == 0)
-        self->name[0] = '\0';
-    self->asked_name = true;
+    if (strcmp(name, process) == 0)
+        name[0] = '\0';
 }
 
 void hfi_self_name(struct hfi_self *self, int *may_ask, char name[HFI_THREAD_NAME_SIZE]) {
     pthread_mutex_lock(&self->mtx);
-    if (!self->asked_name && !atomic_load(&self->ended) && *may_ask > 0) {
-        --*may_ask;
-        ask_name_locked(self);
-    }
+    bool ask = !self->asked_name && !atomic_load(&self->ended) && *may_ask > 0;
     memcpy(name, self->name, HFI_THREAD_NAME_SIZE);
+    pthread_mutex_unlock(&self->mtx);
+    if (!ask)
+        return;
+    --*may_ask;
+    ask_name(self, name); /* without the mutex: a thread that forks meanwhile may need it */
+    pthread_mutex_lock(&self->mtx);
+    memcpy(self->name, name, HFI_THREAD_NAME_SIZE);
+    self->asked_name = true;
     pthread_mutex_unlock(&self->mtx);
 }
 

@@ -13,7 +13,7 @@ static void release_go(struct hf_op *op) {
     bool news;
     pthread_mutex_lock(&op->shard->mtx);
     int64_t count = hold->count;
-    if (op->complete) /* left to the keeper */
+    if (hfi_op_is_complete(op)) /* left to the keeper */
         hfi_hold_left_locked(hold);
     bool lost = hfi_hold_take_loss_locked(hold, &news);
     op->call->lease_ms = hfi_hold_is_watched(hold) ? op->core->watchdog_ms : hold->lease_ms;
@@ -32,7 +32,7 @@ static void release_go(struct hf_op *op) {
         hfi_op_complete(op, HF_ENOTOWNER, NULL);
     else {
         op->call->count = count;
-        if (op->complete) /* left to the keeper: it has its own time */
+        if (hfi_op_is_complete(op)) /* left to the keeper: it has its own time */
             op->call->deadline_ms = hfi_now_ms() + op->core->cmd_timeout_ms;
         hfi_op_call(op, op->call->kind->ops->release);
     }
@@ -105,7 +105,7 @@ static void give_back_go(struct hf_op *op) {
     bool ours = hfi_stake_take_locked(op->work->stake);
     if (hfi_stake_is_lost_locked(op->work->stake, op->hold))
         hfi_hold_loss_told_locked(op->hold);
-    if (!ours && op->complete) /* it was left to the keeper in vain */
+    if (!ours && hfi_op_is_complete(op)) /* it was left to the keeper in vain */
         hfi_hold_left_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (ours) {

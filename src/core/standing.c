@@ -70,7 +70,7 @@ static void tell_wait(const struct hf_op *op, struct listener *listener) {
     char thread[HFI_THREAD_NAME_SIZE];
     if (!is_wait(op))
         return;
-    name_thread(op->work != NULL ? op->work->self : NULL, listener, thread);
+    name_thread(op->slight ? NULL : op->work->self, listener, thread);
     char owner[HFI_OWNER_MAX];
     const struct hfi_standing standing = {
         .waits = true,

@@ -31,11 +31,16 @@ static int blame_locked(const struct hfi_cohort *cohort, bool one_attempt) {
     int64_t since_ms = atomic_load(&signs->held_up_since_ms);
     if (since_ms == 0 && one_attempt)
         return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EUNREACH;
-    if (since_ms == 0)
-        return atomic_load(&signs->due_ms) != 0 ? timed_out : HF_EPENDING;
+    /* It may not be asked for long: in this process others can be in front of it. */
+    bool asked = since_ms != 0 || atomic_load(&signs->due_ms) != 0;
+    int64_t from_ms = asked ? since_ms : hfi_op_start_ms(cohort->op);
+    if (since_ms == 0 && asked)
+        return timed_out;
     if (!one_attempt &&
-        hfi_now_ms() < hfi_after_ms(since_ms, cohort->parts->of[0].core->cmd_timeout_ms))
+        hfi_now_ms() < hfi_after_ms(from_ms, cohort->parts->of[0].core->cmd_timeout_ms))
         return HF_EPENDING;
+    if (!asked)
+        return timed_out;
     return atomic_load(&signs->held_up);
 }
 

@@ -249,9 +249,11 @@ unsigned hfi_conn_load(struct hfi_conn *conn) {
 }
 
 bool hfi_conn_stalls(const struct hfi_conn *conn) {
+    int64_t heard_ms = atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed);
+    int64_t busy_ms = atomic_load_explicit(&conn->busy_since_ms, memory_order_relaxed);
     return atomic_load_explicit(&conn->in_flight, memory_order_relaxed) > 0 &&
            atomic_load_explicit(&conn->last_submit_ms, memory_order_relaxed) -
-                   atomic_load_explicit(&conn->last_rx_ms, memory_order_relaxed) >
+                   (heard_ms > busy_ms ? heard_ms : busy_ms) >
                STALL_MS;
 }
 

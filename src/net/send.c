@@ -245,10 +245,13 @@ static int submit(struct hfi_conn *conn, struct hfi_req *preface, const struct h
     int64_t now_ms = hfi_now_ms();
     int err = HF_EUNREACH;
     pthread_mutex_lock(&conn->mtx);
+    bool was_idle = hfi_conn_load(conn) == 0;
     if (conn->state == CONN_READY && !atomic_load(&conn->broken) && is_alive_if_idle(conn, now_ms))
         err = sealing != NULL ? hfi_seal_submit_locked(conn, preface, req, bytes, len, sealing)
                               : enqueue_locked(conn, preface, req, bytes, len);
     if (err == HF_OK) {
+        if (was_idle)
+            atomic_store_explicit(&conn->busy_since_ms, now_ms, memory_order_relaxed);
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
         req->sent_ms = now_ms;
         if (preface != NULL)

@@ -114,9 +114,6 @@ static bool has_moved(const struct hfi_call_state *state) {
 static void begin_to_wait(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int64_t patience_ms = 0;
-    const struct hfi_news *news = state->exchange.redis->news;
-    if (news != NULL)
-        news->waits(news->arg);
     if (has_moved(state))
         state->kind->waiting->left(call);
     enum hfi_told told = state->kind->waiting->begin(call, &patience_ms);
@@ -144,6 +141,7 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_waiting *waiting = state->kind->waiting;
     const char *busy = state->kind->busy;
+    const struct hfi_news *news = state->exchange.redis->news;
     bool over = waiting->stood != NULL && waiting->stood(call, answer);
     if (tries_once(call) && answer->again_ms > 0 && hfi_now_ms() < state->exchange.limit_ms) {
         send_attempt(call); /* the dead in front of the line were not all passed over yet */
@@ -155,6 +153,8 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
     }
     state->u.acquire.ttl_ms = answer->ttl_ms;
     state->u.acquire.unacked_ms = 0;
+    if (!call->contended && !tries_once(call) && news != NULL)
+        news->waits(news->arg); /* from here on */
     call->contended = true;
     if (tries_once(call))
         hfi_call_fail(call, HF_EBUSY, busy != NULL ? busy : "another owner holds the lock");
@@ -249,7 +249,7 @@ static void prepare_attempt(struct hfi_call *call, int64_t now_ms) {
         hfi_after_ms(tries_once(call) ? call->start_ms : now_ms, x->redis->cmd_timeout_ms);
     x->limit_ms = call->deadline_ms > exchange_end_ms ? call->deadline_ms : exchange_end_ms;
     state->u.acquire.attempted_ms = now_ms;
-    state->u.acquire.woken = false;
+    state->u.acquire.woken = state->u.acquire.own_message = false;
     bool control;
     if (call->count == 0)
         /* then it goes to the one that is there now */

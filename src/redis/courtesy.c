@@ -129,7 +129,7 @@ bool hfi_courtesy_lets_pass(struct hfi_call *call) {
 void hfi_courtesy_end(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     int passed = state->u.acquire.owed - state->u.acquire.lets_pass;
-    if (state->u.acquire.owed == 0)
+    if (state->u.acquire.owed == 0 || state->u.acquire.home == NULL)
         return;
     bool all = state->u.acquire.lets_pass == 0;
     hfi_pubsub_stood_back(&state->u.acquire.waiter, passed > 0 || call->contended,

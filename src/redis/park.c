@@ -17,8 +17,10 @@
 
 static bool may_park(struct hfi_call *call) {
     const struct hfi_call_state *state = hfi_state_of(call);
-    return hfi_acquire_sleeps(call) && state->kind->waiting == &hfi_waiting_listen &&
-           !state->kind->draws_tickets && call->lane != HFI_LANE_CALLER;
+    /* before its first attempt it stands back for others, and has that to remember */
+    return hfi_acquire_sleeps(call) && call->contended &&
+           state->kind->waiting == &hfi_waiting_listen && !state->kind->draws_tickets &&
+           call->lane != HFI_LANE_CALLER;
 }
 
 #define MOMENT_MS 500

@@ -46,9 +46,9 @@ struct hfi_channel {
     int64_t astray_ms;  /* since when it is */
     int64_t message_ms; /* when the last one came */
     struct hfi_debt debt;
-    int64_t no_debt_ms; /* nothing is owed until then: those who listened did not come, */
-    unsigned in_vain;   /* so often in a row */
-    int debt_limit;     /* no more came, of those who were owed; 0: nothing is known */
+    int64_t no_debt_ms;  /* nothing is owed until then: those who listened did not come, */
+    uint8_t in_vain;     /* so often in a row */
+    uint16_t debt_limit; /* no more came, of those who were owed; 0: nothing is known */
     char name[];
 };
 
@@ -476,10 +476,10 @@ static enum hfi_others owe_locked(struct hfi_channel *channel, int told, int64_t
     int others = told - 1;
     if (channel->debt_limit > 0 && channel->debt_limit < others)
         others = channel->debt_limit;
-    channel->debt = (struct hfi_debt){.others = others,
+    channel->debt = (struct hfi_debt){.others = (uint16_t)others,
                                       .own = channel->message_ms < sent_ms,
                                       .since_ms = now_ms,
-                                      .stand_ms = stand_ms};
+                                      .stand_ms = (uint16_t)stand_ms};
     return HFI_OTHERS_FIRST;
 }
 
@@ -507,7 +507,7 @@ void hfi_pubsub_stood_back(struct hfi_waiter *waiter, bool used, int limit) {
     struct hfi_pubsub *pubsub = waiter->pubsub;
     struct hfi_channel *channel = waiter->channel;
     pthread_mutex_lock(&pubsub->mtx);
-    channel->debt_limit = limit;
+    channel->debt_limit = (uint16_t)limit;
     channel->no_debt_ms = used ? 0 : hfi_now_ms() + (VAIN_MS << channel->in_vain);
     if (used)
         channel->in_vain = 0;

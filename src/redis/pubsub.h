@@ -81,9 +81,9 @@ void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);
 
 /* What we owe to others who listen on a channel (courtesy.c). */
 struct hfi_debt {
-    int others; /* so many go first; 0: nothing is owed */
-    bool own;   /* the message of our own release has not come yet */
-    int64_t since_ms, stand_ms;
+    uint16_t others, stand_ms; /* so many go first; 0: nothing is owed */
+    bool own;                  /* the message of our own release has not come yet */
+    int64_t since_ms;
 };
 
 /* A release that was sent then was told to so many, ourselves among them if we listen. UNKNOWN: whether we do. FIRST: the next who
