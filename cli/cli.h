@@ -50,6 +50,7 @@ struct json_t;
 int print_json(struct json_t *object);
 /* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
 struct json_t *json_text(const char *text);
+struct json_t *json_bytes(const char *text, size_t len); /* with any NUL that is in it */
 
 /* ---- text.c: what others wrote, on its way to a terminal -------------------------------------- */
 

@@ -62,13 +62,12 @@ static const char *const titles[COLUMNS] = {"NAME",     "KIND", "STATE",   "HOLD
 
 static void fill_row(const hf_fleet_lock *lock, struct row *row) {
     char holder[CELL_SIZE];
-    const hf_fleet_party *party = fleet_holder(lock);
     fleet_shown_name(lock, row->cells[NAME]);
     shown_name(lock->kind, row->cells[KIND]);
     fleet_describe_state(lock, row->cells[STATE], CELL_SIZE);
     fleet_describe_holder(lock, holder, sizeof holder);
     shown_name(holder, row->cells[HOLDER]);
-    fleet_write_time(party != NULL ? party->for_ms : -1, row->cells[HELD], CELL_SIZE);
+    fleet_write_time(fleet_age(lock), row->cells[HELD], CELL_SIZE);
     fleet_write_time(lock->ttl_ms, row->cells[TTL], CELL_SIZE);
     snprintf(row->cells[WAITERS], CELL_SIZE, "%" PRId64, fleet_waiters(lock));
     fleet_write_time(fleet_wait(lock), row->cells[WAITED], CELL_SIZE);

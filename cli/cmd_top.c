@@ -244,11 +244,17 @@ static void read_keys(struct top *top) {
 
 /* ---- Signals ---- */
 
-/* Gives the terminal back, stops as anybody would, and goes on where it was. */
+/* Gives the terminal back, stops as anybody would, and goes on where it was. By SIGTSTP itself, which the kernel drops
+ * where no shell is above us that could wake us again; SIGSTOP would be for good there. */
 static void stop(struct top *top) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
     if (top->look.full)
         top_terminal_leave();
-    kill(getpid(), SIGSTOP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(SIGTSTP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
     if (top->look.full && !top_terminal_enter())
         finish(top, STATUS_OS);
     if (top->look.full)
@@ -269,8 +275,10 @@ static void read_signals(struct top *top) {
 
 static int open_signals(struct top *top) {
     sigset_t set;
+    struct sigaction action;
     sigemptyset(&set);
-    sigaddset(&set, SIGTSTP);
+    if (sigaction(SIGTSTP, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+        sigaddset(&set, SIGTSTP);
     sigaddset(&set, SIGWINCH);
     top->ending = ending_signals();
     sigprocmask(SIG_BLOCK, &set, NULL);

@@ -173,8 +173,9 @@ static void look(struct watch *watch) {
 }
 
 static const hf_fleet_lock *find_lock(const struct watch *watch) {
+    const hf_fleet_lock wanted = {.name = watch->name, .name_len = strlen(watch->name)};
     for (size_t i = 0; i < watch->fleet->locks_len; i++)
-        if (strcmp(watch->fleet->locks[i]->name, watch->name) == 0)
+        if (fleet_order(watch->fleet->locks[i], &wanted) == 0)
             return watch->fleet->locks[i];
     return NULL;
 }
@@ -301,10 +302,10 @@ const struct command command_watch = {
         "  -n, --count N     end after so many lines\n"
         "      --every DUR   how often to look at the server (250ms)\n"
         "      --json        as JSON, one object for each\n"
-        "\nEvents: held, free: how it was at first; acquired; handed: from another who had it; released, or\n"
-        "broken; expired: its lease ended; lost: its client says so; count: it holds it more or fewer times;\n"
-        "waits; left: it gave up, or had the lock between two looks; silent, gone, alive: the holder; numbers;\n"
-        "deleted; other: something else has the name; away, back: the server.\n"
+        "\nEvents: held, free: how it was at first; acquired; handed: from another who had it; released: also\n"
+        "if it was broken; expired: its lease ended; lost: its client says so; count: it holds it more or fewer\n"
+        "times; waits; left: it gave up, or had the lock between two looks; silent, gone, alive: the holder;\n"
+        "numbers; deleted; other: something else has the name; away, back: the server.\n"
         "Exit status: 0; 128 and the signal's number when it was interrupted.\n",
     .run = run,
 };

@@ -24,8 +24,10 @@ const hf_fleet_party *fleet_holder(const hf_fleet_lock *lock);
 int64_t fleet_age(const hf_fleet_lock *lock);
 int64_t fleet_ttl(const hf_fleet_lock *lock);
 int64_t fleet_wait(const hf_fleet_lock *lock);
-/* How many wait: those who say so, or at least those who listen at the server. */
+/* How many wait: those who say so or are in line, or at least those who listen at the server. */
 int64_t fleet_waiters(const hf_fleet_lock *lock);
+/* How many hold it, those included that are not told one by one. */
+int64_t fleet_holders(const hf_fleet_lock *lock);
 /* The holder is silent or gone, or somebody waits for so long. */
 bool fleet_is_stuck(const hf_fleet_lock *lock, int64_t over_ms);
 
@@ -39,6 +41,9 @@ void fleet_describe_state(const hf_fleet_lock *lock, char *text, size_t size);
 void fleet_write_time(int64_t ms, char *text, size_t size);
 
 /* ---- The order of locks ---- */
+
+/* Compares names, whatever bytes they have, as they are ordered in a survey. */
+int fleet_order(const hf_fleet_lock *a, const hf_fleet_lock *b);
 
 struct fleet_sorting {
     const char *name;
@@ -64,9 +69,9 @@ size_t text_fit(const char *text, int columns, int *ret_width);
 /* All are new references; NULL: out of memory, or what came from outside is too much for JSON. Keys are absent
  * where nothing is known. */
 
-/* The name, a NUL in it included. */
+/* The name, a NUL in it included; what is no UTF-8 is replaced. */
 json_t *fleet_json_name(const hf_fleet_lock *lock);
-/* As `ls --json` prints it. */
+/* As `ls --json` prints it. A name that JSON cannot tell, or a path cannot have, is told as `name_hex`, too. */
 json_t *fleet_json_lock(const hf_fleet_lock *lock);
 /* A client, with its numbers if it has answered. */
 json_t *fleet_json_client(const hf_fleet_client *client);

@@ -5,6 +5,9 @@
  */
 #include "fleet.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static void set_time(json_t *object, const char *key, int64_t ms) {
     if (ms >= 0)
         json_object_set_new(object, key, json_integer(ms));
@@ -43,8 +46,22 @@ static json_t *json_parties(const hf_fleet_party *const *parties, size_t len) {
 }
 
 json_t *fleet_json_name(const hf_fleet_lock *lock) {
-    json_t *name = json_stringn(lock->name, lock->name_len);
-    return name != NULL ? name : json_text(lock->name);
+    return json_bytes(lock->name, lock->name_len);
+}
+
+/* Some names are no text: they are told by their bytes, too. */
+static void set_name_hex(json_t *object, const hf_fleet_lock *lock) {
+    const json_t *name = json_object_get(object, "name");
+    size_t len = json_string_length(name);
+    if (len == lock->name_len && memcmp(json_string_value(name), lock->name, len) == 0 &&
+        memchr(lock->name, '\0', len) == NULL)
+        return;
+    char *hex = malloc(2 * lock->name_len + 1);
+    for (size_t i = 0; hex != NULL && i < lock->name_len; i++)
+        snprintf(hex + 2 * i, 3, "%02x", (unsigned char)lock->name[i]);
+    if (hex != NULL)
+        json_object_set_new(object, "name_hex", json_stringn(hex, 2 * lock->name_len));
+    free(hex);
 }
 
 json_t *fleet_json_lock(const hf_fleet_lock *lock) {
@@ -53,6 +70,9 @@ json_t *fleet_json_lock(const hf_fleet_lock *lock) {
                                (json_int_t)fleet_waiters(lock), "holders",
                                json_parties(lock->holders, lock->holders_len), "waiters",
                                json_parties(lock->waiters, lock->waiters_len));
+    if (object == NULL)
+        return NULL;
+    set_name_hex(object, lock);
     set_time(object, "ttl_ms", lock->ttl_ms);
     if (lock->left_out > 0)
         json_object_set_new(object, "left_out", json_integer(lock->left_out));

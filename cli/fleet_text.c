@@ -12,7 +12,8 @@
 /* ---- Numbers ---- */
 
 int64_t fleet_age(const hf_fleet_lock *lock) {
-    return lock->holders_len > 0 ? lock->holders[0]->for_ms : -1;
+    const hf_fleet_party *holder = fleet_holder(lock);
+    return holder != NULL ? holder->for_ms : -1;
 }
 
 int64_t fleet_ttl(const hf_fleet_lock *lock) {
@@ -27,9 +28,38 @@ int64_t fleet_wait(const hf_fleet_lock *lock) {
     return longest_ms;
 }
 
+static int64_t larger(int64_t one, int64_t other) {
+    return one > other ? one : other;
+}
+
+static int64_t seen_by_server(const hf_fleet_party *const *parties, size_t len) {
+    int64_t count = 0;
+    for (size_t i = 0; i < len; i++)
+        count += (parties[i]->seen_by & HF_SEEN_BY_SERVER) != 0;
+    return count;
+}
+
+/* Whether those that the server has left out wait in its line: it tells as many of either, so it is the longer list
+ * that was cut. Others who wait are in no line: of them the server tells nothing but a number. */
+static bool line_was_cut(const hf_fleet_lock *lock) {
+    int64_t in_line = seen_by_server(lock->waiters, lock->waiters_len);
+    return strcmp(lock->kind, "fair") == 0 ||
+           (in_line > 0 && in_line >= seen_by_server(lock->holders, lock->holders_len));
+}
+
+/* Who was left out may have told of itself, and is not to be counted twice. */
+static int64_t count_all(const hf_fleet_party *const *parties, size_t len, int64_t left_out) {
+    return larger((int64_t)len, seen_by_server(parties, len) + left_out);
+}
+
 int64_t fleet_waiters(const hf_fleet_lock *lock) {
-    int64_t told = (int64_t)lock->waiters_len;
-    return lock->listeners > told ? lock->listeners : told;
+    int64_t left_out = lock->left_out > 0 && line_was_cut(lock) ? lock->left_out : 0;
+    return larger(lock->listeners, count_all(lock->waiters, lock->waiters_len, left_out));
+}
+
+int64_t fleet_holders(const hf_fleet_lock *lock) {
+    int64_t left_out = lock->left_out > 0 && !line_was_cut(lock) ? lock->left_out : 0;
+    return count_all(lock->holders, lock->holders_len, left_out);
 }
 
 bool fleet_is_stuck(const hf_fleet_lock *lock, int64_t over_ms) {
@@ -88,8 +118,8 @@ void fleet_describe_holder(const hf_fleet_lock *lock, char *text, size_t size) {
         return;
     fleet_describe_party(holder, text, size);
     size_t len = strlen(text);
-    if (lock->holders_len > 1)
-        snprintf(text + len, size - len, " +%zu", lock->holders_len - 1);
+    if (fleet_holders(lock) > 1)
+        snprintf(text + len, size - len, " +%" PRId64, fleet_holders(lock) - 1);
 }
 
 void fleet_describe_state(const hf_fleet_lock *lock, char *text, size_t size) {
@@ -128,13 +158,19 @@ const struct fleet_sorting *fleet_sorting_find(const char *name) {
     return NULL;
 }
 
+int fleet_order(const hf_fleet_lock *a, const hf_fleet_lock *b) {
+    size_t least = a->name_len < b->name_len ? a->name_len : b->name_len;
+    int order = memcmp(a->name, b->name, least);
+    return order != 0 ? order : (a->name_len > b->name_len) - (a->name_len < b->name_len);
+}
+
 /* The names of a snapshot are in order, and so are those with the same value. */
 static int compare(const void *a, const void *b, void *user) {
     const struct fleet_sorting *sorting = user;
     const hf_fleet_lock *one = *(const hf_fleet_lock *const *)a;
     const hf_fleet_lock *other = *(const hf_fleet_lock *const *)b;
     int64_t first = sorting->value(one), second = sorting->value(other);
-    return first != second ? (first < second) - (first > second) : strcmp(one->name, other->name);
+    return first != second ? (first < second) - (first > second) : fleet_order(one, other);
 }
 
 void fleet_sort(const hf_fleet_lock **locks, size_t len, const struct fleet_sorting *sorting) {

@@ -177,16 +177,20 @@ int library_error(int code, const hf_error *error, const char *doing, const char
 }
 
 json_t *json_text(const char *text) {
-    json_t *string = json_string(text);
+    return json_bytes(text, strlen(text));
+}
+
+json_t *json_bytes(const char *text, size_t len) {
+    json_t *string = json_stringn(text, len);
     if (string != NULL)
         return string;
 
     /* Not UTF-8: keep what is ASCII, and show that there was something else. */
-    char *safe = malloc(strlen(text) * 3 + 1);
+    char *safe = malloc(len * 3 + 1);
     if (safe == NULL)
         return NULL;
     char *out = safe;
-    for (; *text != '\0'; text++) {
+    for (const char *end = text + len; text < end; text++) {
         if ((unsigned char)*text < 0x80) {
             *out++ = *text;
         } else {
@@ -194,8 +198,7 @@ json_t *json_text(const char *text) {
             out += 3;
         }
     }
-    *out = '\0';
-    string = json_string(safe);
+    string = json_stringn(safe, (size_t)(out - safe));
     free(safe);
     return string;
 }

@@ -52,10 +52,12 @@ static void write_ms(FILE *out, int64_t ms) {
     putc('\n', out);
 }
 
-static void write_escaped(FILE *out, const char *text) {
-    for (; *text != '\0'; text++) {
+static void write_escaped(FILE *out, const char *text, size_t len) {
+    for (const char *end = text + len; text < end; text++) {
         if (*text == '\n')
             fputs("\\n", out);
+        else if (*text == '\0')
+            fputs("\\\\u0000", out);
         else if (*text == '"' || *text == '\\')
             fprintf(out, "\\%c", *text);
         else
@@ -63,20 +65,26 @@ static void write_escaped(FILE *out, const char *text) {
     }
 }
 
-/* label="text", as UTF-8. What is none would be the same as other such texts: it is told in hex, too. */
-static void write_label(FILE *out, const char *label, const char *text) {
-    json_t *json = json_text(text);
+/* label="text", as UTF-8. What is none, or has a NUL in it, would be the same as other such texts: it is told in hex,
+ * too. */
+static void write_label_bytes(FILE *out, const char *label, const char *text, size_t len) {
+    json_t *json = json_bytes(text, len);
     const char *utf8 = json != NULL ? json_string_value(json) : "";
+    size_t utf8_len = json != NULL ? json_string_length(json) : 0;
     fprintf(out, "%s=\"", label);
-    write_escaped(out, utf8);
+    write_escaped(out, utf8, utf8_len);
     putc('"', out);
-    if (strcmp(utf8, text) != 0) {
+    if (utf8_len != len || memcmp(utf8, text, len) != 0 || memchr(text, '\0', len) != NULL) {
         fprintf(out, ",%s_hex=\"", label);
-        for (; *text != '\0'; text++)
-            fprintf(out, "%02x", (unsigned char)*text);
+        for (size_t i = 0; i < len; i++)
+            fprintf(out, "%02x", (unsigned char)text[i]);
         putc('"', out);
     }
     json_decref(json);
+}
+
+static void write_label(FILE *out, const char *label, const char *text) {
+    write_label_bytes(out, label, text, strlen(text));
 }
 
 /* ---- The whole ---- */
@@ -264,17 +272,13 @@ static void write_histograms(const struct view *view) {
 
 /* ---- By lock ---- */
 
-static int64_t holders_of(const hf_fleet_lock *lock) {
-    return (int64_t)lock->holders_len + lock->left_out;
-}
-
 static void write_locks(const struct view *view) {
     static const struct {
         const char *family, *help;
         int64_t (*value)(const hf_fleet_lock *lock);
         bool is_time;
     } all[] = {
-        {"lock_holders", "Who holds a lock.", holders_of, false},
+        {"lock_holders", "Who holds a lock.", fleet_holders, false},
         {"lock_waiters", "Who waits for it.", fleet_waiters, false},
         {"lock_oldest_wait_seconds", "How long the first of them has waited.", fleet_wait, true},
         {"lock_held_seconds", "For how long it has been held.", fleet_age, true},
@@ -285,7 +289,7 @@ static void write_locks(const struct view *view) {
         for (size_t i = 0; i < view->locks_len; i++) {
             int64_t value = all[k].value(view->locks[i]);
             fprintf(view->out, "holdfast_fleet_%s{", all[k].family);
-            write_label(view->out, "name", view->locks[i]->name);
+            write_label_bytes(view->out, "name", view->locks[i]->name, view->locks[i]->name_len);
             putc(',', view->out);
             write_label(view->out, "kind", view->locks[i]->kind);
             fputs("} ", view->out);

@@ -59,6 +59,7 @@ long percent_decode(char *text);
 struct handover {
     int64_t at_ms;          /* Unix time */
     char *name, *from, *to; /* "": nobody */
+    size_t name_len;
 };
 
 struct rate {
@@ -99,9 +100,6 @@ int view_tick(struct view *view);
 bool view_is_fresh(const struct view *view);
 void view_free(struct view *view); /* after hf_close() */
 int64_t unix_ms(void);
-
-/* Compares names as they are ordered in a survey. */
-int lock_order(const hf_fleet_lock *a, const hf_fleet_lock *b);
 
 /* ---- serve_frame.c: what is sent, as JSON -------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "                                 \
     "require-trusted-types-for 'script'; trusted-types 'none'"
 
-#define SEND_LIMIT_MS 30000
+#define ANSWER_LIMIT_MS 30000
 
 const char *request_header(const struct request *request, const char *name) {
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
@@ -29,7 +29,7 @@ void request_resume(struct request *request) {
     if (!request->suspended)
         return;
     request->suspended = false;
-    request->visitor->deadline_ms = now_ms() + SEND_LIMIT_MS;
+    request->visitor->deadline_ms = now_ms() + ANSWER_LIMIT_MS;
     MHD_resume_connection(request->connection);
 }
 
@@ -52,7 +52,7 @@ enum MHD_Result answer_with(struct request *request, unsigned status,
                             struct MHD_Response *response) {
     if (response == NULL)
         return MHD_NO;
-    request->visitor->deadline_ms = now_ms() + SEND_LIMIT_MS;
+    request->visitor->deadline_ms = now_ms() + ANSWER_LIMIT_MS;
     enum MHD_Result result = MHD_queue_response(request->connection, status, response);
     MHD_destroy_response(response);
     return result;

@@ -61,7 +61,7 @@ static void add_changed_locks(const struct view *view, json_t *locks, json_t *go
     for (size_t i = 0, k = 0; i < earlier->locks_len || k < later->locks_len;) {
         int order = i == earlier->locks_len ? 1
                     : k == later->locks_len ? -1
-                                            : lock_order(earlier->locks[i], later->locks[k]);
+                                            : fleet_order(earlier->locks[i], later->locks[k]);
         if (order < 0)
             json_array_append_new(gone, fleet_json_name(earlier->locks[i]));
         else if (order > 0 || !same_lock(earlier->locks[i], later->locks[k], between_ms))
@@ -124,7 +124,7 @@ static json_t *json_handovers(const struct view *view, bool full) {
     for (uint64_t i = from; i < view->handovers_total; i++) {
         const struct handover *one = &view->handovers[i % VIEW_HANDOVERS];
         json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "at", (json_int_t)one->at_ms,
-                                              "name", json_text(one->name), "from",
+                                              "name", json_bytes(one->name, one->name_len), "from",
                                               json_text(one->from), "to", json_text(one->to)));
     }
     return list;
@@ -236,12 +236,12 @@ char *frame_lock(const struct view *view, const char *name, bool *ret_found) {
     size_t low = 0, high = view->later->locks_len;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (lock_order(view->later->locks[middle], &wanted) < 0)
+        if (fleet_order(view->later->locks[middle], &wanted) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    *ret_found = low < view->later->locks_len && lock_order(view->later->locks[low], &wanted) == 0;
+    *ret_found = low < view->later->locks_len && fleet_order(view->later->locks[low], &wanted) == 0;
     return *ret_found ? dump_line(fleet_json_lock(view->later->locks[low])) : NULL;
 }
 

@@ -14,7 +14,6 @@
 
 #define HEAD_LIMIT_MS                                                                              \
     10000 /* for the head of a request, from the connection or the last answer on */
-#define VIEW_LIMIT_MS 4000 /* for a survey; Prometheus waits for ten seconds */
 #define CONNECTION_MEMORY ((size_t)64 * 1024)
 #define JSON "application/json"
 
@@ -199,6 +198,13 @@ static bool may_read(const struct request *request) {
            token_matches(serve->token, request_header(request, MHD_HTTP_HEADER_AUTHORIZATION));
 }
 
+/* A browser says so if a page of another site made it ask. It would not get the answer, but we would have asked the
+ * whole fleet for it; and how long that takes tells something, too. */
+static bool is_foreign(const struct request *request) {
+    const char *site = request_header(request, "Sec-Fetch-Site");
+    return site != NULL && (strcmp(site, "cross-site") == 0 || strcmp(site, "same-site") == 0);
+}
+
 static enum MHD_Result answer_name(struct request *request, const char *path, bool reads,
                                    bool deletes) {
     char *name = strdup(path);
@@ -227,6 +233,8 @@ static enum MHD_Result route(struct request *request, const char *path, const ch
         if (strcmp(path, files[i].path) == 0)
             return reads ? answer_file(request, files[i].file, files[i].type)
                          : answer_not_allowed(request, "GET, HEAD");
+    if (is_foreign(request))
+        return answer_error(request, MHD_HTTP_FORBIDDEN, "that is not for pages of other sites");
     if (!may_read(request))
         return answer_error(request, MHD_HTTP_UNAUTHORIZED, "this needs the token");
     if (strncmp(path, locks, sizeof locks - 1) == 0)

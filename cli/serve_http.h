@@ -40,7 +40,6 @@ struct request {
     bool suspended;      /* libmicrohttpd leaves it alone until request_resume() */
     bool waits_for_view; /* it wants a survey that is younger than the one there was */
     bool streams;        /* it is one of the pages */
-    bool ended;          /* the stream is to end */
     struct stream stream;
     struct breaking *breaking;
 };

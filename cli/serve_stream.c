@@ -2,7 +2,7 @@
  * Pages that are kept up to date, by Server-Sent Events: a response without end for each. Every survey is one
  * event, made once for all who are sent it. A page that has heard of the survey before is sent what has changed,
  * any other everything; so one that reads slowly leaves out what it had no time for, and needs no queue. One that
- * does not take an event for SEND_LIMIT_MS is dropped (serve_http.c).
+ * does not take an event for EVENT_LIMIT_MS is dropped (serve_http.c).
  *
  * The connection is suspended while there is nothing to send.
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEND_LIMIT_MS 10000
+#define EVENT_LIMIT_MS 10000
 #define BLOCK_SIZE ((size_t)32 * 1024)
 
 struct frame {
@@ -76,7 +76,7 @@ static ssize_t read_on(void *user, uint64_t position, char *buffer, size_t size)
     struct request *request = user;
     struct stream *stream = &request->stream;
     (void)position;
-    if (request->serve->closing || request->ended)
+    if (request->serve->closing)
         return MHD_CONTENT_READER_END_OF_STREAM;
     if (stream->frame != NULL && stream->sent == stream->frame->len) {
         frame_drop(stream->frame);
@@ -85,7 +85,7 @@ static ssize_t read_on(void *user, uint64_t position, char *buffer, size_t size)
     if (stream->frame == NULL) {
         stream->frame = next_frame(request);
         stream->sent = 0;
-        request->visitor->deadline_ms = now_ms() + SEND_LIMIT_MS;
+        request->visitor->deadline_ms = now_ms() + EVENT_LIMIT_MS;
     }
     if (stream->frame == NULL) {
         request_suspend(request);

@@ -22,12 +22,6 @@ int64_t unix_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-int lock_order(const hf_fleet_lock *a, const hf_fleet_lock *b) {
-    size_t least = a->name_len < b->name_len ? a->name_len : b->name_len;
-    int order = memcmp(a->name, b->name, least);
-    return order != 0 ? order : (a->name_len > b->name_len) - (a->name_len < b->name_len);
-}
-
 /* ---- What happened in between ----------------------------------------------------------------------- */
 
 static char *describe(const hf_fleet_party *party) {
@@ -37,11 +31,19 @@ static char *describe(const hf_fleet_party *party) {
     return strdup(text);
 }
 
+static char *copy_name(const hf_fleet_lock *lock) {
+    char *name = malloc(lock->name_len + 1);
+    if (name != NULL)
+        memcpy(name, lock->name, lock->name_len + 1);
+    return name;
+}
+
 static void note(struct view *view, const hf_fleet_lock *lock, const hf_fleet_party *from,
                  const hf_fleet_party *to) {
     struct handover *slot = &view->handovers[view->handovers_total % VIEW_HANDOVERS];
     struct handover next = {.at_ms = view->good_at_ms,
-                            .name = strdup(lock->name),
+                            .name = copy_name(lock),
+                            .name_len = lock->name_len,
                             .from = describe(from),
                             .to = describe(to)};
     struct handover old = *slot;
@@ -76,7 +78,7 @@ static int64_t compare_locks(struct view *view) {
     for (size_t i = 0, k = 0; i < earlier->locks_len || k < later->locks_len;) {
         int order = i == earlier->locks_len ? 1
                     : k == later->locks_len ? -1
-                                            : lock_order(earlier->locks[i], later->locks[k]);
+                                            : fleet_order(earlier->locks[i], later->locks[k]);
         const hf_fleet_lock *before = order <= 0 ? earlier->locks[i++] : NULL;
         const hf_fleet_lock *after = order >= 0 ? later->locks[k++] : NULL;
         seen += compare(view, before, after);

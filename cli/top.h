@@ -45,7 +45,6 @@ bool top_view_take(struct top_view *view, hf_fleet *fleet);
 /* After what is wanted has changed. */
 void top_view_choose(struct top_view *view);
 void top_view_free(struct top_view *view);
-const char *top_order_name(enum top_order order);
 /* False: there is none of that name. */
 bool top_order_find(const char *name, enum top_order *ret);
 

@@ -174,7 +174,6 @@ typedef char cells[COLUMNS][CELL_SIZE];
 
 static void fill(const struct top_row *row, cells text) {
     char holder[CELL_SIZE];
-    const hf_fleet_party *party = fleet_holder(row->lock);
     fleet_shown_name(row->lock, text[NAME]);
     shown_name(row->lock->kind, text[KIND]);
     if (row->deadlocked)
@@ -183,7 +182,7 @@ static void fill(const struct top_row *row, cells text) {
         fleet_describe_state(row->lock, text[STATE], CELL_SIZE);
     fleet_describe_holder(row->lock, holder, sizeof holder);
     shown_name(holder, text[HOLDER]);
-    fleet_write_time(party != NULL ? party->for_ms : -1, text[HELD], CELL_SIZE);
+    fleet_write_time(fleet_age(row->lock), text[HELD], CELL_SIZE);
     fleet_write_time(row->lock->ttl_ms, text[TTL], CELL_SIZE);
     snprintf(text[WAITERS], CELL_SIZE, "%" PRId64, fleet_waiters(row->lock));
     fleet_write_time(fleet_wait(row->lock), text[WAITED], CELL_SIZE);

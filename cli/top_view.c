@@ -14,10 +14,6 @@
 
 static const char *const order_names[] = {"name", "age", "ttl", "wait", "waiters", "hand-overs"};
 
-const char *top_order_name(enum top_order order) {
-    return order_names[order];
-}
-
 bool top_order_find(const char *name, enum top_order *ret) {
     for (size_t i = 0; i < sizeof order_names / sizeof order_names[0]; i++)
         if (strcmp(order_names[i], name) == 0) {
@@ -53,19 +49,20 @@ static int compare(const void *a, const void *b, void *user) {
     int64_t first = value_of(view->order, one), second = value_of(view->order, other);
     int order = (first < second) - (first > second);
     if (order == 0)
-        order = strcmp(one->lock->name, other->lock->name);
+        order = fleet_order(one->lock, other->lock);
     return view->reverse ? -order : order;
 }
 
 /* ---- Which ---- */
 
 static bool is_wanted(const struct top_view *view, const struct top_row *row) {
+    const hf_fleet_lock *lock = row->lock;
     char holder[CELL_SIZE];
-    if (view->stuck_only && !row->deadlocked && !fleet_is_stuck(row->lock, FLEET_OVER_MS))
+    if (view->stuck_only && !row->deadlocked && !fleet_is_stuck(lock, FLEET_OVER_MS))
         return false;
-    if (view->filter[0] == '\0' || strstr(row->lock->name, view->filter) != NULL)
+    if (memmem(lock->name, lock->name_len, view->filter, strlen(view->filter)) != NULL)
         return true;
-    fleet_describe_holder(row->lock, holder, sizeof holder);
+    fleet_describe_holder(lock, holder, sizeof holder);
     return strstr(holder, view->filter) != NULL;
 }
 
@@ -80,7 +77,7 @@ void top_view_choose(struct top_view *view) {
 /* ---- Comparing two surveys ---- */
 
 static int by_name(const void *key, const void *member) {
-    return strcmp(key, ((const struct top_row *)member)->lock->name);
+    return fleet_order(key, ((const struct top_row *)member)->lock);
 }
 
 static uint64_t hand_overs_of(const hf_fleet_lock *lock, const struct top_row *before) {
@@ -95,10 +92,10 @@ static struct top_row *compare_locks(const struct top_view *view, const hf_fleet
     struct top_row *all = calloc(fleet->locks_len + 1, sizeof *all);
     for (size_t i = 0; all != NULL && i < fleet->locks_len; i++) {
         const hf_fleet_lock *lock = fleet->locks[i];
-        const struct top_row *before = view->fleet == NULL
-                                           ? NULL
-                                           : bsearch(lock->name, view->all, view->fleet->locks_len,
-                                                     sizeof *view->all, by_name);
+        const struct top_row *before =
+            view->fleet == NULL
+                ? NULL
+                : bsearch(lock, view->all, view->fleet->locks_len, sizeof *view->all, by_name);
         all[i] = (struct top_row){.lock = lock, .hand_overs = hand_overs_of(lock, before)};
     }
     return all;
@@ -132,9 +129,9 @@ static void compare_clients(struct top_view *view, const hf_fleet *earlier, cons
 static void mark_deadlocked(struct top_view *view) {
     for (size_t i = 0; i < view->deadlocks->len; i++)
         for (size_t k = 0; k < view->deadlocks->all[i].steps_len; k++) {
-            const char *name = view->deadlocks->all[i].steps[k].lock->name;
+            const hf_fleet_lock *lock = view->deadlocks->all[i].steps[k].lock;
             struct top_row *row =
-                bsearch(name, view->all, view->fleet->locks_len, sizeof *view->all, by_name);
+                bsearch(lock, view->all, view->fleet->locks_len, sizeof *view->all, by_name);
             if (row != NULL)
                 row->deadlocked = true;
         }

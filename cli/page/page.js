@@ -75,7 +75,6 @@ function take(lock, taken) {
   }
   lock.until = lock.ttl_ms == null ? null : taken + lock.ttl_ms;
   lock.span = Math.max(lock.ttl_ms || 0, before && before.span || 0, 1);
-  if (lock.kind === 'fair') lock.waiting += lock.left_out || 0;
   lock.text = [lock.name, ...parties.map(who), ...parties.map(party => party.owner)].join('\n').toLowerCase();
   lock.row = before && before.row;
   state.locks.set(lock.name, lock);
@@ -222,7 +221,8 @@ function makeLock(name, lock) {
   setText($('h-lock'), name);
   setText($('lock-kind'), lock ? lock.kind : '');
   setHidden($('lock-kind'), !lock);
-  setHidden($('break'), !(state.frame.allow_break && lock && lock.holders.length));
+  // One with name_hex cannot be called by its name, and another must not be broken instead.
+  setHidden($('break'), !(state.frame.allow_break && lock && lock.holders.length && !lock.name_hex));
   setHidden($('lock-note'), !(lock && lock.disputed));
   setText($('lock-note'), 'The server and the clients do not agree on who holds it; for a moment that is normal.');
   const holders = (lock ? lock.holders : []).map(party => partyItem(party, false));
@@ -562,6 +562,7 @@ window.addEventListener('pageshow', () => keepStream());
 
 // ---- The token, and breaking a lock -----------------------------------------------------------------
 
+const WRONG_TOKEN = 'That is not the token.';
 // Asks for the token, tries it with `attempt`, which returns what went wrong, and ends when that was nothing.
 function ask(title, words, button, danger, attempt) {
   return new Promise(done => {
@@ -580,7 +581,7 @@ function ask(title, words, button, danger, attempt) {
       $('ask-yes').disabled = true;
       const wrong = await attempt().catch(error => String(error.message));
       $('ask-yes').disabled = false;
-      if (wrong) { setText($('ask-error'), wrong); if (/token/.test(wrong)) state.token = ''; } else dialog.close();
+      if (wrong) { setText($('ask-error'), wrong); if (wrong === WRONG_TOKEN) state.token = ''; } else dialog.close();
     };
     dialog.showModal();
     $('ask-token').focus();
@@ -589,7 +590,7 @@ function ask(title, words, button, danger, attempt) {
 const askForReading = () => ask('This page needs the token', 'It is the first line of the file that holdfast serve was given.', 'Show',
   false, async () => {
     const answer = await fetch('/api/clients', { headers: headers(), cache: 'no-store' });
-    return answer.status === 401 ? 'That is not the token.' : '';
+    return answer.status === 401 ? WRONG_TOKEN : '';
   });
 function askForBreak() {
   const name = state.route.name, lock = state.locks.get(name), holder = lock && holderOf(lock);
@@ -597,8 +598,8 @@ function askForBreak() {
     'If the holder still works, two are inside from then on. Break only what is known to have stopped.', 'Break it', true, async () => {
     const answer = await fetch('/api/locks/' + encodeURIComponent(name),
       { method: 'DELETE', headers: { ...headers(), 'X-Holdfast-Break': 'yes' }, cache: 'no-store' });
-    if (answer.ok) return '';
-    return answer.status === 401 ? 'That is not the token.' : (await answer.json()).error;
+    if (answer.ok) return (await answer.json()).broken ? '' : 'Nobody held it any more: nothing was broken.';
+    return answer.status === 401 ? WRONG_TOKEN : (await answer.json()).error;
   });
 }
 

@@ -48,8 +48,35 @@ test_a_name_with_a_nul() {
     expect 0 hf ls 'nul*'
     [[ $out == *$'\n'nul?b\ * ]] || fail "$out"
     expect 0 hf --json ls 'nul*'
-    [[ $out == '{"name":"nul\u0000b",'* ]] || fail "$out"
+    [[ $out == '{"name":"nul\u0000b",'*'"name_hex":"6e756c0062"'* ]] || fail "$out"
     printf 'del "nul\\x00b"\n' | redis >/dev/null
+    redis hset $'no\xfftext' 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    expect 0 hf --json ls 'no?text'
+    [[ $out == *'"name_hex":"6e6fff74657874"'* ]] || fail "$out"
+    redis del $'no\xfftext' >/dev/null
+}
+
+# Of a long list the server is asked for the first hundred only: the others are counted where they belong.
+test_more_than_are_told() {
+    redis eval 'local owner = "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:"
+        redis.call("hset", "line", owner .. 1, 1)
+        for i = 2, 151 do redis.call("rpush", "redisson_lock_queue:{line}", owner .. i) end
+        redis.call("hset", "readers", "mode", "read")
+        for i = 1, 150 do redis.call("hset", "readers", owner .. i, 1) end' 0 >/dev/null
+    expect 0 hf ls line
+    grep -Eq '^line +fair .*:1 .* 150 +-$' <<<"$out" || fail "$out"
+    expect 0 hf --json ls line
+    [[ $out == *'"waiting":150,'*'"left_out":50'* ]] || fail "$out"
+    expect 0 hf --json ls readers
+    [[ $out == *'"waiting":0,'*'"left_out":50'* ]] || fail "$out"
+    expect 0 hf ls readers
+    [[ $out == *' +149 '* ]] || fail "$out"
+    expect 0 hf ls --metrics
+    [[ $out == *'lock_holders{name="line",kind="fair"} 1'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_waiters{name="line",kind="fair"} 150'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_holders{name="readers",kind="read"} 150'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_waiters{name="readers",kind="read"} 0'$'\n'* ]] || fail "$out"
+    redis del line 'redisson_lock_queue:{line}' readers >/dev/null
 }
 
 test_gone_is_stuck() {

@@ -59,12 +59,15 @@ test_names_are_escaped() {
     for name in 'quote"d' 'back\slash' $'new\nline' 'sp ace{},=#' $'\xff\xfe' $'\xff\xfd' $'esc\e[31m' 'ü'; do
         redis hset "$name" "$owner" 1 >/dev/null
     done
+    printf 'hset "nul\\x00%s" %s 1\n' a "$owner" b "$owner" | redis >/dev/null
     parsed
-    [ "$(grep -c '^holdfast_fleet_lock_holders{' "$dir/out")" = 8 ] || fail "$(cat "$dir/out")"
+    [ "$(grep -c '^holdfast_fleet_lock_holders{' "$dir/out")" = 10 ] || fail "$(cat "$dir/out")"
     grep -q '^holdfast_fleet_lock_holders{name="quote\\"d",' "$dir/out" || fail "$out"
     grep -q '^holdfast_fleet_lock_holders{name="back\\\\slash",' "$dir/out" || fail "$out"
     grep -q '^holdfast_fleet_lock_holders{name="new\\nline",' "$dir/out" || fail "$out"
     grep -q 'name_hex="fffe"' "$dir/out" || fail "$out"
+    grep -Fq 'name="nul\\u0000a",name_hex="6e756c0061"' "$dir/out" || fail "$out"
+    grep -Fq 'name="nul\\u0000b",name_hex="6e756c0062"' "$dir/out" || fail "$out"
     redis flushall >/dev/null
 }
 

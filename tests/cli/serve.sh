@@ -148,6 +148,24 @@ test_only_for_hosts_that_are_ours() {
     answers 421 /api/locks -0 -H 'Host:'
 }
 
+# A page of another site cannot even make the fleet be asked; what is no browser says nothing of a site.
+test_not_for_pages_of_other_sites() {
+    local path site before
+    serve
+    before=$(asked)
+    for site in cross-site same-site; do
+        for path in /api/locks /api/locks/x /api/clients /api/events /metrics; do
+            answers 403 "$path" -H "Sec-Fetch-Site: $site"
+        done
+        answers 200 / -H "Sec-Fetch-Site: $site"
+    done
+    same "$(asked)" "$before" "questions"
+    for site in same-origin none; do
+        answers 200 /api/locks -H "Sec-Fetch-Site: $site"
+        answers 200 /metrics -H "Sec-Fetch-Site: $site"
+    done
+}
+
 test_requests_are_bounded() {
     serve
     answers 413 / -X POST -d a=b

@@ -307,6 +307,29 @@ def test_breaking(page, serve):
     page.complaints.clear()  # the browser tells of the refusal
 
 
+def test_nothing_to_break(page, serve):
+    # Who had it has given it back meanwhile: that is said, and not as if it had been broken.
+    redis('hset', 'brief', GONE, '1')
+    page.until(f"!!({row('brief')})")
+    page.js("location.hash = '#/lock/brief'")
+    page.until("!document.getElementById('break').hidden", 'the button')
+    page.js("document.getElementById('break').click()")
+    page.until("document.getElementById('ask').open", 'the question')
+    redis('del', 'brief')
+    page.js(f"document.getElementById('ask-token').value = {TOKEN!r}; document.getElementById('ask-form').requestSubmit()")
+    page.until("document.getElementById('ask-error').textContent.includes('nothing was broken')", 'the error')
+    assert page.js("document.getElementById('ask').open")
+    page.js("document.getElementById('ask').close(); location.hash = '#/'")
+    # A name that is no text has a page, but could not be told to the server.
+    redis('eval', "return redis.call('hset', 'nul\\0b', ARGV[1], 1)", '0', GONE)
+    page.until("[...document.querySelectorAll('#locks a')].some(link => link.textContent.startsWith('nul'))", 'its row')
+    page.js("location.hash = '#/lock/nul%00b'")
+    page.until("document.getElementById('view-lock').hidden === false && !!document.querySelector('#lock-holders .party-head')", 'its page')
+    assert page.js("document.getElementById('break').hidden")
+    page.js("location.hash = '#/'")
+    redis('eval', "return redis.call('del', 'nul\\0b')", '0')
+
+
 def test_beyond_this_machine_it_asks_for_the_token(page, serve):
     redis('hset', 'secret', GONE, '1')
     open_to_all = Serve('0.0.0.0:0', path=DIR + '/open.err')

@@ -117,6 +117,24 @@ test_the_terminal_is_given_back() {
     shell_again
 }
 
+# Above it there is a shell that does not look after jobs, as behind ssh: it goes on, since nobody else could make it.
+test_not_stopped_where_it_would_be_for_good() {
+    terminal
+    tmux respawn-pane -k 'hf top -d 200ms; sleep 1000'
+    wait_until on_screen '^NAME '
+    keys C-z
+    keys "?"
+    wait_until on_screen 'Any key goes on'
+    keys x
+    wait_until on_screen '^NAME '
+    # nor if whoever began it has no use for that
+    tmux respawn-pane -k 'trap "" TSTP; hf top -d 200ms; sleep 1000'
+    wait_until on_screen '^NAME '
+    keys C-z
+    keys "?"
+    wait_until on_screen 'Any key goes on'
+}
+
 # The server goes and comes back: what was there is still shown, and that it is old.
 test_without_a_server() {
     terminal
