@@ -39,8 +39,9 @@ typedef void watch_fn(void *user, const struct watch_event *event);
 struct watch_view {
     watch_fn *tell;
     void *user;
-    struct watch_party **all;
+    struct watch_party **all; /* by owner */
     size_t len, cap;
+    bool full;   /* there are more than are watched, and that was said */
     bool begun;  /* something has been told */
     bool failed; /* out of memory */
     hf_found kind;

@@ -3,25 +3,53 @@
  *
  * The server is looked at often and tells who holds; a survey is taken now and then and tells who waits, who of
  * them is there, and who has slots, which have no owners at the server. The two are of different moments: who has ended is remembered until a survey that was begun later, lest an older one bring it back.
+ *
+ * Anybody may claim to wait, and any number of them: parties are kept in order, so that each is found at once, and of
+ * those whom the server does not tell of only so many.
  */
 #include "watch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define CLAIMED_MAX 10000
+
 /* ---- Parties ---- */
 
-static struct watch_party *find(const struct watch_view *view, const char *owner) {
-    for (size_t i = 0; i < view->len; i++)
-        if (strncmp(view->all[i]->owner, owner, OWNER_SIZE - 1) == 0)
-            return view->all[i];
-    return NULL;
+/* Where it is, or belongs. */
+static size_t place_of(const struct watch_view *view, const char *owner) {
+    size_t low = 0, high = view->len;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strncmp(view->all[middle]->owner, owner, OWNER_SIZE - 1) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
-/* NULL: out of memory, and noted. */
-static struct watch_party *find_or_add(struct watch_view *view, const char *owner) {
+static struct watch_party *find(const struct watch_view *view, const char *owner) {
+    size_t place = place_of(view, owner);
+    bool is_there =
+        place < view->len && strncmp(view->all[place]->owner, owner, OWNER_SIZE - 1) == 0;
+    return is_there ? view->all[place] : NULL;
+}
+
+static bool is_full(struct watch_view *view) {
+    if (view->len < CLAIMED_MAX)
+        return false;
+    if (!view->full)
+        say(LEVEL_NOTICE, "more than %d say that they hold it or wait: not all are told",
+            CLAIMED_MAX);
+    view->full = true;
+    return true;
+}
+
+/* `claimed`: only a survey tells of it. NULL: there are too many of those, or out of memory, and noted. */
+static struct watch_party *find_or_add(struct watch_view *view, const char *owner, bool claimed) {
     struct watch_party *party = find(view, owner);
-    if (party != NULL)
+    if (party != NULL || (claimed && is_full(view)))
         return party;
     if (view->len == view->cap) {
         size_t cap = view->cap * 2 + 16;
@@ -40,7 +68,10 @@ static struct watch_party *find_or_add(struct watch_view *view, const char *owne
     party->state = PARTY_ENDED;
     party->since_ms = party->had_ms = -1;
     party->losses = NO_LOSSES;
-    view->all[view->len++] = party;
+    size_t place = place_of(view, owner);
+    memmove(&view->all[place + 1], &view->all[place],
+            (view->len++ - place) * sizeof(struct watch_party *));
+    view->all[place] = party;
     return party;
 }
 
@@ -90,11 +121,12 @@ struct sight {
     const char *owner, *who;
     int64_t count;
     int64_t for_ms; /* -1: not known */
+    bool claimed;   /* in a survey */
 };
 
 static void see_holder(struct watch_view *view, const struct sight *sight, int64_t now_ms,
                        struct watch_party **fresh, size_t *fresh_len) {
-    struct watch_party *party = find_or_add(view, sight->owner);
+    struct watch_party *party = find_or_add(view, sight->owner, sight->claimed);
     if (party == NULL)
         return;
     describe(party, sight->who);
@@ -180,7 +212,7 @@ static void see_holders(struct watch_view *view, const struct sight *sights, siz
 
 static void see_waiter(struct watch_view *view, const char *owner, const char *who, int64_t for_ms,
                        int64_t place, int64_t begun_ms) {
-    struct watch_party *party = find_or_add(view, owner);
+    struct watch_party *party = find_or_add(view, owner, place == 0);
     if (party == NULL || party->state == PARTY_HOLDS)
         return;
     bool ended_since = party->since_ms >= begun_ms && party->state == PARTY_ENDED;
@@ -301,13 +333,16 @@ static void see_presence(struct watch_view *view, const hf_fleet_party *told) {
         tell_of(view, "alive", party, -1);
 }
 
+static int compare_to_owner(const void *owner, const void *client) {
+    const char *id = (*(const hf_fleet_client *const *)client)->id;
+    return strncmp(owner, id, strlen(id));
+}
+
+/* They are in order, and their ids of one length. */
 static const hf_fleet_client *client_of(const hf_fleet *fleet, const char *owner) {
-    for (size_t i = 0; i < fleet->clients_len; i++) {
-        size_t len = strlen(fleet->clients[i]->id);
-        if (strncmp(fleet->clients[i]->id, owner, len) == 0 && owner[len] == ':')
-            return fleet->clients[i];
-    }
-    return NULL;
+    const hf_fleet_client *const *client = bsearch(owner, fleet->clients, fleet->clients_len,
+                                                   sizeof *fleet->clients, compare_to_owner);
+    return client != NULL && owner[strlen((*client)->id)] == ':' ? *client : NULL;
 }
 
 /* One that ended while its client counted a loss did not release it: it was broken, or the server forgot. */
@@ -359,7 +394,8 @@ static void see_surveyed_holders(struct watch_view *view, const hf_fleet_lock *l
             sights[i] = (struct sight){.owner = lock->holders[i]->owner,
                                        .who = who[i],
                                        .count = lock->holders[i]->count,
-                                       .for_ms = lock->holders[i]->for_ms};
+                                       .for_ms = lock->holders[i]->for_ms,
+                                       .claimed = true};
         }
         see_holders(view, sights, len, lock != NULL ? lock->ttl_ms : -1, now_ms());
     }

@@ -26,6 +26,8 @@ struct hfi_redis_survey {
     /* survey_connections.c */
     int64_t connections;      /* how many there are, */
     int64_t connections_told; /* and were told; more, if some of them are gone since */
+    size_t connections_kept;  /* those with names, of all servers so far; */
+    bool connections_cut;     /* there are more of them than are kept */
     int64_t next_id;          /* of a connection: those above it were looked for */
     struct hfi_link *unheard; /* the first of whom it is not known if they hear questions */
     int64_t hearers;          /* connections that do, */

@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECTIONS_MAX 100000
-#define FEW 400         /* connections: half a millisecond of the server's time */
-#define IDS_MAX 1000000 /* numbers that are tried: some tenths of a second of ours */
-#define IDS_MORE 1000   /* scripts and the like have numbers that are not counted */
-#define LAST_MS 100     /* so long before its end nothing is begun any more */
+#define CONNECTIONS_MAX 100000 /* with names, of all servers: some 35 MB */
+#define FEW 400                /* connections: half a millisecond of the server's time */
+#define IDS_MAX 1000000        /* numbers that are tried: some tenths of a second of ours */
+#define IDS_MORE 1000          /* scripts and the like have numbers that are not counted */
+#define LAST_MS 100            /* so long before its end nothing is begun any more */
 
 /* ---- A list ---- */
 
@@ -39,12 +39,16 @@ static bool is_zero(const char *value, size_t len) {
     return value == NULL || (len == 1 && *value == '0');
 }
 
-/* A connection with a name. False: out of memory. */
-static bool add_connection(struct hfi_findings *findings, const char *line, size_t len) {
+/* A connection with a name, or a mark that there are too many. False: out of memory. */
+static bool add_connection(struct hfi_redis_survey *survey, const char *line, size_t len) {
     size_t name_len = 0, sub_len = 0, ssub_len = 0;
     const char *name = field_of(line, len, " name=", &name_len);
     if (name == NULL || name_len == 0 || name_len >= HFI_FOUND_NAME_SIZE)
         return true;
+    if (survey->connections_kept == CONNECTIONS_MAX) {
+        survey->connections_cut = true;
+        return true;
+    }
     struct hfi_found_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL)
         return false;
@@ -52,17 +56,18 @@ static bool add_connection(struct hfi_findings *findings, const char *line, size
     const char *ssub = field_of(line, len, " ssub=", &ssub_len);
     memcpy(connection->name, name, name_len);
     connection->listens = !is_zero(sub, sub_len) || !is_zero(ssub, ssub_len);
-    hfi_list_push_back(&findings->connections, &connection->link);
+    hfi_list_push_back(&survey->findings->connections, &connection->link);
+    survey->connections_kept++;
     return true;
 }
 
 /* False: out of memory. */
 static bool read_connections(struct hfi_redis_survey *survey, const redisReply *list) {
     const char *line = list->str, *end = list->str + list->len;
-    for (size_t i = 0; line < end && i < CONNECTIONS_MAX; i++) {
+    while (line < end && !survey->connections_cut) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         size_t len = (size_t)((newline != NULL ? newline : end) - line);
-        if (!add_connection(survey->findings, line, len))
+        if (!add_connection(survey, line, len))
             return false;
         survey->connections_told += len > 0;
         line += len + 1;
@@ -184,6 +189,10 @@ static const redisReply *list_of(struct hfi_call *call) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
         return NULL;
     }
+    if (hfi_survey_of(call)->connections_cut) {
+        conclude(call, false, "there are too many for a survey");
+        return NULL;
+    }
     return reply;
 }
 
@@ -267,11 +276,12 @@ static void counted_all(struct hfi_call *call) {
     if (has_failed(call))
         return;
     int64_t ever = info_of(call, "total_connections_received:");
-    survey->next_id = ever + IDS_MORE;
-    if (ever < 0 || ever > IDS_MAX)
+    if (ever < 0 || ever > IDS_MAX) {
         list_all(call);
-    else
-        list_some(call);
+        return;
+    }
+    survey->next_id = ever + IDS_MORE;
+    list_some(call);
 }
 
 static void counted(struct hfi_call *call) {

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define NAME_SIZE 65537
-#define BUCKET_MAX (INT64_MAX / 64) /* of 32 of these the sum is a number, too */
+#define BUCKET_MAX (INT64_MAX / 64)                 /* of 32 of these the sum is a number, too */
+#define TIME_MAX_MS (100 * 366 * INT64_C(86400000)) /* a century, to which much can be added */
 
 static bool is_hex(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -42,6 +43,13 @@ struct draft {
 /* A count is no less than nothing, whatever somebody says. */
 static uint64_t counted(int64_t number) {
     return number > 0 ? (uint64_t)number : 0;
+}
+
+/* -1: it is not said. */
+static int64_t time_said(int64_t ms) {
+    if (ms < 0)
+        return -1;
+    return ms < TIME_MAX_MS ? ms : TIME_MAX_MS;
 }
 
 static void read_buckets(struct hfi_json_reader *reader, hf_times *times) {
@@ -225,8 +233,8 @@ static void add_claim(struct hfi_join *join, hf_fleet_client *client, const stru
                          .seen_by = HF_SEEN_BY_CLIENT,
                          .kind = hfi_arena_text(arena, it->kind, strlen(it->kind)),
                          .count = waits ? 0 : it->count,
-                         .for_ms = it->for_ms >= 0 ? it->for_ms : -1,
-                         .left_ms = it->left_ms >= 0 ? it->left_ms : -1,
+                         .for_ms = time_said(it->for_ms),
+                         .left_ms = time_said(it->left_ms),
                          .renewed = !waits && it->renewed == 1,
                          .thread = hfi_arena_text(arena, it->thread, strlen(it->thread))};
 }
@@ -270,7 +278,7 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
     client->under = hfi_arena_text(arena, draft->under, strlen(draft->under));
     client->presence = HF_ALIVE;
     HFI_CONTAINER(client, struct hfi_joined_client, pub)->tells_nothing = draft->tells_nothing == 1;
-    client->up_ms = draft->up_ms;
+    client->up_ms = time_said(draft->up_ms);
     client->left_out = draft->left_out > 0 ? draft->left_out : 0;
     client->acquired = counted(draft->acquired);
     client->contended = counted(draft->contended);

@@ -291,6 +291,9 @@ static hf_presence presence_of(const hf_fleet_party *party, bool connections_tol
 
 /* What the server says, and of what only the client knows, its word. */
 static void add_word(hf_fleet_party *party, const hf_fleet_party *said) {
+    bool at_server = (party->seen_by & HF_SEEN_BY_SERVER) != 0;
+    if (at_server && strcmp(said->kind, "permits") == 0 && strcmp(party->kind, "permits") != 0)
+        return; /* anybody may speak for a permit: this is none */
     party->seen_by |= said->seen_by;
     if ((said->seen_by & HF_SEEN_BY_CLIENT) == 0)
         return;
@@ -302,7 +305,7 @@ static void add_word(hf_fleet_party *party, const hf_fleet_party *said) {
     party->thread = said->thread;
 }
 
-/* Those in line in their order, then who has been there the longest; of equals first whom the server knows. */
+/* Those in line in their order, then whom the server knows, and then who has been there the longest: a claim may say any time. */
 static int compare_parties(const void *a, const void *b) {
     const hf_fleet_party *first = *(hf_fleet_party *const *)a,
                          *second = *(hf_fleet_party *const *)b;
@@ -311,9 +314,11 @@ static int compare_parties(const void *a, const void *b) {
         return (first->place > second->place) - (first->place < second->place);
     if ((first->place > 0) != (second->place > 0))
         return second->place > 0 ? 1 : -1;
-    if (first->for_ms != second->for_ms)
-        return first->for_ms < second->for_ms ? 1 : -1;
-    return (int)(second->seen_by & HF_SEEN_BY_SERVER) - (int)(first->seen_by & HF_SEEN_BY_SERVER);
+    bool first_known = (first->seen_by & HF_SEEN_BY_SERVER) != 0;
+    bool second_known = (second->seen_by & HF_SEEN_BY_SERVER) != 0;
+    if (first_known != second_known)
+        return second_known - first_known;
+    return (first->for_ms < second->for_ms) - (first->for_ms > second->for_ms);
 }
 
 /* The parties of claims that are about one lock, holders or waiters. */
@@ -389,6 +394,7 @@ static const hf_fleet_lock *join_lock(struct hfi_join *join, const struct hfi_cl
     lock->waiters = join_parties(join, claims, len, true, connections_told, &lock->waiters_len);
     if (join->arena.failed)
         return lock;
+    /* The first is one whom the server knows, if there is any. */
     lock->kind = lock->holders_len > 0 ? lock->holders[0]->kind : lock->waiters[0]->kind;
     lock->disputed = is_disputed(lock);
     return lock;

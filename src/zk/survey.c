@@ -6,7 +6,7 @@
  * Called by src/core through the engine's table, on the thread of the call's executor. What is to be asked is a list of
  * errands, of which so many go together in one write as one step may have; what they find (survey_tree.c) adds more. The deepest come
  * first, so the list stays about as long as the widest nodes are. A node is looked at before it is listed: a list that is
- * longer than a message may be would cost us the connection.
+ * longer than a message may be would be sent for nothing.
  *
  * Everybody who waits stands in the line, Java's clients too, and each node belongs to a session, so nobody has to be asked.
  * The answers are of different moments; nothing is decided by them.
@@ -98,14 +98,20 @@ static void write_batch(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     }
 }
 
-/* Whose data may not be read has a session all the same. */
-static void forbidden(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand) {
+static const char *why_cut(int32_t err) {
+    return err == HFI_ZK_NO_AUTH    ? "some nodes may not be listed by this user"
+           : err == HFI_ZK_TOO_LONG ? "a list of nodes is longer than an answer may be"
+                                    : "some nodes could not be listed";
+}
+
+/* Whose data cannot be read has a session all the same. */
+static void refused(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand, int32_t err) {
     static const struct hfi_zk_text itself = {.bytes = "", .len = 0};
     if (errand->kind == HFI_ZK_ERRAND_DATA)
         hfi_zk_survey_add(survey, HFI_ZK_ERRAND_SESSION, errand->path, itself, errand->lock,
                           errand->owner);
     else
-        hfi_zk_survey_cut(survey, "some nodes may not be listed by this user");
+        hfi_zk_survey_cut(survey, why_cut(err));
 }
 
 static void batch_answered(struct hfi_zk_call *c) {
@@ -118,7 +124,7 @@ static void batch_answered(struct hfi_zk_call *c) {
         if (c->answers[i].err == HFI_ZK_OK)
             err = hfi_zk_survey_found(survey, errand, &c->answers[i].body);
         else if (c->answers[i].err != HFI_ZK_NO_NODE) /* gone meanwhile */
-            forbidden(survey, errand);
+            refused(survey, errand, c->answers[i].err);
     }
     if (err != HF_OK) {
         hfi_zk_call_fail_proto(c);

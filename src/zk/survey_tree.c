@@ -161,8 +161,8 @@ static void add_lock(struct hfi_zk_survey *survey, const struct hfi_zk_errand *e
     }
     if (!read_line(survey, children, labels, &line))
         return;
-    struct hfi_found_lock *lock =
-        line.len > 0 ? new_lock(survey, name, kind, 2 * (size_t)OWNERS_MAX) : NULL;
+    size_t told_max = line.len < 2 * (size_t)OWNERS_MAX ? line.len : 2 * (size_t)OWNERS_MAX;
+    struct hfi_found_lock *lock = line.len > 0 ? new_lock(survey, name, kind, told_max) : NULL;
     if (lock != NULL) {
         add_owners(survey, errand->path, &line, holds, true, lock);
         add_owners(survey, errand->path, &line, holds, false, lock);
@@ -286,14 +286,20 @@ static size_t shown_len(struct hfi_zk_text data) {
     return len;
 }
 
+/* How long a node is there; 0: it says that it is yet to be made, or before there was time. */
+static int64_t age_of(int64_t wall_ms, int64_t ctime_ms) {
+    if (ctime_ms < 0 || ctime_ms - CLOCK_OFF_MS > wall_ms)
+        return 0;
+    return ctime_ms < wall_ms ? wall_ms - ctime_ms : 1;
+}
+
 /* Ours name themselves; of others there is a session, and what they have written: Curator's address. */
 static void describe(struct hfi_zk_survey *survey, const struct hfi_zk_errand *errand,
                      struct hfi_zk_text data, const struct hfi_zk_stat *stat) {
     struct hfi_found_owner *owner = &errand->lock->owners[errand->owner];
-    int64_t for_ms = survey->wall_ms - stat->ctime_ms;
     struct hfi_zk_data says;
     bool ours = hfi_zk_data_parse(data, &says);
-    owner->for_ms = for_ms > 0 ? for_ms : for_ms >= -CLOCK_OFF_MS ? 1 : 0;
+    owner->for_ms = age_of(survey->wall_ms, stat->ctime_ms);
     owner->presence = has_session(stat) ? HF_CONNECTED : HF_GONE;
     if (ours)
         snprintf(owner->owner, sizeof owner->owner, "%.*s", (int)says.owner.len, says.owner.bytes);

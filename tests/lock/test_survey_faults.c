@@ -3,8 +3,10 @@
  * starts again. Nobody is believed further than that, and a lock is never touched by any of it.
  */
 #include "lock/world.h"
+#include "support/hostile.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,6 +361,73 @@ static void a_list_that_is_too_long_is_missing(void **state) {
     world_end(&w);
 }
 
+/* A server that has more connections in every list than there may be. */
+struct boaster {
+    const char *ever; /* how many there were */
+    char *list;
+    size_t list_len;
+    atomic_int lists;
+};
+
+enum { BOASTED = 60000 };
+
+static void boast(struct hostile_peer *peer, const char *command, size_t length, void *user) {
+    struct boaster *boaster = user;
+    char text[256], info[128];
+    int len = snprintf(info, sizeof info,
+                       "connected_clients:9223372036854775807\r\n"
+                       "total_connections_received:%s\r\n",
+                       boaster->ever);
+    if (hostile_is(command, length, "CLIENT") && memmem(command, length, "LIST", 4) != NULL) {
+        atomic_fetch_add(&boaster->lists, 1);
+        snprintf(text, sizeof text, "$%zu\r\n", boaster->list_len);
+        hostile_send_text(peer, text);
+        hostile_send(peer, boaster->list, boaster->list_len);
+        hostile_send_text(peer, "\r\n");
+    } else if (hostile_is(command, length, "INFO") &&
+               (memmem(command, length, "clients", 7) != NULL ||
+                memmem(command, length, "stats", 5) != NULL)) {
+        snprintf(text, sizeof text, "$%d\r\n%s\r\n", len, info);
+        hostile_send_text(peer, text);
+    } else if (hostile_is(command, length, "SCAN")) {
+        hostile_send_text(peer, "*2\r\n$1\r\n0\r\n*0\r\n");
+    } else if (!hostile_handshake(peer, command, length)) {
+        hostile_send_text(peer, "-NOPERM not for you\r\n");
+    }
+}
+
+static unsigned survey_of_boaster(struct boaster *boaster) {
+    hf_options options = telling();
+    hf_client *client;
+    hf_fleet *fleet;
+    struct hostile *server = hostile_start(boast, boaster);
+    assert_int_equal(hf_open(hostile_url(server), &options, &client), HF_OK);
+    assert_int_equal(hf_survey(client, NULL, &fleet), HF_OK);
+    unsigned missing = fleet->missing;
+    hf_fleet_free(fleet);
+    hf_close(client);
+    hostile_free(server);
+    return missing;
+}
+
+/* The lists add up, and what is too much ends them; any number of connections may be said to have been. */
+static void endless_connections_are_cut(void **state) {
+    (void)state;
+    static const char line[] = "id=1 name=x\n";
+    struct boaster many = {.ever = "1000000", .list_len = BOASTED * (sizeof line - 1)};
+    many.list = malloc(many.list_len);
+    assert_non_null(many.list);
+    for (size_t i = 0; i < BOASTED; i++)
+        memcpy(many.list + i * (sizeof line - 1), line, sizeof line - 1);
+    struct boaster ever = {
+        .ever = "9223372036854775807", .list = many.list, .list_len = many.list_len};
+    assert_true((survey_of_boaster(&many) & HF_MISSING_CONNECTIONS) != 0);
+    assert_int_equal(many.lists, 2);
+    assert_int_equal(survey_of_boaster(&ever) & HF_MISSING_CONNECTIONS, 0);
+    assert_int_equal(ever.lists, 1);
+    free(many.list);
+}
+
 /* ---- A server that starts again ---- */
 
 static void a_restart_is_an_error_or_nothing(void **state) {
@@ -421,6 +490,7 @@ int main(void) {
         cmocka_unit_test(facts_leave_what_is_there),
         cmocka_unit_test(what_others_keep_is_not_read),
         cmocka_unit_test(a_list_that_is_too_long_is_missing),
+        cmocka_unit_test(endless_connections_are_cut),
         cmocka_unit_test(a_restart_is_an_error_or_nothing),
         cmocka_unit_test(a_client_may_close_at_any_time),
     };

@@ -140,6 +140,32 @@ static void a_dispute_is_marked(void **state) {
     hfi_fleet_free(fleet);
 }
 
+/* However long somebody says to have had it, whom the server knows comes first, and is what it is. */
+static void a_claim_is_never_instead_of_the_server(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    found(findings, "x", (const char *[]){B ":1", NULL});
+    answered(findings, ANSWER(A, "\"up_ms\":9223372036854775807,", "",
+                              "{\"name\":\"x\",\"kind\":\"latch\",\"owner\":\"" A
+                              ":1\",\"for_ms\":9223372036854775807,"
+                              "\"left_ms\":9223372036854775807,\"count\":1},"
+                              "{\"name\":\"x\",\"kind\":\"permits\",\"owner\":\"" B
+                              ":1\",\"for_ms\":5,\"count\":7}"));
+    hf_fleet *fleet = join(findings);
+    const hf_fleet_lock *lock = fleet->locks[0];
+    assert_int_equal(lock->holders_len, 2);
+    assert_string_equal(lock->kind, "plain");
+    assert_string_equal(lock->holders[0]->owner, B ":1");
+    assert_string_equal(lock->holders[0]->kind, "plain");
+    assert_int_equal(lock->holders[0]->seen_by, HF_SEEN_BY_SERVER);
+    assert_null(lock->holders[0]->client);
+    assert_string_equal(lock->holders[1]->kind, "latch");
+    assert_true(lock->holders[1]->for_ms > 0 && lock->holders[1]->for_ms < INT64_MAX / 1000000);
+    assert_true(lock->holders[1]->left_ms > 0 && lock->holders[1]->left_ms < INT64_MAX / 1000000);
+    assert_true(fleet->clients[0]->up_ms > 0 && fleet->clients[0]->up_ms < INT64_MAX / 1000000);
+    hfi_fleet_free(fleet);
+}
+
 static void nonsense_is_passed_over(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -391,6 +417,7 @@ int main(void) {
         cmocka_unit_test(both_halves_are_one),
         cmocka_unit_test(times_are_told),
         cmocka_unit_test(a_dispute_is_marked),
+        cmocka_unit_test(a_claim_is_never_instead_of_the_server),
         cmocka_unit_test(nonsense_is_passed_over),
         cmocka_unit_test(nobody_speaks_for_others),
         cmocka_unit_test(who_tells_nothing_is_connected),
