@@ -214,6 +214,28 @@ static void passed_over(void **state) {
     world_end(&w);
 }
 
+/* In this process others can be in front of the cohort: they wait for the same lock by another handle. */
+static void waits_behind_a_plain_handle(void **state) {
+    (void)state;
+    struct world w;
+    hf_options options = world_options();
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
+    cohort_begin(&w, &options, 1000, 1000);
+    hf_lock *plain = NULL;
+    hf_acquire_options patient = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    hf_op *first = NULL;
+    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &plain), HF_OK);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(plain, &patient, NULL, NULL, &first), HF_OK);
+    cohort_all_have_come(plain);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 100), HF_ETIMEDOUT);
+    assert_true(hf_op_wait(first, 0, NULL) != HF_OK);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(cohort_join(first), HF_OK);
+    hf_lock_free(plain);
+    world_end(&w);
+}
+
 /* The oldest a hold may become is a matter of each: the tenure may be older. */
 static void each_has_its_age(void **state) {
     (void)state;
@@ -418,6 +440,7 @@ int main(void) {
         cmocka_unit_test(tries_once),
         cmocka_unit_test(tries_once_behind_a_release),
         cmocka_unit_test(passed_over),
+        cmocka_unit_test(waits_behind_a_plain_handle),
         cmocka_unit_test(each_has_its_age),
         cmocka_unit_test(counted_once),
         cmocka_unit_test(errors_say_why),
