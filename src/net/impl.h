@@ -112,7 +112,7 @@ struct hfi_conn {
 
     _Atomic int64_t last_rx_ms; /* 0: nothing has come on this connection yet */
     _Atomic int64_t last_submit_ms;
-    _Atomic int64_t busy_since_ms; /* when something was submitted and nothing else in flight */
+    _Atomic int64_t busy_since_ms;  /* when something was submitted and nothing else in flight */
     _Atomic int64_t clock_ahead_ms; /* the server's clock less ours, at least */
 
     /* Getting connected: wants under the mutex, the rest the keeper's. */
