@@ -78,8 +78,8 @@ static struct seen look(const struct watched_server *at) {
     char *text = monitor_text(at->monitor);
     for (const char *line = text; *line != '\0'; line = next_line(line)) {
         if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\"") ||
-            has(line, "\"holdfast_ask\"")) /* for breaks, whoever holds something */
-            continue;
+            has(line, "\"holdfast_ask\"") || has(line, "\"holdfast_tell:"))
+            continue; /* the last two: for breaks and questions, whoever holds something */
         if (is_command(line, "SUBSCRIBE\""))
             seen.subscribed = true;
         else if (has(line, at->needle) && was_run(line))
