@@ -235,8 +235,10 @@ static bool begin_poll(struct hfi_keeper *keeper, const struct sitter *sitter) {
         hfi_exec_poll_end(&keeper->exec);
         begun = false;
     }
-    if (begun)
+    if (begun) { /* before the chair can be another's */
         arm_timer(keeper, hfi_min_ms(at_ms, own_at_ms));
+        keeper->unpolled = 0;
+    }
     pthread_mutex_unlock(&keeper->mtx);
     return begun;
 }
@@ -282,7 +284,6 @@ bool hfi_keeper_go_round(struct hfi_keeper *keeper, const struct sitter *sitter)
         look_now_and_then(keeper, fds, len);
         return true;
     }
-    keeper->unpolled = 0;
     ppoll(fds, (nfds_t)len + 2, NULL, sitter->signals);
     if (!end_poll(keeper, sitter))
         return false;
