@@ -1,6 +1,5 @@
 /*
- * Urls of the tool: what -h, -p, -s, -n, --sentinel and --cluster add up to, and which ones have TLS. Called before there is any
- * other thread; stateless.
+ * Urls of the tool: what -h, -p, -s, -n, --sentinel and --cluster add up to, which ones have TLS, and what is in them. Stateless.
  */
 #include "cli.h"
 
@@ -107,6 +106,11 @@ bool url_is_zk(const char *url) {
     return scheme_is(url, "zk") || scheme_is(url, "zks");
 }
 
+bool url_is_cluster(const char *url) {
+    const char *word = strstr(url, "cluster"), *end = strstr(url, "://");
+    return word != NULL && end != NULL && word < end;
+}
+
 bool url_can_have_tls(const char *url) {
     static const char *const names[] = {"redis",
                                         "valkey",
@@ -123,4 +127,31 @@ bool url_can_have_tls(const char *url) {
         if (scheme_is(url, names[i]))
             return true;
     return url_has_tls(url);
+}
+
+/* ---- What the library has accepted ---- */
+
+/* Where the value of an option begins in the url; NULL: it does not have it. */
+static const char *find_option(const char *url, const char *name) {
+    size_t len = strlen(name);
+    for (const char *at = strchr(url, '?'); at != NULL; at = strchr(at + 1, '&'))
+        if (strncmp(at + 1, name, len) == 0 && at[1 + len] == '=')
+            return at + len + 2;
+    return NULL;
+}
+
+char *url_option(const char *url, const char *name) {
+    const char *value = find_option(url, name);
+    size_t left = value != NULL ? strcspn(value, "&") : 0, len = 0;
+    char *text = value != NULL ? malloc(left + 1) : NULL;
+    if (text == NULL)
+        return NULL;
+    for (unsigned byte; left > 0; left--, value++) {
+        bool escaped = *value == '%' && left > 2 && sscanf(value + 1, "%2x", &byte) == 1;
+        text[len++] = escaped ? (char)byte : *value;
+        left -= escaped ? 2 : 0;
+        value += escaped ? 2 : 0;
+    }
+    text[len] = '\0';
+    return text;
 }

@@ -180,7 +180,10 @@ struct connection {
 char *connection_url_of_parts(const struct connection *connection);
 bool url_has_tls(const char *url);
 bool url_is_zk(const char *url);
+bool url_is_cluster(const char *url);
 bool url_can_have_tls(const char *url);
+/* An option of a url that the library has accepted, to be freed; NULL: it has none of that name. */
+char *url_option(const char *url, const char *name);
 
 extern const struct option_spec connection_options[];
 int connection_option(void *user, int id, char *value, const char *shown);

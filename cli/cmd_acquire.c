@@ -231,7 +231,7 @@ const struct command command_acquire = {
         "      --fenced                with a token that grows, which --json tells\n"
         "      --spin                  wait by trying again and again\n"
         "  -N, --slots N               one of N slots: at most N holders at once\n"
-        "  -n, --nonblock              do not wait for the lock\n"
+        "  -n, --nonblock, --nb        do not wait for the lock\n"
         "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when the lock was not free (75)\n"
         "  -q, --quiet   -v, --verbose   --json\n"

@@ -63,6 +63,7 @@ static int complete_names(struct connection *connection) {
     connection->verbosity = 0;
     if (connection->askpass || connection_resolve(connection) != 0)
         return STATUS_NO;
+    survey.wanted = HF_WANT_HOLDS | HF_WANT_WAITS;
     options.connect_timeout_ms = options.cmd_timeout_ms = survey.limit_ms = NAMES_MS;
     if (connection_open(connection, &options, &client) != 0)
         return STATUS_NO;

@@ -29,7 +29,8 @@ struct doctor {
     struct connection *connection;
     const char *prefix;
     struct findings findings; /* of the server that is looked at, */
-    const char *url;          /* which is this */
+    const char *url;          /* which is this, */
+    hf_options options;       /* reached with these */
     enum verdict worst;
     json_t *servers;
     int64_t ahead_least_ms, ahead_most_ms; /* the clocks, of all so far */
@@ -119,7 +120,7 @@ static int ask_facts(struct doctor *doctor, hf_client *client, const char *name)
     if (code == HF_OK)
         code = hf_lock_facts(lock, &facts);
     if (code == HF_OK && url_is_zk(doctor->url)) {
-        doctor_judge_zk(&doctor->findings, facts, doctor->url);
+        doctor_judge_zk(&doctor->findings, facts, doctor->url, &doctor->options);
     } else if (code == HF_OK) {
         doctor_judge(&doctor->findings, facts);
         note_clock(doctor, facts);
@@ -129,14 +130,40 @@ static int ask_facts(struct doctor *doctor, hf_client *client, const char *name)
     return code;
 }
 
-/* An exit status if nothing could be found out. */
-static int examine(struct doctor *doctor, hf_client *client) {
-    char *name = own_name(doctor, client);
-    int code = name != NULL ? hf_ping(client) : HF_ENOMEM;
-    if (code == HF_OK)
-        code = ask_facts(doctor, client, name);
+static int examine_one(struct doctor *doctor, hf_client *client, const char *name) {
+    int code = ask_facts(doctor, client, name);
     if (code == HF_OK)
         doctor_probe(&doctor->findings, client, name);
+    return code;
+}
+
+static void tell(struct doctor *doctor, const char *server);
+
+static void found_in_cluster(void *user, hf_client *client, const char *name, const char *node,
+                             const hf_facts *facts) {
+    struct doctor *doctor = user;
+    if (facts == NULL) {
+        finding_add(
+            &doctor->findings, VERDICT_BAD, "server",
+            "bring it back, or have a replica take over: nobody locks the names that it has",
+            "it cannot be looked at: %s", hf_last_error()->text);
+    } else {
+        doctor_judge(&doctor->findings, facts);
+        note_clock(doctor, facts);
+        doctor_probe(&doctor->findings, client, name);
+    }
+    tell(doctor, node[0] != '\0' ? node : "a server of the cluster");
+}
+
+/* An exit status if nothing could be found out. */
+static int examine(struct doctor *doctor, hf_client *client) {
+    const struct doctor_visitor visitor = {.found = found_in_cluster, .user = doctor};
+    char *name = own_name(doctor, client);
+    int code = name != NULL ? hf_ping(client) : HF_ENOMEM;
+    if (code == HF_OK && url_is_cluster(doctor->url))
+        code = doctor_visit_servers(client, name, &visitor);
+    else if (code == HF_OK)
+        code = examine_one(doctor, client, name);
     free(name);
     return code == HF_OK ? 0 : library_error(code, hf_last_error(), "look at the server", NULL);
 }
@@ -186,18 +213,30 @@ static void tell(struct doctor *doctor, const char *server) {
 
 /* ---- One or several -------------------------------------------------------------------------- */
 
+static void compare_clocks(struct doctor *doctor) {
+    int64_t spread_ms = doctor->ahead_most_ms - doctor->ahead_least_ms;
+    bool apart = spread_ms > SPREAD_MS;
+    if (doctor->clocks > 1)
+        finding_add(&doctor->findings, apart ? VERDICT_WARNING : VERDICT_OK, "clocks",
+                    apart ? "have all servers keep time (NTP)" : NULL,
+                    "the servers' are %lld ms apart", (long long)spread_ms);
+}
+
 static int look_at(struct doctor *doctor, struct connection *one, const char *server) {
     hf_client *client;
-    hf_options options = HF_OPTIONS_INIT;
-    options.log = on_log;
-    options.log_user = doctor;
+    const hf_options defaults = HF_OPTIONS_INIT;
+    doctor->options = defaults;
+    doctor->options.log = on_log;
+    doctor->options.log_user = doctor;
     doctor->url = one->target;
-    int status = connection_open(one, &options, &client);
+    int status = connection_open(one, &doctor->options, &client);
     if (status != 0)
         return status;
     status = examine(doctor, client);
-    if (status == 0 && server == NULL)
+    if (status == 0 && server == NULL) {
+        compare_clocks(doctor);
         doctor_fleet(&doctor->findings, client);
+    }
     hf_close(client);
     add_warnings(doctor);
     if (status != 0 && server == NULL)
@@ -207,7 +246,7 @@ static int look_at(struct doctor *doctor, struct connection *one, const char *se
                     "the others can do without it, as long "
                     "as they are more than half",
                     "it cannot be looked at");
-    tell(doctor, server);
+    tell(doctor, server == NULL && url_is_cluster(one->target) ? "all servers" : server);
     return 0;
 }
 
@@ -215,12 +254,7 @@ static int look_at(struct doctor *doctor, struct connection *one, const char *se
 static int look_at_fleet(struct doctor *doctor) {
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
-    int64_t spread_ms = doctor->ahead_most_ms - doctor->ahead_least_ms;
-    bool apart = spread_ms > SPREAD_MS;
-    if (doctor->clocks > 1)
-        finding_add(&doctor->findings, apart ? VERDICT_WARNING : VERDICT_OK, "clocks",
-                    apart ? "have all servers keep time (NTP)" : NULL,
-                    "the servers' are %lld ms apart", (long long)spread_ms);
+    compare_clocks(doctor);
     options.log = on_log;
     options.log_user = doctor;
     int status = connection_open(doctor->connection, &options, &client);

@@ -292,9 +292,10 @@ const struct command command_elect = {
         "                              each time in a row, up to a minute\n"
         "      --on-gain STRING        run STRING with the shell, beside COMMAND, when it leads\n"
         "      --on-lose STRING        and when it leads no more, before it stands by again\n"
-        "Which lock: -x, -s, -W, --fair, --fenced, --spin, -N, -m, as for 'run'.\n"
-        "Running the command: -c, -t, --ttl, --signal, -k, --foreground, --no-stdin, --close-fds,\n"
-        "--env and --only-command, as for 'run'.\n"
+        "Which lock, and how the command runs, as for 'run':\n"
+        "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin\n"
+        "  -N, --slots, -m, --multi, -c, --command, -t, --timeout, --ttl, --signal, -k, --kill-after\n"
+        "  --foreground, --no-stdin, --close-fds, --env, --only-command\n"
         "  -q, --quiet   -v, --verbose   --json\n"
         "\nEnds when it is told to (TERM, INT, HUP, QUIT), which ends the command first, and for what\n"
         "would only go wrong again: 126 not executable; 127 not found; 64 usage; 65 no lock; 77 denied.\n",

@@ -175,7 +175,8 @@ static int run_release(struct connection *connection, int argc, char **argv) {
 }
 
 #define KINDS                                                                                      \
-    "  -s, -W, --fair, --fenced   what 'acquire' was given; the handle of a slot needs nothing\n"  \
+    "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, -N, --slots\n"    \
+    "              what 'acquire' was given; the handle of a slot needs nothing\n"                 \
     "  -q, --quiet   -v, --verbose   --json\n"
 
 const struct command command_extend = {

@@ -319,7 +319,7 @@ const struct command command_hold = {
         "      --spin                  wait by trying again and again\n"
         "  -N, --slots N               one of N slots: at most N holders at once\n"
         "  -m, --multi                 several: every word is a NAME; all or none\n"
-        "  -n, --nonblock              do not wait for the lock\n"
+        "  -n, --nonblock, --nb        do not wait for the lock\n"
         "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when the lock was not free (75)\n"
         "      --ttl DUR               lease, renewed for as long as the lock is held (30s)\n"

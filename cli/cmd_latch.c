@@ -83,7 +83,7 @@ const struct command command_latch = {
         "  wait    wait until it is open\n"
         "  count   print what is left; 0 is open\n"
         "  delete  open it at once\n\n"
-        "  -n, --nonblock              'wait' does not wait\n"
+        "  -n, --nonblock, --nb        'wait' does not wait\n"
         "  -w, --wait DUR              'wait' waits no longer than this (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when it was not open in time (75)\n"
         "  -q, --quiet   -v, --verbose   --json\n"

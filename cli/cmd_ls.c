@@ -118,7 +118,7 @@ static int print_all_json(const hf_fleet_lock *const *locks, size_t len) {
 /* ---- As metrics ---- */
 
 static int print_metrics(const hf_fleet *fleet) {
-    bool written = openmetrics_write(stdout, fleet, NULL, OPENMETRICS_NAMES_MAX);
+    bool written = openmetrics_write(stdout, fleet, NULL, NULL, OPENMETRICS_NAMES_MAX);
     if (fflush(stdout) == 0 && written)
         return STATUS_OK;
     say(LEVEL_ERROR, "cannot write to the standard output, or out of memory");
@@ -174,6 +174,8 @@ static int run(struct connection *connection, int argc, char **argv) {
     hf_survey_options wanted = HF_SURVEY_INIT;
     hf_fleet *fleet = NULL;
     wanted.pattern = argc - first == 1 ? argv[first] : NULL;
+    if (!list.metrics)
+        wanted.wanted = HF_WANT_HOLDS | HF_WANT_WAITS;
     int code = hf_survey(client, &wanted, &fleet);
     if (code == HF_OK)
         status = list.metrics ? print_metrics(fleet) : print_fleet(&list, fleet);

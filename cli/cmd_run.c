@@ -312,7 +312,7 @@ const struct command command_run = {
         "  -N, --slots N               one of N slots: at most N commands at once\n"
         "  -m, --multi                 several: every word up to -- (or -c) is a NAME; all or none\n"
         "Getting it:\n"
-        "  -n, --nonblock              do not wait for the lock\n"
+        "  -n, --nonblock, --nb        do not wait for the lock\n"
         "  -w, --wait DUR              wait no longer than this; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when the lock was not free (75)\n"
         "      --ttl DUR               lease, renewed for as long as the command runs (30s)\n"

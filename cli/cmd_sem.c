@@ -121,7 +121,7 @@ const struct command command_sem = {
         "  drain              take all there are, and print how many that was\n"
         "  count              print how many there are\n"
         "  delete             as if it had never been\n\n"
-        "  -n, --nonblock              'acquire' does not wait\n"
+        "  -n, --nonblock, --nb        'acquire' does not wait\n"
         "  -w, --wait DUR              'acquire' waits no longer than this (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit with this when there were too few permits (75)\n"
         "  -q, --quiet   -v, --verbose   --json\n"

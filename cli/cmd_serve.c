@@ -4,15 +4,17 @@
  * Here are its options; serve_*.c serves. Where libmicrohttpd was missing when the tool was built,
  * without_serve.c says so.
  */
+#include "fleet.h"
 #include "serve.h"
 
-enum { ID_LISTEN = 1, ID_HOST_NAME, ID_TOKEN_FILE, ID_ALLOW_BREAK };
+enum { ID_LISTEN = 1, ID_HOST_NAME, ID_TOKEN_FILE, ID_ALLOW_BREAK, ID_METRICS_LOCKS };
 
 static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_LISTEN, 0, "listen", false},
     {OPTION_VALUE, ID_HOST_NAME, 0, "host-name", true},
     {OPTION_VALUE, ID_TOKEN_FILE, 0, "token-file", false},
     {OPTION_FLAG, ID_ALLOW_BREAK, 0, "allow-break", true},
+    {OPTION_VALUE, ID_METRICS_LOCKS, 0, "metrics-locks", false},
     COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
@@ -35,6 +37,11 @@ static int take(void *user, int id, char *value, const char *shown) {
         if (settings->host_names_len == SERVE_MAX_HOST_NAMES)
             return usage_error("serve", "%s: %d names are the most", shown, SERVE_MAX_HOST_NAMES);
         settings->host_names[settings->host_names_len++] = value;
+    } else if (id == ID_METRICS_LOCKS) {
+        long number;
+        if (!parse_number(value, 0, SERVE_MAX_METRICS_LOCKS, &number))
+            return usage_error("serve", "%s: 0 to %d names", shown, SERVE_MAX_METRICS_LOCKS);
+        settings->metrics_locks = (size_t)number;
     } else {
         common_option(serving->connection, id);
     }
@@ -42,8 +49,9 @@ static int take(void *user, int id, char *value, const char *shown) {
 }
 
 static int run(struct connection *connection, int argc, char **argv) {
-    struct serving serving = {.connection = connection,
-                              .settings = {.listen = SERVE_DEFAULT_LISTEN}};
+    struct serving serving = {
+        .connection = connection,
+        .settings = {.listen = SERVE_DEFAULT_LISTEN, .metrics_locks = OPENMETRICS_NAMES_MAX}};
     int first = command_options(&command_serve, specs, argc, argv, take, &serving);
     if (first <= 0)
         return -first;
@@ -64,6 +72,7 @@ const struct command command_serve = {
     .summary = "show the fleet in a browser, as metrics, and as JSON",
     .usage =
         "[--listen HOST:PORT] [--host-name NAME]... [--token-file FILE [--allow-break]]\n"
+        "[--metrics-locks N]\n"
         "Serves, over HTTP, who holds what and who waits: a page that is alive (/), metrics for\n"
         "Prometheus (/metrics), and JSON (/api/locks, /api/locks/NAME, /api/clients). The fleet is\n"
         "asked once a second at most, and only while somebody looks. It has no TLS: a proxy has.\n\n"
@@ -72,6 +81,7 @@ const struct command command_serve = {
         "      --token-file FILE   a secret, in the first line of a file that is yours alone; beyond\n"
         "                          this machine it is asked of everybody who wants to see anything\n"
         "      --allow-break       locks may be broken on the page, by who has the token\n"
+        "      --metrics-locks N   so many names have metrics of their own (1000)\n"
         "\nExit status: 0 after SIGINT or SIGTERM; 71: it cannot listen there.\n",
     .run = run,
 };

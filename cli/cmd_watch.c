@@ -2,10 +2,13 @@
  * holdfast watch NAME: a line whenever something happens to one name: who acquires it, releases it, hands it on or
  * lets it expire, who waits and who leaves, until it is told to end.
  *
- * The server has no message that says who did what, so it is looked at: every 250 ms (one look is some five small
- * commands), and once a second the fleet is asked who waits. What begins and ends between two looks is not seen.
- * On the main thread; what takes long is started and looked at in between, so that a signal ends it at once. A
- * server that goes away is waited for.
+ * It listens to the messages that wake those who wait (watch_ear.c): so no release that is published is missed, however brief the hold was.
+ * But no message says who acquires, and none that a lease has ended. So it looks, too: when there was a message, when a
+ * lease should be over, and every second (one look is some five small commands); four times as often while it hears nothing,
+ * and where there is a line: nobody but the first in it hears of fair locks. Once a second the fleet is asked who waits.
+ *
+ * All of it is on the main thread, callbacks included (HF_MANUAL_DISPATCH). What takes long is started and looked at in
+ * between, so that a signal ends it at once. A server that goes away is waited for.
  */
 #include "watch.h"
 
@@ -19,10 +22,13 @@
 
 enum { ID_FOR = 1, ID_COUNT, ID_EVERY };
 
-#define EVERY_MS 250
+#define EVERY_MS 1000     /* while it hears what happens; */
+#define EVERY_DEAF_MS 250 /* while it does not */
 #define EVERY_MIN_MS 10
+#define LOOK_GAP_MS                                                                                \
+    20 /* however many messages there are: they cost the server nothing, a look does */
 #define SURVEY_EVERY_MS 1000
-#define SLICE_MS 50 /* so long a signal may have to wait */
+#define REST_MAX_MS 1000
 #define COUNT_MAX 1000000000
 #define PATTERN_MAX 256
 
@@ -38,7 +44,7 @@ struct watch {
     struct connection *connection;
     const char *name;
     char pattern[PATTERN_MAX + 1]; /* that matches the name; "": it is too long to ask for */
-    int64_t every_ms, for_ms;      /* -1: for good */
+    int64_t every_ms, for_ms;      /* -1: as it hears or does not; for good */
     long count;                    /* -1: no limit */
     hf_client *client;
     hf_lock *lock;
@@ -48,6 +54,8 @@ struct watch {
     int status; /* when it is over */
     bool away;
     struct watch_view view;
+    struct watch_ear ear;
+    int64_t looked_ms; /* INT64_MIN: never */
 
     /* Written by operations, which may outlive a look: freed after hf_close(). */
     hf_lock_info *info;
@@ -97,18 +105,21 @@ static void told(void *user, const struct watch_event *event) {
 
 /* ---- Waiting ---- */
 
-/* Sleeps until that time, or less: looks for signals, whether anybody still reads, and for the end. */
+/* Sleeps until that time, or less: there is something to do, a signal, nobody reads any more, or it is the end. */
 static void rest_until(struct watch *watch, int64_t until_ms) {
     struct signalfd_siginfo info;
-    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN}, {.fd = STDOUT_FILENO}};
+    struct pollfd fds[] = {{.fd = watch->signals, .events = POLLIN},
+                           {.fd = STDOUT_FILENO},
+                           {.fd = hf_dispatch_fd(watch->client), .events = POLLIN}};
     int64_t now = now_ms();
     until_ms = until_ms < watch->end_ms ? until_ms : watch->end_ms;
     int64_t left_ms = until_ms > now ? until_ms - now : 0;
-    poll(fds, 2, warning_look(left_ms < 1000 ? (int)left_ms : 1000));
+    poll(fds, 3, warning_look(left_ms < REST_MAX_MS ? (int)left_ms : REST_MAX_MS));
     if (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info)
         finish(watch, STATUS_SIGNAL + (int)info.ssi_signo);
     if ((fds[1].revents & POLLERR) != 0)
         finish(watch, STATUS_SIGNAL + SIGPIPE);
+    hf_dispatch(watch->client, 0);
     if (now_ms() >= watch->end_ms)
         finish(watch, STATUS_OK);
 }
@@ -116,8 +127,9 @@ static void rest_until(struct watch *watch, int64_t until_ms) {
 /* The result of an operation; HF_EPENDING: it is over before that. */
 static int await(struct watch *watch, hf_op *op) {
     int code;
-    while ((code = hf_op_wait(op, SLICE_MS, NULL)) == HF_EPENDING && !watch->over)
-        rest_until(watch, 0);
+    while ((code = hf_op_wait(op, 0, NULL)) == HF_EPENDING && !watch->over)
+        rest_until(watch, INT64_MAX);
+    hf_dispatch(watch->client, 0); /* what was said before the answer is told before it */
     return code;
 }
 
@@ -154,10 +166,14 @@ static void look(struct watch *watch) {
     struct numbers numbers = {0};
     hf_lock_info_free(watch->info);
     watch->info = NULL;
+    watch->ear.stirred = false;
+    unsigned heard = watch->view.heard;
+    int64_t asked_ms = now_ms();
     int code = hf_lock_inspect_start(watch->lock, &watch->info, NULL, NULL, &op);
     if (code == HF_OK)
         code = await(watch, op);
     hf_op_free(op);
+    watch->looked_ms = now_ms();
     if (watch->over)
         return;
     if (code == HF_OK)
@@ -169,7 +185,7 @@ static void look(struct watch *watch) {
         return;
     }
     succeeded(watch);
-    watch_looked(&watch->view, watch->info, &numbers);
+    watch_looked(&watch->view, watch->info, &numbers, asked_ms, watch->view.heard != heard);
 }
 
 static const hf_fleet_lock *find_lock(const struct watch *watch) {
@@ -187,6 +203,12 @@ static void surveyed(struct watch *watch, int code) {
         watch_surveyed(&watch->view, watch->fleet, find_lock(watch), watch->survey_begun_ms);
 }
 
+/* INT64_MAX: there is none to come, or one is under way, whose end is heard of. */
+static int64_t next_survey_ms(const struct watch *watch) {
+    bool none = watch->survey != NULL || watch->no_survey || watch->pattern[0] == '\0';
+    return none ? INT64_MAX : watch->survey_due_ms;
+}
+
 /* Begins one when it is time, and takes what the last one has found. */
 static void tend_survey(struct watch *watch) {
     hf_survey_options options = HF_SURVEY_INIT;
@@ -200,7 +222,7 @@ static void tend_survey(struct watch *watch) {
         surveyed(watch, code);
         return;
     }
-    if (watch->no_survey || watch->pattern[0] == '\0' || now_ms() < watch->survey_due_ms)
+    if (now_ms() < next_survey_ms(watch))
         return;
     hf_fleet_free(watch->fleet);
     watch->fleet = NULL;
@@ -211,18 +233,30 @@ static void tend_survey(struct watch *watch) {
         surveyed(watch, code);
 }
 
+static int64_t next_look_ms(const struct watch *watch) {
+    if (watch->looked_ms == INT64_MIN)
+        return INT64_MIN;
+    int64_t pause_ms = watch->every_ms;
+    bool hears = watch_ear_hears(&watch->ear) && !watch_is_in_line(&watch->view);
+    if (pause_ms < 0)
+        pause_ms = hears ? EVERY_MS : EVERY_DEAF_MS;
+    int64_t ttl_ms = watch->view.ttl_ms;
+    if (ttl_ms >= 0 && ttl_ms < pause_ms) /* then it is over, or was renewed */
+        pause_ms = ttl_ms > LOOK_GAP_MS ? ttl_ms + 1 : LOOK_GAP_MS;
+    if (watch->ear.stirred && pause_ms > LOOK_GAP_MS)
+        pause_ms = LOOK_GAP_MS;
+    return watch->looked_ms + pause_ms;
+}
+
 static void watch_on(struct watch *watch) {
-    int64_t due_ms = now_ms();
     while (!watch->over) {
-        if (now_ms() >= due_ms) {
+        if (now_ms() >= next_look_ms(watch))
             look(watch);
-            due_ms = now_ms() + watch->every_ms;
-        }
         if (!watch->over)
             tend_survey(watch);
-        int64_t soon_ms = now_ms() + SLICE_MS;
+        int64_t due_ms = next_look_ms(watch), survey_ms = next_survey_ms(watch);
         if (!watch->over)
-            rest_until(watch, watch->survey != NULL && soon_ms < due_ms ? soon_ms : due_ms);
+            rest_until(watch, due_ms < survey_ms ? due_ms : survey_ms);
     }
 }
 
@@ -246,6 +280,7 @@ static bool quote_pattern(const char *name, char *pattern) {
 static int open_and_watch(struct watch *watch) {
     hf_options options = HF_OPTIONS_INIT;
     options.report_after_ms = -1;
+    options.flags = HF_MANUAL_DISPATCH;
     int status = connection_resolve(watch->connection);
     if (status == 0)
         status = connection_open(watch->connection, &options, &watch->client);
@@ -253,11 +288,14 @@ static int open_and_watch(struct watch *watch) {
         return status;
     int code = hf_lock_new(watch->client, watch->name, &watch->lock);
     if (code == HF_OK)
+        code = watch_ear_begin(&watch->ear, watch->client, watch->name, &watch->view);
+    if (code == HF_OK)
         watch_on(watch);
     else
         finish(watch, library_error(code, hf_last_error(), "watch", watch->name));
     hf_op_cancel(watch->survey);
     hf_op_free(watch->survey);
+    watch_ear_end(&watch->ear);
     hf_lock_free(watch->lock);
     hf_close(watch->client);
     hf_lock_info_free(watch->info);
@@ -267,8 +305,11 @@ static int open_and_watch(struct watch *watch) {
 }
 
 static int run(struct connection *connection, int argc, char **argv) {
-    struct watch watch = {
-        .connection = connection, .every_ms = EVERY_MS, .for_ms = -1, .count = -1};
+    struct watch watch = {.connection = connection,
+                          .every_ms = -1,
+                          .for_ms = -1,
+                          .count = -1,
+                          .looked_ms = INT64_MIN};
     int first = command_options(&command_watch, specs, argc, argv, take, &watch);
     if (first <= 0)
         return -first;
@@ -297,15 +338,19 @@ const struct command command_watch = {
         "[--for DUR] [-n COUNT] [--every DUR] [--json] NAME\n"
         "Prints a line with the time for everything that happens to NAME: who holds it, acquires it, has it\n"
         "handed on, releases it, who waits for it and leaves, until it is interrupted. Of a semaphore, a\n"
-        "latch or slots it tells the numbers. What begins and ends between two looks is not seen.\n\n"
+        "latch or slots it tells the numbers. It listens to what is published, so that of locks in one Redis,\n"
+        "unless they are fair, no release is missed, and looks besides; who has it only between two looks is\n"
+        "not seen.\n\n"
         "      --for DUR     end after this time\n"
         "  -n, --count N     end after so many lines\n"
-        "      --every DUR   how often to look at the server (250ms)\n"
+        "      --every DUR   how often to look at the server (1s, 250ms while nothing can be heard)\n"
         "      --json        as JSON, one object for each\n"
         "\nEvents: held, free: how it was at first; acquired; handed: from another who had it; released: also\n"
-        "if it was broken; expired: its lease ended; lost: its client says so; count: it holds it more or fewer\n"
-        "times; waits; left: it gave up, or had the lock between two looks; silent, gone, alive: the holder;\n"
-        "numbers; deleted; other: something else has the name; away, back: the server.\n"
+        "if it was broken, and without a name if nobody saw whose it was; expired: its lease ended; lost: its\n"
+        "client says so; count: it holds it more or fewer times; waits; left: it gave up, or had the lock\n"
+        "between two looks; silent, gone, alive: the holder; opened, closed: the latch; numbers; deleted; other:\n"
+        "something else has the name; missed: so many messages, since nobody read this fast enough; away, back:\n"
+        "the server.\n"
         "Exit status: 0; 128 and the signal's number when it was interrupted.\n",
     .run = run,
 };

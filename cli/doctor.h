@@ -37,8 +37,18 @@ void doctor_check_tls(struct findings *findings, const hf_facts *facts);
 const char *doctor_fact(const hf_facts *facts, const char *name);
 bool doctor_number(const hf_facts *facts, const char *name, int64_t *ret);
 
-/* doctor_zk.c: the same for ZooKeeper, whose servers are asked for more. */
-void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url);
+/* doctor_zk.c: the same for ZooKeeper, whose servers are asked for more, with the library's options for TLS. */
+void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url,
+                     const hf_options *options);
+
+/* doctor_cluster.c: each server of a cluster, found by a name that it has, which begins with `stem`. `facts` is NULL if the
+ * server of that name could not be looked at; hf_last_error() tells why. Errors: HF_ENOMEM. */
+struct doctor_visitor {
+    void (*found)(void *user, hf_client *client, const char *name, const char *node,
+                  const hf_facts *facts);
+    void *user;
+};
+int doctor_visit_servers(hf_client *client, const char *stem, const struct doctor_visitor *visitor);
 
 /* doctor_probe.c: what has to be tried, on a name of its own: how long locks take, and whether who
  * waits is woken. */

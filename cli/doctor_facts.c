@@ -220,6 +220,11 @@ static const char *purpose_of(const char *command) {
     return NULL;
 }
 
+/* Whether a name was refused, and not the command: as Redis says it up to 7.0, and since. */
+static bool is_about_a_name(const char *why) {
+    return strstr(why, "one of the keys") != NULL || strstr(why, "to access a key") != NULL;
+}
+
 static void add_refusal(struct findings *findings, const char *check, const char *command,
                         const char *why) {
     if (strcmp(command, "script.publish") == 0)
@@ -230,7 +235,7 @@ static void add_refusal(struct findings *findings, const char *check, const char
             "%s is refused: %s", command, why);
     else
         finding_add(findings, VERDICT_BAD, check,
-                    strstr(why, "one of the keys") != NULL
+                    is_about_a_name(why)
                         ? "this user may use other names only: give their beginning with --prefix"
                         : "allow it: docs/redisson.md has the whole list for ACL SETUSER",
                     "%s is refused: %s", command, why);

@@ -57,6 +57,7 @@ static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock)
 static int look(hf_client *client, hf_fleet **ret_fleet) {
     hf_survey_options options = HF_SURVEY_INIT;
     options.limit_ms = LIMIT_MS;
+    options.wanted = HF_WANT_HOLDS | HF_WANT_WAITS;
     return hf_survey(client, &options, ret_fleet);
 }
 

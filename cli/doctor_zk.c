@@ -3,10 +3,11 @@
  * server of the url says of itself when it is asked by the word "srvr", which servers answer unless their
  * 4lw.commands.whitelist forbids it.
  *
- * Called on the main thread. A word is one connection, which is closed by the server; it is neither encrypted nor does it
- * carry a password, so of zks:// nobody is asked.
+ * Called on the main thread. A word is one connection, which is closed by the server; it carries no password. The port for TLS
+ * answers words as well, over TLS.
  */
 #include "doctor.h"
+#include "tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WORD_MS 2000 /* for one server to answer */
+#define WORD_MS 5000 /* for one server to answer, which may have to begin with TLS */
 #define PORT "2181"
 #define SERVERS_MAX 32
 
@@ -58,8 +59,9 @@ static size_t read_all(int fd, char *text, size_t size, int64_t end_ms) {
     return len;
 }
 
-/* What a server says; false: it does not answer. */
-static bool ask_word(const char *host, const char *port, char *text, size_t size) {
+/* What a server says; false: it does not answer. With `options` it is asked over TLS. */
+static bool ask_word(const char *host, const char *port, const hf_options *options, char *text,
+                     size_t size) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
     int64_t end_ms = now_ms() + WORD_MS;
@@ -71,7 +73,10 @@ static bool ask_word(const char *host, const char *port, char *text, size_t size
     freeaddrinfo(all);
     if (fd < 0)
         return false;
-    bool answered = send(fd, "srvr", 4, MSG_NOSIGNAL) == 4 && read_all(fd, text, size, end_ms) > 0;
+    bool answered =
+        options != NULL
+            ? tls_ask_word(fd, options, host, "srvr", text, size, end_ms) > 0
+            : send(fd, "srvr", 4, MSG_NOSIGNAL) == 4 && read_all(fd, text, size, end_ms) > 0;
     close(fd);
     return answered;
 }
@@ -97,10 +102,10 @@ static void note_version(struct ensemble *ensemble, const char *text) {
 }
 
 static void look_at_server(struct findings *findings, struct ensemble *ensemble, const char *host,
-                           const char *port) {
+                           const char *port, const hf_options *options) {
     char text[4096];
     ensemble->asked++;
-    if (!ask_word(host, port, text, sizeof text)) {
+    if (!ask_word(host, port, options, text, sizeof text)) {
         finding_add(findings, VERDICT_WARNING, "ensemble",
                     "the others can do without it, as long as they are more than half",
                     "%s:%s does not answer", host, port);
@@ -137,13 +142,17 @@ static bool next_host(const char **list, char *host, size_t host_size, char *por
     return true;
 }
 
-static void ask_servers(struct findings *findings, const char *url, struct ensemble *ensemble) {
+static void ask_servers(struct findings *findings, const char *url, const hf_options *options,
+                        struct ensemble *ensemble) {
     char host[256], port[8];
+    struct tls_options own;
     const char *list = strstr(url, "://") + 3;
     const char *at = memrchr(list, '@', strcspn(list, "/?"));
     list = at != NULL ? at + 1 : list;
+    tls_options_of(&own, options, url);
     while (ensemble->asked < SERVERS_MAX && next_host(&list, host, sizeof host, port, sizeof port))
-        look_at_server(findings, ensemble, host, port);
+        look_at_server(findings, ensemble, host, port, url_has_tls(url) ? &own.options : NULL);
+    tls_options_clear(&own);
 }
 
 /* ---- The checks ------------------------------------------------------------------------------ */
@@ -205,11 +214,12 @@ static void check_session(struct findings *findings, const hf_facts *facts) {
                 (int)(granted_ms % 1000), options.watchdog_ms / 1000);
 }
 
-void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url) {
+void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url,
+                     const hf_options *options) {
     struct ensemble ensemble = {0};
     const char *config = doctor_fact(facts, "zk.config");
-    if (!url_has_tls(url) && !findings_skip(findings, "ensemble"))
-        ask_servers(findings, url, &ensemble);
+    if (!findings_skip(findings, "ensemble"))
+        ask_servers(findings, url, options, &ensemble);
     check_version(findings, &ensemble);
     check_ensemble(findings, &ensemble, config != NULL ? count_voters(config) : 0);
     check_session(findings, facts);

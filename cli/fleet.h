@@ -83,9 +83,12 @@ json_t *fleet_json_clients(const hf_fleet *fleet);
 
 #define OPENMETRICS_NAMES_MAX 1000
 
+struct lock_times;
+
 /* Writes all of it, with "# EOF" at its end. Of the locks the `names_max` with the most waiters have metrics of
- * their own. `deadlocks`: NULL if nobody has looked. False: it could not be written, or there is no memory. */
+ * their own. `deadlocks`: NULL if nobody has looked. `times`: NULL if nobody has summed them up. False: it could not be
+ * written, or there is no memory. */
 bool openmetrics_write(FILE *out, const hf_fleet *fleet, const hf_deadlocks *deadlocks,
-                       size_t names_max);
+                       const struct lock_times *times, size_t names_max);
 
 #endif

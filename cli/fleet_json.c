@@ -76,6 +76,8 @@ json_t *fleet_json_lock(const hf_fleet_lock *lock) {
     set_time(object, "ttl_ms", lock->ttl_ms);
     if (lock->left_out > 0)
         json_object_set_new(object, "left_out", json_integer(lock->left_out));
+    if (lock->available >= 0)
+        json_object_set_new(object, "available", json_integer(lock->available));
     return object;
 }
 

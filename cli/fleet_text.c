@@ -57,8 +57,10 @@ int64_t fleet_waiters(const hf_fleet_lock *lock) {
     return larger(lock->listeners, count_all(lock->waiters, lock->waiters_len, left_out));
 }
 
+/* Of a large group values are left out, and nobody knows how many owners these have. */
 int64_t fleet_holders(const hf_fleet_lock *lock) {
-    int64_t left_out = lock->left_out > 0 && !line_was_cut(lock) ? lock->left_out : 0;
+    bool holders = !line_was_cut(lock) && strcmp(lock->kind, "group") != 0;
+    int64_t left_out = lock->left_out > 0 && holders ? lock->left_out : 0;
     return count_all(lock->holders, lock->holders_len, left_out);
 }
 
@@ -120,6 +122,9 @@ void fleet_describe_holder(const hf_fleet_lock *lock, char *text, size_t size) {
     size_t len = strlen(text);
     if (fleet_holders(lock) > 1)
         snprintf(text + len, size - len, " +%" PRId64, fleet_holders(lock) - 1);
+    len = strlen(text);
+    if (lock->available >= 0)
+        snprintf(text + len, size - len, ", %" PRId64 " free", lock->available);
 }
 
 void fleet_describe_state(const hf_fleet_lock *lock, char *text, size_t size) {

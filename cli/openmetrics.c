@@ -7,18 +7,14 @@
  * kept by whoever reads this. Counters are a client's own, from when it was opened: they begin anew with it.
  */
 #include "fleet.h"
+#include "lock_times.h"
+#include "metrics_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CLIENTS_MAX 10000
-#define LABEL_MAX 1024 /* a longer name has no metrics of its own */
-
-/* Every other bucket of hf_times: there are as many lines of it as clients. */
-#define FIRST_BUCKET 6 /* 64 us */
-#define LAST_BUCKET 28 /* 268 s */
-#define BUCKET_STEP 2
 
 /* What the locks tell of one client. */
 struct share {
@@ -38,53 +34,19 @@ struct view {
 /* ---- Words ---- */
 
 static void begin(FILE *out, const char *family, const char *type, const char *help) {
-    fprintf(out, "# TYPE holdfast_fleet_%s %s\n# HELP holdfast_fleet_%s %s\n", family, type, family,
-            help);
+    char whole[64];
+    snprintf(whole, sizeof whole, "holdfast_fleet_%s", family);
+    metrics_head(out, whole, type, help);
 }
 
-/* Without printf's point, which is a comma in some languages. Not known: 0. */
-static void write_us(FILE *out, uint64_t us) {
-    fprintf(out, "%" PRIu64 ".%06" PRIu64, us / 1000000, us % 1000000);
-}
-
+/* Not known: 0. */
 static void write_ms(FILE *out, int64_t ms) {
-    write_us(out, ms > 0 ? (uint64_t)ms * 1000 : 0);
+    metrics_seconds(out, ms > 0 ? (uint64_t)ms * 1000 : 0);
     putc('\n', out);
 }
 
-static void write_escaped(FILE *out, const char *text, size_t len) {
-    for (const char *end = text + len; text < end; text++) {
-        if (*text == '\n')
-            fputs("\\n", out);
-        else if (*text == '\0')
-            fputs("\\\\u0000", out);
-        else if (*text == '"' || *text == '\\')
-            fprintf(out, "\\%c", *text);
-        else
-            putc(*text, out);
-    }
-}
-
-/* label="text", as UTF-8. What is none, or has a NUL in it, would be the same as other such texts: it is told in hex,
- * too. */
-static void write_label_bytes(FILE *out, const char *label, const char *text, size_t len) {
-    json_t *json = json_bytes(text, len);
-    const char *utf8 = json != NULL ? json_string_value(json) : "";
-    size_t utf8_len = json != NULL ? json_string_length(json) : 0;
-    fprintf(out, "%s=\"", label);
-    write_escaped(out, utf8, utf8_len);
-    putc('"', out);
-    if (utf8_len != len || memcmp(utf8, text, len) != 0 || memchr(text, '\0', len) != NULL) {
-        fprintf(out, ",%s_hex=\"", label);
-        for (size_t i = 0; i < len; i++)
-            fprintf(out, "%02x", (unsigned char)text[i]);
-        putc('"', out);
-    }
-    json_decref(json);
-}
-
 static void write_label(FILE *out, const char *label, const char *text) {
-    write_label_bytes(out, label, text, strlen(text));
+    metrics_label(out, label, text, strlen(text));
 }
 
 /* ---- The whole ---- */
@@ -165,33 +127,38 @@ static const struct share *next_client(const struct view *view, size_t *at) {
     return NULL;
 }
 
-static void write_client(FILE *out, const char *family, const char *suffix,
-                         const hf_fleet_client *client, const char *more) {
-    fprintf(out, "holdfast_fleet_%s%s{", family, suffix);
+static void write_client_labels(FILE *out, const void *arg) {
+    const hf_fleet_client *client = arg;
     write_label(out, "client", client->id);
     putc(',', out);
     write_label(out, "host", client->host);
     fprintf(out, ",pid=\"%" PRId64 "\",", client->pid);
     write_label(out, "program", client->program);
-    fprintf(out, "%s} ", more);
+}
+
+static void write_client(FILE *out, const char *family, const char *suffix,
+                         const hf_fleet_client *client) {
+    fprintf(out, "holdfast_fleet_%s%s{", family, suffix);
+    write_client_labels(out, client);
+    fputs("} ", out);
 }
 
 static void write_shares(const struct view *view) {
     const struct share *share;
     begin(view->out, "client_holds", "gauge", "What a client holds.");
     for (size_t i = 0; (share = next_client(view, &i)) != NULL;) {
-        write_client(view->out, "client_holds", "", share->client, "");
+        write_client(view->out, "client_holds", "", share->client);
         fprintf(view->out, "%" PRIu64 "\n", share->holds);
     }
     begin(view->out, "client_waits", "gauge", "What a client waits for.");
     for (size_t i = 0; (share = next_client(view, &i)) != NULL;) {
-        write_client(view->out, "client_waits", "", share->client, "");
+        write_client(view->out, "client_waits", "", share->client);
         fprintf(view->out, "%" PRIu64 "\n", share->waits);
     }
     begin(view->out, "client_oldest_wait_seconds", "gauge",
           "How long its first waiter has waited.");
     for (size_t i = 0; (share = next_client(view, &i)) != NULL;) {
-        write_client(view->out, "client_oldest_wait_seconds", "", share->client, "");
+        write_client(view->out, "client_oldest_wait_seconds", "", share->client);
         write_ms(view->out, share->oldest_ms);
     }
 }
@@ -218,32 +185,10 @@ static void write_counters(const struct view *view) {
         for (size_t i = 0; (share = next_client(view, &i)) != NULL;) {
             uint64_t value;
             memcpy(&value, (const char *)share->client + counters[k].at, sizeof value);
-            write_client(view->out, counters[k].family, "_total", share->client, "");
+            write_client(view->out, counters[k].family, "_total", share->client);
             fprintf(view->out, "%" PRIu64 "\n", value);
         }
     }
-}
-
-static void write_times(FILE *out, const char *family, const hf_fleet_client *client,
-                        const hf_times *times) {
-    uint64_t count = 0;
-    char bound[40];
-    for (unsigned i = 0; i <= LAST_BUCKET; i++) {
-        count += times->buckets[i];
-        if (i < FIRST_BUCKET || (i - FIRST_BUCKET) % BUCKET_STEP != 0)
-            continue;
-        unsigned us = 1u << i;
-        snprintf(bound, sizeof bound, ",le=\"%u.%06u\"", us / 1000000, us % 1000000);
-        write_client(out, family, "_bucket", client, bound);
-        fprintf(out, "%" PRIu64 "\n", count);
-    }
-    write_client(out, family, "_bucket", client, ",le=\"+Inf\"");
-    fprintf(out, "%" PRIu64 "\n", times->count);
-    write_client(out, family, "_count", client, "");
-    fprintf(out, "%" PRIu64 "\n", times->count);
-    write_client(out, family, "_sum", client, "");
-    write_us(out, times->sum_us);
-    putc('\n', out);
 }
 
 /* Clients that are too old to tell their times have none here, rather than zeros. */
@@ -260,12 +205,15 @@ static void write_histograms(const struct view *view) {
     };
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
         const struct share *share;
-        begin(view->out, all[k].family, "histogram", all[k].help);
+        char family[64];
+        snprintf(family, sizeof family, "holdfast_fleet_%s", all[k].family);
+        metrics_head(view->out, family, "histogram", all[k].help);
         for (size_t i = 0; (share = next_client(view, &i)) != NULL;) {
             hf_times times;
             memcpy(&times, (const char *)share->client + all[k].at, sizeof times);
+            const struct metrics_counts counts = metrics_counts_of(&times);
             if (times.count > 0)
-                write_times(view->out, all[k].family, share->client, &times);
+                metrics_histogram(view->out, family, &counts, write_client_labels, share->client);
         }
     }
 }
@@ -289,7 +237,7 @@ static void write_locks(const struct view *view) {
         for (size_t i = 0; i < view->locks_len; i++) {
             int64_t value = all[k].value(view->locks[i]);
             fprintf(view->out, "holdfast_fleet_%s{", all[k].family);
-            write_label_bytes(view->out, "name", view->locks[i]->name, view->locks[i]->name_len);
+            metrics_label(view->out, "name", view->locks[i]->name, view->locks[i]->name_len);
             putc(',', view->out);
             write_label(view->out, "kind", view->locks[i]->kind);
             fputs("} ", view->out);
@@ -344,7 +292,7 @@ static bool make_view(struct view *view, size_t names_max) {
         view->shares[i].client = fleet->clients[i];
     for (size_t i = 0; i < fleet->locks_len; i++) {
         add_lock(view, fleet->locks[i]);
-        if (fleet->locks[i]->name_len <= LABEL_MAX)
+        if (fleet->locks[i]->name_len <= METRICS_LABEL_MAX)
             view->locks[view->locks_len++] = fleet->locks[i];
     }
     fleet_sort(view->locks, view->locks_len, fleet_sorting_find("waiters"));
@@ -354,7 +302,7 @@ static bool make_view(struct view *view, size_t names_max) {
 }
 
 bool openmetrics_write(FILE *out, const hf_fleet *fleet, const hf_deadlocks *deadlocks,
-                       size_t names_max) {
+                       const struct lock_times *times, size_t names_max) {
     struct view view = {.out = out, .fleet = fleet};
     bool made = make_view(&view, names_max);
     if (made) {
@@ -365,6 +313,8 @@ bool openmetrics_write(FILE *out, const hf_fleet *fleet, const hf_deadlocks *dea
         write_counters(&view);
         write_histograms(&view);
         write_locks(&view);
+        if (times != NULL)
+            lock_times_write(times, out);
         fputs("# EOF\n", out);
     }
     free(view.shares);

@@ -11,6 +11,7 @@
 
 #define SERVE_DEFAULT_LISTEN "127.0.0.1:7380"
 #define SERVE_MAX_HOST_NAMES 16
+#define SERVE_MAX_METRICS_LOCKS 10000
 
 struct serve_settings {
     const char *listen;
@@ -18,6 +19,7 @@ struct serve_settings {
     size_t host_names_len;
     const char *token_file;
     bool allow_break;
+    size_t metrics_locks; /* so many names have metrics of their own */
 };
 
 /* Serves until a signal ends it. The connection is resolved. Returns the exit status. */
@@ -83,8 +85,11 @@ struct view {
     int64_t good_at_ms;   /* the same as Unix time */
     int64_t failed_at_ms; /* Unix time of the first failure since; 0: all is well */
     char error[448];
-    uint64_t seq; /* counts surveys, whatever came of them; 0: there was none */
-    bool joined;  /* the later one follows the earlier one closely */
+    uint64_t seq;             /* counts surveys, whatever came of them; 0: there was none */
+    bool times_wanted;        /* the next survey is to ask for them, too */
+    bool times_asked;         /* by the one that runs, or else by the latest */
+    struct lock_times *times; /* their sums */
+    bool joined;              /* the later one follows the earlier one closely */
 
     struct handover handovers[VIEW_HANDOVERS];
     uint64_t handovers_total;
@@ -93,11 +98,13 @@ struct view {
     uint64_t rates_total;
 };
 
+/* False: out of memory. */
+bool view_init(struct view *view, size_t metrics_locks);
 /* Called while somebody looks; starts a survey when one is due. Returns in how many ms one is due, -1: one
  * runs. */
 int view_tick(struct view *view);
-/* The latest survey is so young that nobody needs another. */
-bool view_is_fresh(const struct view *view);
+/* The latest survey is so young that nobody needs another. `times`: and it has asked for them, or has failed. */
+bool view_is_fresh(const struct view *view, bool times);
 void view_free(struct view *view); /* after hf_close() */
 int64_t unix_ms(void);
 
@@ -117,7 +124,7 @@ char *frame_make(const struct view *view, const struct frame_facts *facts, bool 
 char *frame_locks(const struct view *view);
 char *frame_clients(const struct view *view);
 char *frame_lock(const struct view *view, const char *name, bool *ret_found);
-char *frame_metrics(const struct view *view, bool up);
+char *frame_metrics(const struct view *view, bool up, size_t names_max);
 
 /* ---- The files of the page, embedded at build time (cmake/EmbedPage.cmake) -------------------------- */
 

@@ -48,13 +48,20 @@ void answer_headers(struct MHD_Response *response, const char *type, const char 
         MHD_add_response_header(response, all[i].name, all[i].value);
 }
 
-enum MHD_Result answer_with(struct request *request, unsigned status,
-                            struct MHD_Response *response) {
+/* The response stays the caller's. */
+static enum MHD_Result queue(struct request *request, unsigned status,
+                             struct MHD_Response *response) {
     if (response == NULL)
         return MHD_NO;
     request->visitor->deadline_ms = now_ms() + ANSWER_LIMIT_MS;
-    enum MHD_Result result = MHD_queue_response(request->connection, status, response);
-    MHD_destroy_response(response);
+    return MHD_queue_response(request->connection, status, response);
+}
+
+enum MHD_Result answer_with(struct request *request, unsigned status,
+                            struct MHD_Response *response) {
+    enum MHD_Result result = queue(request, status, response);
+    if (response != NULL)
+        MHD_destroy_response(response);
     return result;
 }
 
@@ -72,6 +79,30 @@ static struct MHD_Response *response_of(char *body, const char *type) {
 
 enum MHD_Result answer(struct request *request, unsigned status, const char *type, char *body) {
     return answer_with(request, status, response_of(body, type));
+}
+
+/* Forgets the answer to another survey. */
+static void shared_drop(struct shared_answer *shared) {
+    if (shared->response != NULL)
+        MHD_destroy_response(shared->response);
+    *shared = (struct shared_answer){0};
+}
+
+enum MHD_Result answer_shared(struct request *request, enum shared_path path, const char *type,
+                              char *(*make)(const struct serve *serve)) {
+    struct shared_answer *shared = &request->serve->shared[path];
+    if (shared->seq != request->serve->view.seq)
+        shared_drop(shared);
+    if (shared->response == NULL) {
+        shared->response = response_of(make(request->serve), type);
+        shared->seq = request->serve->view.seq;
+    }
+    return queue(request, MHD_HTTP_OK, shared->response);
+}
+
+void shared_forget(struct serve *serve) {
+    for (size_t i = 0; i < SHARED_PATHS; i++)
+        shared_drop(&serve->shared[i]);
 }
 
 static char *error_body(const char *words) {

@@ -44,7 +44,7 @@ static bool same_parties(const hf_fleet_party *const *a, size_t a_len,
 static bool same_lock(const hf_fleet_lock *a, const hf_fleet_lock *b, int64_t between_ms) {
     return strcmp(a->kind, b->kind) == 0 && a->disputed == b->disputed &&
            a->listeners == b->listeners && a->left_out == b->left_out &&
-           same_time(a->ttl_ms, b->ttl_ms, -1, between_ms) &&
+           a->available == b->available && same_time(a->ttl_ms, b->ttl_ms, -1, between_ms) &&
            same_parties(a->holders, a->holders_len, b->holders, b->holders_len, between_ms) &&
            same_parties(a->waiters, a->waiters_len, b->waiters, b->waiters_len, between_ms);
 }
@@ -246,7 +246,7 @@ char *frame_lock(const struct view *view, const char *name, bool *ret_found) {
 }
 
 /* One that is down has no other metrics: what was true before it went is not true now. */
-char *frame_metrics(const struct view *view, bool up) {
+char *frame_metrics(const struct view *view, bool up, size_t names_max) {
     char *text = NULL;
     size_t len = 0;
     bool written = true;
@@ -259,7 +259,7 @@ char *frame_metrics(const struct view *view, bool up) {
             "holdfast_up %d\n",
             up);
     if (up)
-        written = openmetrics_write(out, view->later, view->deadlocks, OPENMETRICS_NAMES_MAX);
+        written = openmetrics_write(out, view->later, view->deadlocks, view->times, names_max);
     else
         fputs("# EOF\n", out);
     if (fclose(out) == 0 && written)

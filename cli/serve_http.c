@@ -117,37 +117,54 @@ void http_view_changed(struct serve *serve) {
 
 /* ---- Paths ------------------------------------------------------------------------------------------ */
 
-/* Whether there is a survey that will do, or will be none. If not, the request waits for the next, once. */
-static bool view_is_ready(struct request *request) {
-    if (request->waits_for_view || view_is_fresh(&request->serve->view)) {
+/* Whether there is a survey that will do, or will be none. If not, the request waits for the next. `times`: for one that has
+ * asked for them, which one that runs already may not have. */
+static bool view_is_ready(struct request *request, bool times) {
+    struct view *view = &request->serve->view;
+    bool came = request->waits_for_view && (!times || view->times_asked || view->failed_at_ms > 0);
+    if (came || view_is_fresh(view, times)) {
         request->waits_for_view = false;
         return true;
     }
+    view->times_wanted |= times;
     request->waits_for_view = true;
     request_suspend(request);
     return false;
 }
 
 /* Why there is nothing to show; NULL: there is. */
-static const char *view_trouble(const struct request *request) {
-    const struct view *view = &request->serve->view;
+static const char *view_trouble(const struct view *view) {
     return view->failed_at_ms > 0 || view->later == NULL ? view->error : NULL;
 }
 
-static enum MHD_Result answer_view(struct request *request, char *(*make)(const struct view *)) {
-    if (!view_is_ready(request))
+static char *make_locks(const struct serve *serve) {
+    return frame_locks(&serve->view);
+}
+
+static char *make_clients(const struct serve *serve) {
+    return frame_clients(&serve->view);
+}
+
+static char *make_metrics(const struct serve *serve) {
+    return frame_metrics(&serve->view, view_trouble(&serve->view) == NULL,
+                         serve->settings->metrics_locks);
+}
+
+static enum MHD_Result answer_view(struct request *request, enum shared_path path,
+                                   char *(*make)(const struct serve *)) {
+    if (!view_is_ready(request, false))
         return MHD_YES;
-    const char *trouble = view_trouble(request);
+    const char *trouble = view_trouble(&request->serve->view);
     if (trouble != NULL)
         return answer_error(request, MHD_HTTP_SERVICE_UNAVAILABLE, trouble);
-    return answer(request, MHD_HTTP_OK, JSON, make(&request->serve->view));
+    return answer_shared(request, path, JSON, make);
 }
 
 static enum MHD_Result answer_lock(struct request *request, const char *name) {
     bool found;
-    if (!view_is_ready(request))
+    if (!view_is_ready(request, false))
         return MHD_YES;
-    const char *trouble = view_trouble(request);
+    const char *trouble = view_trouble(&request->serve->view);
     if (trouble != NULL)
         return answer_error(request, MHD_HTTP_SERVICE_UNAVAILABLE, trouble);
     char *body = frame_lock(&request->serve->view, name, &found);
@@ -160,10 +177,9 @@ static enum MHD_Result answer_lock(struct request *request, const char *name) {
  * does not is no failed scrape. */
 static enum MHD_Result answer_metrics(struct request *request) {
     static const char type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    if (!view_is_ready(request))
+    if (!view_is_ready(request, true))
         return MHD_YES;
-    return answer(request, MHD_HTTP_OK, type,
-                  frame_metrics(&request->serve->view, view_trouble(request) == NULL));
+    return answer_shared(request, SHARED_METRICS, type, make_metrics);
 }
 
 /* What a break needs besides the token, so that no page but ours can ask for one. */
@@ -242,9 +258,10 @@ static enum MHD_Result route(struct request *request, const char *path, const ch
     if (strcmp(path, "/api/events") == 0)
         return reads && !head ? stream_begin(request) : answer_not_allowed(request, "GET");
     if (strcmp(path, "/api/locks") == 0)
-        return reads ? answer_view(request, frame_locks) : answer_not_allowed(request, "GET, HEAD");
+        return reads ? answer_view(request, SHARED_LOCKS, make_locks)
+                     : answer_not_allowed(request, "GET, HEAD");
     if (strcmp(path, "/api/clients") == 0)
-        return reads ? answer_view(request, frame_clients)
+        return reads ? answer_view(request, SHARED_CLIENTS, make_clients)
                      : answer_not_allowed(request, "GET, HEAD");
     if (strcmp(path, "/metrics") == 0)
         return reads ? answer_metrics(request) : answer_not_allowed(request, "GET, HEAD");
@@ -328,4 +345,5 @@ void http_stop(struct serve *serve) {
         MHD_stop_daemon(serve->daemon);
     serve->daemon = NULL;
     frames_forget(serve);
+    shared_forget(serve);
 }

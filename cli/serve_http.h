@@ -44,6 +44,15 @@ struct request {
     struct breaking *breaking;
 };
 
+/* What was answered with a survey, for all others who ask for the same of it. */
+struct shared_answer {
+    uint64_t seq; /* the survey */
+    struct MHD_Response *response;
+};
+
+/* What can be answered so. */
+enum shared_path { SHARED_LOCKS, SHARED_CLIENTS, SHARED_METRICS, SHARED_PATHS };
+
 struct serve {
     const struct serve_settings *settings;
     hf_client *client;
@@ -56,6 +65,7 @@ struct serve {
     struct request *requests;
     size_t streams;
     struct frame *full, *changes; /* of the survey with that number, made when first wanted */
+    struct shared_answer shared[SHARED_PATHS];
     bool closing;
 };
 
@@ -76,6 +86,10 @@ void http_view_changed(struct serve *serve);
 
 /* Queues an answer with the headers that all have. `body` is freed; NULL: out of memory. */
 enum MHD_Result answer(struct request *request, unsigned status, const char *type, char *body);
+/* The same, with a body that is made once for each survey; NULL: out of memory. */
+enum MHD_Result answer_shared(struct request *request, enum shared_path path, const char *type,
+                              char *(*make)(const struct serve *serve));
+void shared_forget(struct serve *serve);
 /* {"error": "..."} */
 enum MHD_Result answer_error(struct request *request, unsigned status, const char *words);
 enum MHD_Result answer_not_allowed(struct request *request, const char *allowed);

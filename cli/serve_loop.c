@@ -44,6 +44,24 @@ static void poke_if_slow(struct serve *serve, int64_t *poked_ms) {
     streams_poke(serve);
 }
 
+static unsigned connections(const struct serve *serve) {
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(serve->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    return info != NULL ? info->num_connections : 0;
+}
+
+/* At its limit libmicrohttpd does not look for new connections, and begins to again only when it is run the next time: so it is
+ * as soon as some have ended, lest those who come wait for ever. */
+static bool run_http(struct serve *serve) {
+    unsigned before;
+    do {
+        before = connections(serve);
+        if (MHD_run(serve->daemon) != MHD_YES)
+            return false;
+    } while (connections(serve) < before);
+    return true;
+}
+
 static int loop(struct serve *serve, int signals) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(serve->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
@@ -63,7 +81,7 @@ static int loop(struct serve *serve, int signals) {
             return library_error(code, hf_last_error(), "go on", NULL);
         poke_if_slow(serve, &poked_ms);
         http_sweep(serve);
-        if (MHD_run(serve->daemon) != MHD_YES) {
+        if (!run_http(serve)) {
             say(LEVEL_ERROR, "cannot go on serving HTTP: %s", strerror(errno));
             return STATUS_OS;
         }
@@ -113,7 +131,7 @@ int serve_run(struct connection *connection, const struct serve_settings *settin
     serve->view.user = serve;
     connection_shown_server(connection, server, sizeof server);
     int signals = ending_signals();
-    int status = signals >= 0 ? 0 : STATUS_OS;
+    int status = signals >= 0 && view_init(&serve->view, settings->metrics_locks) ? 0 : STATUS_OS;
     if (status == 0 && settings->token_file != NULL)
         status = token_read(settings->token_file, &serve->token);
     if (status == 0)

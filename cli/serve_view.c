@@ -3,11 +3,15 @@
  * hands in between. One survey at a time, one in a second at most, and only while serve_loop.c asks for it,
  * which it does while somebody looks.
  *
+ * How long things took by name is asked for only when somebody wants to know, since it makes answers long; and each time it
+ * is, it is added to the sums.
+ *
  * Times for people are Unix times, since they are compared with other logs; intervals are on now_ms().
  */
 #include "serve.h"
 
 #include "fleet.h"
+#include "lock_times.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,6 +131,8 @@ static void take_fleet(struct view *view, hf_fleet *fleet) {
     view->failed_at_ms = 0;
     view->error[0] = '\0';
     view->joined = false;
+    if (view->times_asked)
+        lock_times_add(view->times, fleet);
     if (view->earlier == NULL)
         return;
     if (hf_fleet_deadlocks(view->earlier, view->later, &view->deadlocks) != HF_OK)
@@ -163,6 +169,10 @@ static void survey_done(hf_op *op, const hf_result *result, void *user) {
 static void start(struct view *view) {
     hf_survey_options options = HF_SURVEY_INIT;
     options.limit_ms = SURVEY_LIMIT_MS;
+    if (view->times_wanted)
+        options.wanted |= HF_WANT_TIMES;
+    view->times_asked = view->times_wanted;
+    view->times_wanted = false;
     view->started_ms = now_ms();
     view->running = true;
     int code = hf_survey_start(view->client, &options, &view->coming, survey_done, view, &view->op);
@@ -185,8 +195,14 @@ int view_tick(struct view *view) {
     return view->running ? -1 : VIEW_PERIOD_MS;
 }
 
-bool view_is_fresh(const struct view *view) {
-    return view->seq > 0 && !view->running && now_ms() - view->started_ms < VIEW_PERIOD_MS;
+bool view_is_fresh(const struct view *view, bool times) {
+    return view->seq > 0 && !view->running && now_ms() - view->started_ms < VIEW_PERIOD_MS &&
+           (!times || view->times_asked || view->failed_at_ms > 0);
+}
+
+bool view_init(struct view *view, size_t metrics_locks) {
+    view->times = lock_times_new(metrics_locks);
+    return view->times != NULL;
 }
 
 void view_free(struct view *view) {
@@ -195,6 +211,7 @@ void view_free(struct view *view) {
     hf_fleet_free(view->earlier);
     hf_fleet_free(view->later);
     hf_fleet_free(view->coming);
+    lock_times_free(view->times);
     for (size_t i = 0; i < VIEW_HANDOVERS; i++) {
         free(view->handovers[i].name);
         free(view->handovers[i].from);

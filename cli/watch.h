@@ -1,5 +1,6 @@
 /* What `holdfast watch` has seen of one name, and what has happened since it last looked. The view
- * (watch_view.c) makes events of what it is shown; telling them (watch_tell.c) is its caller's business. */
+ * (watch_view.c) makes events of what it is shown, and of what the ear hears (watch_ear.c); telling them (watch_tell.c)
+ * is its caller's business. */
 #ifndef CLI_WATCH_H
 #define CLI_WATCH_H
 
@@ -33,6 +34,8 @@ struct watch_event {
     int64_t for_ms, left_ms;         /* -1: not known, or of no interest */
     const struct numbers *numbers;   /* or NULL */
     const char *text;                /* or NULL */
+    bool heard;                      /* by a message, */
+    int64_t ago_ms;                  /* that long ago */
 };
 typedef void watch_fn(void *user, const struct watch_event *event);
 
@@ -45,16 +48,47 @@ struct watch_view {
     bool begun;  /* something has been told */
     bool failed; /* out of memory */
     hf_found kind;
-    int64_t ttl_ms, looked_ms; /* of the last look */
+    int64_t ttl_ms, looked_ms; /* of the last look, and when it began */
     struct numbers numbers;
+    unsigned heard; /* messages that told of holders, so far */
+    /* ends that a look has found, whose messages may be on their way; and when the last was */
+    unsigned unheard;
+    int64_t unheard_ms;
 };
 
 void watch_view_free(struct watch_view *view);
-/* What the server says now. */
-void watch_looked(struct watch_view *view, const hf_lock_info *info, const struct numbers *numbers);
+/* What the server says that was asked then. `late`: holders have changed since, so it is not believed about them. */
+void watch_looked(struct watch_view *view, const hf_lock_info *info, const struct numbers *numbers,
+                  int64_t asked_ms, bool late);
 /* What a survey said that was begun at that time. `lock` is NULL if it did not find the name. */
 void watch_surveyed(struct watch_view *view, const hf_fleet *fleet, const hf_fleet_lock *lock,
                     int64_t begun_ms);
+
+/* The server has a line of those who wait: a fair lock, of which nothing is heard. */
+bool watch_is_in_line(const struct watch_view *view);
+
+/* What was heard, so long ago. Released: by the only one who holds it, or by all who do. */
+void watch_released(struct watch_view *view, bool by_all, int64_t ago_ms);
+void watch_latch(struct watch_view *view, bool opened, int64_t ago_ms);
+void watch_missed(struct watch_view *view, const char *words);
+
+/* ---- watch_ear.c ---- */
+
+struct watch_ear {
+    struct watch_view *view;
+    hf_listener *listener;
+    unsigned heard; /* a bit for each server that is */
+    size_t servers; /* 0: nothing is known yet */
+    bool refused;   /* that was said */
+    bool stirred;   /* there was a message: it is worth a look; for whoever looks to clear */
+};
+
+/* Begins to hear; news come inside hf_dispatch(). */
+int watch_ear_begin(struct watch_ear *ear, hf_client *client, const char *name,
+                    struct watch_view *view);
+void watch_ear_end(struct watch_ear *ear);
+/* What is published is heard now. */
+bool watch_ear_hears(const struct watch_ear *ear);
 
 /* ---- watch_tell.c ---- */
 

@@ -22,11 +22,20 @@ static void print_time(const char *before, int64_t ms, const char *after) {
     printf("%s%s%s", before, text, after);
 }
 
+/* The time of day when it happened, as far as is known. */
+static struct timespec time_of(const struct watch_event *event) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    int64_t ns = time.tv_nsec - event->ago_ms % 1000 * 1000000;
+    time.tv_sec -= event->ago_ms / 1000 + (ns < 0);
+    time.tv_nsec = ns < 0 ? ns + 1000000000 : ns;
+    return time;
+}
+
 static void print_text(const struct watch_event *event) {
     char text[SHOWN_NAME_SIZE];
-    struct timespec now;
+    const struct timespec now = time_of(event);
     struct tm day;
-    clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &day);
     bool alone = event->party == NULL && event->numbers == NULL && event->text == NULL;
     printf("%02d:%02d:%02d.%03d  %-*s", day.tm_hour, day.tm_min, day.tm_sec,
@@ -62,11 +71,10 @@ static void set_party(json_t *object, const struct watch_party *party) {
         json_object_set_new(object, "place", json_integer(party->place));
 }
 
-static json_t *json_time(void) {
+static json_t *json_time(const struct watch_event *event) {
     char text[48];
-    struct timespec now;
+    const struct timespec now = time_of(event);
     struct tm day;
-    clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &day);
     size_t len = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &day);
     snprintf(text + len, sizeof text - len, ".%03dZ", (int)(now.tv_nsec / 1000000));
@@ -74,8 +82,8 @@ static json_t *json_time(void) {
 }
 
 static bool print_object(const char *name, const struct watch_event *event) {
-    json_t *object = json_pack("{s:o, s:s, s:o}", "time", json_time(), "event", event->word, "name",
-                               json_text(name));
+    json_t *object = json_pack("{s:o, s:s, s:o}", "time", json_time(event), "event", event->word,
+                               "name", json_text(name));
     if (event->party != NULL)
         set_party(object, event->party);
     if (event->from != NULL) {
@@ -93,6 +101,8 @@ static bool print_object(const char *name, const struct watch_event *event) {
                             json_integer(event->numbers->all[i].value));
     if (event->text != NULL)
         json_object_set_new(object, "text", json_text(event->text));
+    if (event->heard)
+        json_object_set_new(object, "heard", json_true());
     char *line = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (line != NULL)

@@ -6,6 +6,9 @@
  *
  * Anybody may claim to wait, and any number of them: parties are kept in order, so that each is found at once, and of
  * those whom the server does not tell of only so many.
+ *
+ * Releases are heard of as well, also those between two looks. A look may find one before its message comes: then that is
+ * not another one.
  */
 #include "watch.h"
 
@@ -13,6 +16,7 @@
 #include <string.h>
 
 #define CLAIMED_MAX 10000
+#define ON_ITS_WAY_MS 100 /* a message may come so much later than what it tells of is seen */
 
 /* ---- Parties ---- */
 
@@ -124,6 +128,15 @@ struct sight {
     bool claimed;   /* in a survey */
 };
 
+/* It holds the name from now on. */
+static void hold(struct watch_party *party, int64_t since_ms) {
+    party->state = PARTY_HOLDS;
+    party->in_line = false;
+    party->place = 0;
+    party->presence = HF_PRESENCE_UNKNOWN;
+    party->since_ms = since_ms;
+}
+
 static void see_holder(struct watch_view *view, const struct sight *sight, int64_t now_ms,
                        struct watch_party **fresh, size_t *fresh_len) {
     struct watch_party *party = find_or_add(view, sight->owner, sight->claimed);
@@ -138,11 +151,7 @@ static void see_holder(struct watch_view *view, const struct sight *sight, int64
         tell_of(view, "count", party, -1);
     if (again)
         return;
-    party->state = PARTY_HOLDS;
-    party->in_line = false;
-    party->place = 0;
-    party->presence = HF_PRESENCE_UNKNOWN;
-    party->since_ms = view->begun ? now_ms : -1;
+    hold(party, view->begun ? now_ms : -1);
     if (sight->for_ms >= 0)
         party->since_ms = now_ms - sight->for_ms;
     fresh[(*fresh_len)++] = party;
@@ -170,10 +179,15 @@ static const struct watch_party *tell_ends(struct watch_view *view, bool handed,
         if (party->state != PARTY_HOLDS || party->seen)
             continue;
         end(party, now_ms);
+        bool expired = has_expired(view, now_ms);
+        if (!expired) {
+            view->unheard++;
+            view->unheard_ms = now_ms;
+        }
         if (handed && ended == 1)
             giver = party;
         else
-            tell_of(view, has_expired(view, now_ms) ? "expired" : "released", party, party->had_ms);
+            tell_of(view, expired ? "expired" : "released", party, party->had_ms);
     }
     return giver;
 }
@@ -208,6 +222,80 @@ static void see_holders(struct watch_view *view, const struct sight *sights, siz
     free(fresh);
 }
 
+/* ---- What is heard ---- */
+
+/* It was seen already: a look was faster. */
+static bool is_known(struct watch_view *view, int64_t at_ms) {
+    view->heard++;
+    if (at_ms > view->unheard_ms + ON_ITS_WAY_MS)
+        view->unheard = 0;
+    if (view->unheard == 0)
+        return false;
+    view->unheard--;
+    return true;
+}
+
+static struct watch_party *only_holder(const struct watch_view *view) {
+    struct watch_party *holder = NULL;
+    for (size_t i = 0; i < view->len; i++) {
+        if (view->all[i]->state != PARTY_HOLDS)
+            continue;
+        if (holder != NULL)
+            return NULL;
+        holder = view->all[i];
+    }
+    return holder;
+}
+
+/* NULL: nobody knows whose. */
+static void tell_release(struct watch_view *view, struct watch_party *party, int64_t ago_ms) {
+    struct watch_event event = {.word = "released",
+                                .party = party,
+                                .for_ms = -1,
+                                .left_ms = -1,
+                                .heard = true,
+                                .ago_ms = ago_ms};
+    if (party != NULL) {
+        end(party, now_ms() - ago_ms);
+        event.for_ms = party->had_ms;
+    }
+    tell(view, &event);
+}
+
+void watch_released(struct watch_view *view, bool by_all, int64_t ago_ms) {
+    int64_t at_ms = now_ms() - ago_ms;
+    struct watch_party *only = only_holder(view);
+    if (is_known(view, at_ms))
+        return;
+    if (!by_all || only != NULL) {
+        tell_release(view, only, ago_ms);
+        return;
+    }
+    size_t told = 0;
+    for (size_t i = 0; i < view->len; i++)
+        if (view->all[i]->state == PARTY_HOLDS) {
+            tell_release(view, view->all[i], ago_ms);
+            told++;
+        }
+    if (told == 0)
+        tell_release(view, NULL, ago_ms);
+}
+
+void watch_latch(struct watch_view *view, bool opened, int64_t ago_ms) {
+    const struct watch_event event = {.word = opened ? "opened" : "closed",
+                                      .for_ms = -1,
+                                      .left_ms = -1,
+                                      .heard = true,
+                                      .ago_ms = ago_ms};
+    tell(view, &event);
+}
+
+void watch_missed(struct watch_view *view, const char *words) {
+    const struct watch_event event = {
+        .word = "missed", .for_ms = -1, .left_ms = -1, .text = words, .heard = true};
+    tell(view, &event);
+}
+
 /* ---- Who waits ---- */
 
 static void see_waiter(struct watch_view *view, const char *owner, const char *who, int64_t for_ms,
@@ -225,6 +313,13 @@ static void see_waiter(struct watch_view *view, const char *owner, const char *w
     party->state = PARTY_WAITS;
     party->since_ms = now_ms() - (for_ms > 0 ? for_ms : 0);
     tell_of(view, "waits", party, for_ms);
+}
+
+bool watch_is_in_line(const struct watch_view *view) {
+    for (size_t i = 0; i < view->len; i++)
+        if (view->all[i]->state == PARTY_WAITS && view->all[i]->in_line)
+            return true;
+    return false;
 }
 
 /* It has given up, or has had the name between two looks. */
@@ -284,8 +379,8 @@ static void see_line(struct watch_view *view, const hf_lock_info *info) {
     }
 }
 
-void watch_looked(struct watch_view *view, const hf_lock_info *info,
-                  const struct numbers *numbers) {
+void watch_looked(struct watch_view *view, const hf_lock_info *info, const struct numbers *numbers,
+                  int64_t asked_ms, bool late) {
     int64_t now = now_ms();
     struct sight *sights = calloc(info->holders_len + 1, sizeof *sights);
     view->failed |= sights == NULL;
@@ -296,13 +391,13 @@ void watch_looked(struct watch_view *view, const hf_lock_info *info,
                                    .who = info->holders[i]->connection,
                                    .count = info->holders[i]->count,
                                    .for_ms = -1};
-    if (info->kind != HF_FOUND_PERMITS) /* whose holders only a survey knows */
+    if (info->kind != HF_FOUND_PERMITS && !late) /* whose holders only a survey knows */
         see_holders(view, sights, info->holders_len, info->ttl_ms, now);
     free(sights);
     see_kind(view, info, numbers);
     see_line(view, info);
     view->ttl_ms = info->ttl_ms;
-    view->looked_ms = now;
+    view->looked_ms = asked_ms;
 }
 
 /* ---- A survey ---- */
@@ -313,15 +408,22 @@ static void describe_fleet_party(const hf_fleet_party *party, char *who, size_t 
         fleet_describe_party(party, who, size);
 }
 
-static void see_presence(struct watch_view *view, const hf_fleet_party *told) {
+/* Since when it has it its client knows better than who looks now and then; unless it is asked about the hold before. */
+static void see_since(struct watch_party *party, int64_t for_ms, int64_t begun_ms) {
+    int64_t since_ms = now_ms() - for_ms;
+    bool seen_late = party->since_ms < begun_ms && since_ms < party->since_ms;
+    if (for_ms >= 0 && (party->since_ms < 0 || seen_late))
+        party->since_ms = since_ms;
+}
+
+static void see_presence(struct watch_view *view, const hf_fleet_party *told, int64_t begun_ms) {
     struct watch_party *party = find(view, told->owner);
     char who[CELL_SIZE];
     if (party == NULL || party->state != PARTY_HOLDS)
         return;
     describe_fleet_party(told, who, sizeof who);
     describe(party, who);
-    if (party->since_ms < 0 && told->for_ms >= 0)
-        party->since_ms = now_ms() - told->for_ms;
+    see_since(party, told->for_ms, begun_ms);
     if (told->client != NULL && told->client->presence == HF_ALIVE)
         party->losses = told->client->losses;
     hf_presence before = party->presence, now = told->presence;
@@ -405,10 +507,11 @@ static void see_surveyed_holders(struct watch_view *view, const hf_fleet_lock *l
 
 void watch_surveyed(struct watch_view *view, const hf_fleet *fleet, const hf_fleet_lock *lock,
                     int64_t begun_ms) {
-    if (view->kind == HF_FOUND_PERMITS)
+    /* of very many it is now these and now those that are told: then the numbers have to do */
+    if (view->kind == HF_FOUND_PERMITS && (lock == NULL || lock->left_out == 0))
         see_surveyed_holders(view, lock);
     for (size_t i = 0; lock != NULL && i < lock->holders_len; i++)
-        see_presence(view, lock->holders[i]);
+        see_presence(view, lock->holders[i], begun_ms);
     see_waiters(view, fleet, lock, begun_ms);
     see_losses(view, fleet, begun_ms);
     forget_before(view, begun_ms);

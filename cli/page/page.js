@@ -57,6 +57,7 @@ const lockLink = name => '#/lock/' + encodeURIComponent(name);
 
 // An owner without a face is its uuid, shortened; its own page has all of it.
 const who = party => party.host ? `${party.host} ${party.pid} ${party.program}` : party.owner.replace(/^([0-9a-f]{8})-[0-9a-f-]{27}/, '$1…');
+function freeText(lock) { return lock.available == null ? '' : `, ${lock.available} free`; }
 function holderOf(lock) { return lock.holders.find(party => party.seen_by_server) || lock.holders[0]; }
 function actorOf(owner) {
   const client = state.clients.get(owner.split(':')[0]);
@@ -145,7 +146,7 @@ function fillRow(lock) {
   setClass(row.state, 'state ' + (word === 'deadlock' ? 'deadlock-state' : word));
   row.state.title = lock.disputed ? 'The server and the clients do not agree' : '';
   const more = lock.holders.length - 1;
-  row.holder.data = holder ? who(holder) + (more > 0 ? ` +${more}` : '') : '–';
+  row.holder.data = holder ? who(holder) + (more > 0 ? ` +${more}` : '') + freeText(lock) : '–';
   setText(row.number, lock.waiting ? String(lock.waiting) : '–');
   row.names.data = lock.waiting ? waitersText(lock) : '';
   setClass(row.tr, lock.rank === 4 ? 'dead' : lock.rank >= 2 ? 'stuck' : '');
@@ -219,7 +220,7 @@ let lockShown = null;
 function makeLock(name, lock) {
   lockShown = { name, lock, items: [], ttl: ttlBar() };
   setText($('h-lock'), name);
-  setText($('lock-kind'), lock ? lock.kind : '');
+  setText($('lock-kind'), lock ? lock.kind + freeText(lock) : '');
   setHidden($('lock-kind'), !lock);
   // One with name_hex cannot be called by its name, and another must not be broken instead.
   setHidden($('break'), !(state.frame.allow_break && lock && lock.holders.length && !lock.name_hex));

@@ -32,9 +32,9 @@
  *     `bool *` output may be NULL; any other only where its function says so.
  *   - Errors of every exchange, which any call that talks to the server may return besides its own:
  *     HF_EUNREACH, HF_ENOQUORUM (of several servers), HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS,
- *     HF_EPROTO, HF_ENOTSUP (the server is too old), HF_EINVAL (an argument is wrong, or the server
- *     has no such database), HF_ECLOSED, HF_EFORKED, HF_EDEADLK (inside a callback), HF_ENOMEM,
- *     HF_ESYS.
+ *     HF_EPROTO, HF_ENOTSUP (the server is too old, or lacks a command), HF_EINVAL (an argument is
+ *     wrong, or the server has no such database), HF_ECLOSED, HF_EFORKED, HF_EDEADLK (inside a
+ *     callback), HF_ENOMEM, HF_ESYS.
  *   - Owners: hf_lock_x() is about this thread's hold, hf_lock_x_as() about that of an owner, where
  *     0 is this thread. An operation (hf_lock_x_start()) belongs to no thread: it is told the
  *     owner, and 0 is refused, except that an acquire then draws a fresh one, which its result
@@ -257,6 +257,12 @@ typedef struct hf_options {
     /* Who has held something or waited for so long tells whoever asks (hf_survey()) what it holds and waits
      * for. 0: at once. -1: never. */
     int64_t report_after_ms;
+
+    /* For so many names it is kept how long acquires, holds and hand-overs took: see hf_client_metrics() and
+     * HF_WANT_TIMES. 0 to 10000; 0: for none. Some 1 KiB each, when a name is first acquired. If there are more,
+     * a name makes room for another when nobody has had a handle on it for five minutes; a handle looks for room once, when
+     * it first acquires. */
+    int64_t timed_names;
 } hf_options;
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
@@ -268,7 +274,8 @@ typedef struct hf_options {
     X(restart_guard_ms, -1)                                                                        \
     X(failover_timeout_ms, 60000)                                                                  \
     X(ack_timeout_ms, 1000)                                                                        \
-    X(report_after_ms, 1000)
+    X(report_after_ms, 1000)                                                                       \
+    X(timed_names, 64)
 #define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
 /* Makes a client. Nothing is sent yet: connections open when they are first needed.
@@ -312,8 +319,8 @@ HF_API int hf_ping(hf_client *client);
  * Valid until hf_close(). */
 HF_API const char *hf_client_id(const hf_client *client);
 
-/* Runs callbacks that are due, on this thread. Returns how many ran (0: the wait is over), or an
- * error.
+/* Runs callbacks that are due, on this thread, about a thousand at most: if there are more, the next call has
+ * work to do. Returns how many ran (0: the wait is over), or an error.
  * Blocks:  until at least one has run, for up to `wait_ms`; and for as long as the callbacks take.
  * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH; HF_EBUSY another thread is inside this function;
  *          HF_EDEADLK inside a callback; HF_ECLOSED; HF_EFORKED. */
@@ -385,7 +392,8 @@ typedef enum hf_kind {
  *   - A hold of which so little is left that its end would be warned of is not passed on.
  *   - A lease is kept by the client: on the server it is `watchdog_ms`, whatever it is here, until
  *     nobody is inside. An extension asks nobody.
- *   - With one attempt (a wait of 0) another thread that waits is as good as one that has it: HF_EBUSY.
+ *   - With one attempt (a wait of 0) another thread that waits is as good as one that has it: HF_EBUSY. Until a release
+ *     is answered the lock is as good as held by whoever had it: a wait that ends before is HF_ETIMEDOUT.
  *   - To handles without HF_COHORT, even of the same client, it is another owner's.
  *   - hf_survey() tells of the owner on the server, and beside it of the thread inside and of those who wait here,
  *     by their own owners and as of the kind "cohort": so deadlocks are found. `max_hold_ms` and the statistics are about
@@ -1067,6 +1075,73 @@ HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options,
 HF_API int hf_latch_count_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
 
+/* ---- Listening ------------------------------------------------------------------------------- */
+
+/* Hears what the server says of a name, whatever kind of lock or thing has it: the messages by which those who wait are
+ * told, Java's included. So a release is heard of that nobody who looks now and then would see.
+ *
+ * News are hints, never proof. Anybody who may publish can say anything; channels do not know databases, so the same name
+ * in another one is heard, too; a message may be lost with its connection, and what has happened since is not in it. Whoever
+ * decides something asks the server. And not everything is told: an acquire of a lock that is free is not, nor the end of a
+ * lease. Of a fair lock nothing is, except in ZooKeeper: its messages are for one waiter each, and a second who hears them
+ * would keep alive those in line who have died.
+ *
+ * It costs the server four subscriptions for each name. hf_survey() does not count it among the `listeners`; but to whoever
+ * releases a plain lock and comes again at once it is one who may be waiting, and is left a moment to be first (HF_PLAIN). */
+typedef struct hf_listener hf_listener;
+
+typedef enum hf_news_kind {
+    /* From now on what is said is heard. It is told again whenever that had an end: the connection was lost, or the name
+     * has moved to another server. What was said before, may have been missed. */
+    HF_NEWS_LISTENING = 1,
+    /* Nothing is heard for now: `code` is HF_EUNREACH, and it goes on by itself (HF_NEWS_LISTENING), or HF_EPERM: the
+     * server refuses. */
+    HF_NEWS_DEAF,
+    /* The callback was slow, and `number` of them could not be kept: more than HF_NEWS_MAX, or there was no memory. */
+    HF_NEWS_MISSED,
+    HF_NEWS_RELEASED,       /* a lock was released, or broken, to the end: it was free */
+    HF_NEWS_READ_RELEASED,  /* of a read/write lock: the last reader has */
+    HF_NEWS_WRITE_RELEASED, /* the writer has */
+    HF_NEWS_PERMITS, /* of a semaphore or permits: there may be `number` to be had, or as many more */
+    HF_NEWS_OPENED, /* a latch: it was counted down to zero, or deleted */
+    HF_NEWS_CLOSED, /* a latch: it was set anew, or deleted by Java, whose waiters do not go on then */
+    /* Something about the name is not as it was. In ZooKeeper, which tells no more, that is all there is; much at once may
+     * be told once. */
+    HF_NEWS_CHANGED
+} hf_news_kind;
+
+/* Valid during the callback. May grow. */
+typedef struct hf_news {
+    hf_news_kind kind;
+    int code;
+    int64_t number;
+    int64_t age_ms;   /* so long ago it was heard */
+    const char *name; /* as it was given, followed by a NUL */
+    size_t name_len;
+    /* Which of the client's servers says so, from 0, and how many there are: of a quorum each speaks for itself, and gives
+     * back what was no majority, so that what one says need not be true of the lock. Else 0 of 1. */
+    size_t server;
+    size_t servers;
+} hf_news;
+
+#define HF_NEWS_MAX 256 /* so many are kept for a callback that is slow */
+
+typedef void (*hf_news_fn)(hf_listener *listener, const hf_news *news, void *user);
+
+/* Begins to listen, and returns before it does: HF_NEWS_LISTENING tells when. Names are as for hf_lock_new(). The callback
+ * is called for one after the other, in the order in which they were heard; it may have been when this returns.
+ * Blocks:  no.
+ * Errors:  HF_EINVAL, HF_ENOTSUP, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, HF_ESYS no thread for callbacks. */
+HF_API int hf_listen(hf_client *client, const char *name, hf_news_fn callback, void *user,
+                     hf_listener **ret_listener);
+HF_API int hf_listen_bytes(hf_client *client, const void *name, size_t name_len,
+                           hf_news_fn callback, void *user, hf_listener **ret_listener);
+
+/* Ends it; hf_close() does, too, and then this only frees. What was not told yet is not told any more: the callback
+ * does not run once this has returned (inside it: once it has returned). NULL is fine.
+ * Blocks:  until the callback has returned, if it is running; not inside a callback. */
+HF_API void hf_listener_free(hf_listener *listener);
+
 /* ---- The whole fleet ------------------------------------------------------------------------- */
 
 /* Who holds what, who waits, and is anybody stuck? A survey asks the server, which knows who holds each lock, and by a
@@ -1094,6 +1169,14 @@ typedef struct hf_times {
     uint64_t buckets[32];
 } hf_times;
 
+/* What a client has counted under one name (`timed_names`). */
+typedef struct hf_fleet_times {
+    const char *name; /* followed by a NUL */
+    size_t name_len;
+    uint64_t begun;                 /* another whenever the client has begun to count it anew */
+    hf_times wait, hold, hand_over; /* as in hf_stats; semaphores are not held */
+} hf_fleet_times;
+
 /* A client, as it describes itself or its connection. Texts are "" where nothing is known. */
 typedef struct hf_fleet_client {
     const char *id; /* its uuid */
@@ -1105,10 +1188,14 @@ typedef struct hf_fleet_client {
     hf_presence presence;
     int64_t up_ms;
     int64_t left_out; /* so many holds and waits did not fit into its answer */
-    /* of its hf_stats; 0 if it has not answered */
+    /* of its hf_stats; 0 if it has not answered, or was not asked for them (HF_WANT_NUMBERS) */
     uint64_t acquired, contended, timed_out, losses, renew_failures;
     uint64_t released, renewals;
     hf_times wait, hold, hand_over; /* all 0 if it is too old to tell */
+    /* By name, if that was wanted (HF_WANT_TIMES): names that somebody holds or not, in no order. */
+    size_t names_len;
+    const hf_fleet_times *const *names;
+    int64_t names_left_out; /* so many more did not fit into its answer */
 } hf_fleet_client;
 
 #define HF_SEEN_BY_SERVER 0x1u
@@ -1116,7 +1203,7 @@ typedef struct hf_fleet_client {
 
 /* An owner that holds a lock or waits for it. */
 typedef struct hf_fleet_party {
-    const char *owner;             /* "uuid:number" */
+    const char *owner;             /* "uuid:number"; in Redis, of a permit: its id */
     const hf_fleet_client *client; /* its own, or who has adopted the hold; NULL: not known */
     hf_presence presence;
     unsigned seen_by;   /* HF_SEEN_BY_... */
@@ -1133,15 +1220,16 @@ typedef struct hf_fleet_lock {
     const char *name; /* followed by a NUL */
     size_t name_len;
     const char *kind;
-    int64_t ttl_ms; /* as the server says; -2: the server does not have it */
+    int64_t ttl_ms; /* until nobody holds it, as the server says; -2: the server does not have it */
     int64_t
         listeners; /* how many processes wait for it at the server, Java's included, as far as it is told; else -1 */
     bool disputed;    /* server and clients do not agree on who holds it */
-    int64_t left_out; /* so many more hold it or wait in line */
+    int64_t left_out; /* so many more hold it or wait in line; of a group: values */
     size_t holders_len;
     const hf_fleet_party *const *holders;
     size_t waiters_len;
     const hf_fleet_party *const *waiters;
+    int64_t available; /* of permits: so many are free; -1: not known, or these are none */
 } hf_fleet_lock;
 
 #define HF_MISSING_ANSWERS 0x1u /* the clients could not be asked */
@@ -1160,22 +1248,34 @@ typedef struct hf_fleet {
     const hf_fleet_client *const *clients;
 } hf_fleet;
 
+#define HF_WANT_HOLDS 0x1u   /* what they hold, and since when */
+#define HF_WANT_WAITS 0x2u   /* what they wait for */
+#define HF_WANT_NUMBERS 0x4u /* of their hf_stats */
+#define HF_WANT_TIMES 0x8u   /* how long it took, by name */
+
 typedef struct hf_survey_options {
     size_t size; /* sizeof(hf_survey_options): set by HF_SURVEY_INIT */
     const char
         *pattern; /* of names, as for Redis's KEYS: * ? [a-c] [^a]; up to 256 bytes. NULL: all */
     int64_t limit_ms; /* what was not found by then is missing; 1 ms to one hour */
+    /* HF_WANT_...: what clients are asked for; 0: only who is there. Who wants less is answered sooner. What
+     * the server says is told in any case. */
+    unsigned wanted;
 } hf_survey_options;
 
-#define HF_SURVEY_DEFAULTS(X) X(limit_ms, 10000)
+#define HF_SURVEY_DEFAULTS(X)                                                                      \
+    X(limit_ms, 10000)                                                                             \
+    X(wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS)
 #define HF_SURVEY_INIT HF_INIT(hf_survey_options, HF_SURVEY_DEFAULTS)
 
-/* Takes a survey. NULL `options` means the defaults. Names are those under the client's `name_prefix`, without it. Semaphores,
- * permits and latches are in it only as far as clients tell of them.
+/* Takes a survey. NULL `options` means the defaults. Names are those under the client's `name_prefix`, without it. Semaphores and
+ * latches are numbers at the server, like many others, and belong to nobody: they are in it only as far as clients tell that they wait for
+ * them. Permits are in it as long as somebody has one; whose it is only its client can tell.
  * Blocks:  as long as it takes: some 0.1 s, or 0.5 s if somebody is silent; up to `limit_ms`.
  * In ZooKeeper everybody who waits is in line at the server, Java's clients too, and so nobody is asked: clients are HF_CONNECTED
  * as long as their session is, holders are there since they came into line, permits are told, and what no session has is HF_GONE, and
- * stays. Owners of others are "session 0x... address": their threads cannot be told apart.
+ * stays. Owners of others are "session 0x... address": their threads cannot be told apart. Nothing that is `wanted` of clients but their
+ * holds and waits is told there.
  * Errors:  those of every exchange. */
 HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
 /* The same as an operation; *ret_fleet is written before the callback runs or hf_op_wait() returns HF_OK. */
@@ -1242,7 +1342,8 @@ typedef struct hf_stats {
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 
 /* The same as a text in the format of OpenMetrics, for Prometheus and its like: holdfast_client_..., with "# EOF" at
- * its end. It has no labels but for holdfast_client_info, so a program that shows several clients adds its own.
+ * its end. What is known by name (`timed_names`) is in holdfast_client_lock_..., with the label `lock`, and `lock_hex` if
+ * that is no text; there are no other labels but for holdfast_client_info, so a program that shows several clients adds its own.
  * Owns:    *ret_text, written on HF_OK only, is the caller's: hf_text_free().
  * Blocks:  no.   Errors: those of hf_client_stats(); HF_ENOMEM. */
 HF_API int hf_client_metrics(hf_client *client, char **ret_text);

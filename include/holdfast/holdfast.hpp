@@ -812,5 +812,39 @@ private:
     detail::owned<hf_latch, hf_latch_free> handle_;
 };
 
+/* ---- Listening ------------------------------------------------------------------------------- */
+
+/* Hears what the server says of a name: hf_listen(). The handler runs on the dispatch thread; it may destroy the listener. */
+class listener {
+public:
+    listener(const client &owner, std::string_view name,
+             std::function<void(const hf_news &)> handler)
+        : on_news_(std::move(handler)) {
+        hf_listener *made = nullptr;
+        detail::check(hf_listen_bytes(owner.native_handle(), name.data(), name.size(), tell,
+                                      on_news_.user(), &made));
+        handle_.reset(made);
+    }
+    listener(listener &&) noexcept = default;
+    listener &operator=(listener &&other) noexcept {
+        handle_ = std::move(other.handle_); /* first, since it ends the callback */
+        on_news_ = std::move(other.on_news_);
+        return *this;
+    }
+
+    using native_handle_type = hf_listener *;
+    native_handle_type native_handle() const noexcept { return handle_.get(); }
+
+private:
+    using told = detail::callback<const hf_news &>;
+
+    static void tell(hf_listener *, const hf_news *news, void *user) noexcept {
+        told::call(user, *news);
+    }
+
+    told on_news_; /* outlives the handle that calls it */
+    detail::owned<hf_listener, hf_listener_free> handle_;
+};
+
 } // namespace holdfast
 #endif

@@ -7,6 +7,7 @@
  */
 #include "api/client.h"
 #include "api/handle.h"
+#include "api/listen.h"
 #include "api/options.h"
 #include "api/sized.h"
 #include "api/urls.h"
@@ -51,6 +52,7 @@ void hfi_client_unref(hf_client *client) {
     pthread_mutex_destroy(&client->handles_mtx);
     pthread_cond_destroy(&client->handles_cond);
     hfi_cohorts_clear(&client->cohorts);
+    hfi_diaries_clear(&client->diaries);
     free_fork_mark(client->not_forked);
     hfi_spares_clear(&client->mem);
     struct hfi_mem mem = {.hook = client->mem.hook};
@@ -243,7 +245,10 @@ static void init_locks(hf_client *client) {
     pthread_mutex_init(&client->handles_mtx, NULL);
     pthread_cond_init(&client->handles_cond, NULL);
     hfi_list_init(&client->ears);
+    hfi_list_init(&client->listeners);
     hfi_cohorts_init(&client->cohorts, &client->mem);
+    hfi_diaries_init(&client->diaries, &client->mem);
+    client->core.diaries = &client->diaries;
 }
 
 static void stop_engine(void *arg) {
@@ -313,6 +318,7 @@ static void end(hf_client *client) {
         pthread_cond_wait(&client->close_cond, &client->close_mtx);
     pthread_mutex_unlock(&client->close_mtx);
 
+    hfi_listeners_end(client);
     hfi_dispatcher_drain(client);
     wait_until_settled(client);
     if (client->core.engine != NULL)
@@ -362,7 +368,7 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
     err = hfi_urls_parse(&client->mem, text, options, &urls, error);
     if (err != HF_OK)
         return err;
-    err = hfi_options_check_times(options, error);
+    err = hfi_options_check_numbers(options, error);
     note_outer_owner(client);
     if (err == HF_OK)
         err = make_uuid(client->core.id, error);
@@ -378,6 +384,7 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
         client->core.watchdog_ms = options->watchdog_ms;
         client->core.max_hold_ms = options->max_hold_ms;
         client->core.report_after_ms = options->report_after_ms;
+        client->diaries.limit = (size_t)options->timed_names;
         err = hfi_core_init(&client->core);
     }
     if (err == HF_OK)

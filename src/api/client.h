@@ -12,6 +12,7 @@
  *   all.c       making one lock out of many
  *   cohort.c    making one that threads pass on among themselves
  *   ears.c      telling handles about trouble with holds
+ *   listen.c    telling those who listen what is heard of a name
  *   sized.c     the public structs that can grow
  *   dispatch.c  where callbacks run
  *   fence.c     the check of fencing tokens, which needs no client
@@ -57,7 +58,8 @@ struct hf_client {
     struct hfi_log log;
     struct hfi_keeper *keeper;
     struct hfi_core core;
-    struct hfi_quorum *quorum; /* the core's engine, if there are several servers; else NULL */
+    struct hfi_diaries diaries; /* of the core: handles have them for longer */
+    struct hfi_quorum *quorum;  /* the core's engine, if there are several servers; else NULL */
     struct hfi_dispatcher dispatcher;
     struct hfi_cohorts cohorts;
 
@@ -66,11 +68,12 @@ struct hf_client {
     pthread_cond_t close_cond;
     bool closed;
 
-    pthread_mutex_t handles_mtx; /* guards what is told to handles */
+    pthread_mutex_t handles_mtx; /* guards what is told to handles, and who listens */
     pthread_cond_t handles_cond;
     struct hfi_link ears;       /* those that want to hear of trouble */
     struct hfi_handle *telling; /* its callback is running */
     uint64_t telling_round;
+    struct hfi_link listeners; /* those to whom the engine tells news */
 };
 
 void hfi_client_ref(hf_client *client);

@@ -17,6 +17,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#define ROUND_MOST 1024 /* callbacks before hf_dispatch() returns, though there may be more */
+
 int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
     struct hfi_dispatcher *d = &client->dispatcher;
     d->manual = manual;
@@ -86,11 +88,12 @@ static struct hfi_notice *take_notice(struct hfi_dispatcher *d) {
     return link != NULL ? HFI_CONTAINER(link, struct hfi_notice, link) : NULL;
 }
 
-static int run_notices(hf_client *client) {
+/* No more than so many, since those who listen to a name may have news for ever. */
+static int run_notices(hf_client *client, int most) {
     struct hfi_self *self = hfi_self();
     struct hfi_notice *notice;
     int ran = 0;
-    while (ran < INT_MAX && (notice = take_notice(&client->dispatcher)) != NULL) {
+    while (ran < most && (notice = take_notice(&client->dispatcher)) != NULL) {
         if (self != NULL)
             self->in_callback = client;
         notice->run(notice);
@@ -112,7 +115,7 @@ static void *dispatcher_main(void *arg) {
             continue;
         }
         pthread_mutex_unlock(&d->mtx);
-        run_notices(client);
+        run_notices(client, INT_MAX);
         pthread_mutex_lock(&d->mtx);
     }
     pthread_mutex_unlock(&d->mtx);
@@ -142,7 +145,7 @@ void hfi_dispatcher_stop(hf_client *client) {
     if (d->started)
         pthread_join(d->thread, NULL);
     else
-        run_notices(client); /* manual */
+        run_notices(client, INT_MAX); /* manual */
 }
 
 /* ---- Manual dispatch ---- */
@@ -152,14 +155,14 @@ static void flush(hf_client *client) {
     engine->ops->flush(engine);
 }
 
-/* Runs what is due and sends what came of it, again while callbacks make more. */
+/* Runs what is due and sends what came of it, again while callbacks make more, up to a limit. */
 static int work(hf_client *client) {
     int ran = 0, more;
     do {
         hfi_exec_run(&client->dispatcher.exec);
-        more = run_notices(client);
+        more = run_notices(client, ROUND_MOST - ran);
         ran += more;
-    } while (more > 0 && hfi_exec_has_work(&client->dispatcher.exec));
+    } while (more > 0 && ran < ROUND_MOST && hfi_exec_has_work(&client->dispatcher.exec));
     flush(client);
     return ran;
 }
@@ -206,10 +209,19 @@ static void wait_and_read(hf_client *client, int64_t until_ms) {
         engine->ops->service(engine, d->fds + 1, len);
 }
 
+static bool has_notices(struct hfi_dispatcher *d) {
+    pthread_mutex_lock(&d->mtx);
+    bool any = !hfi_list_empty(&d->notices);
+    pthread_mutex_unlock(&d->mtx);
+    return any;
+}
+
 /* From here on the application polls for us. */
 static void hand_over(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
     struct hfi_engine *engine = client->core.engine;
+    if (has_notices(d)) /* those beyond the limit */
+        hfi_exec_nudge(&d->exec);
     engine->ops->enlist(engine, d->epoll_fd);
     int64_t at_ms = HFI_NEVER;
     d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
@@ -283,7 +295,7 @@ void hfi_dispatcher_drain(hf_client *client) {
     if (!d->manual)
         return;
     take_over(d);
-    while (hfi_exec_run(&d->exec) || run_notices(client) > 0)
+    while (hfi_exec_run(&d->exec) || run_notices(client, INT_MAX) > 0)
         continue;
 }
 

@@ -95,6 +95,7 @@ void hfi_handle_free(struct hfi_handle *handle) {
     }
     struct hfi_parts *parts = handle->parts;
     hfi_ear_end(handle);
+    hfi_diary_slot_clear(&handle->diary);
     hfi_free(&client->mem, handle);
     hfi_parts_unref(parts);
     hfi_client_unref(client);
@@ -116,7 +117,8 @@ int hfi_handle_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                                  .kind = handle->kind,
                                  .name = handle->name,
                                  .name_len = handle->name_len,
-                                 .parts = handle->parts};
+                                 .parts = handle->parts,
+                                 .diary = &handle->diary};
     return HF_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
  * A handle, on a lock, a semaphore, permits or a latch: they are one struct, and differ in a small
- * table and in their verbs. Does not change between new and free, but for its ear, so any thread may
- * use it.
+ * table and in their verbs. Does not change between new and free, but for its ear and its diary, so any
+ * thread may use it.
  */
 #ifndef HFI_API_HANDLE_H
 #define HFI_API_HANDLE_H
@@ -45,6 +45,7 @@ struct hfi_handle {
     struct hfi_backoff spin; /* locks */
     struct hfi_parts *parts; /* referenced: what a lock of several is made of; else NULL */
     struct hfi_ear ear;
+    struct hfi_diary_slot diary;
     size_t name_len;
     char *name; /* behind the struct, in the same allocation; a NUL follows it, and its stem */
 };

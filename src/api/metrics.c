@@ -2,18 +2,28 @@
  * The numbers of a client as a text in the format of OpenMetrics, made from what hf_client_stats()
  * tells. On the caller's thread; stateless.
  *
+ * Of some names there is more, with the name as a label, by which nothing else can be confused with it. What is known of them is
+ * copied first, so that nobody waits while it is written.
+ *
  * Numbers with a fraction are written as whole seconds and microseconds: what printf() puts between
  * the two depends on the program's locale.
  */
 #include "api/client.h"
 
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Times under the first and over the last are of no interest by themselves. */
 #define FIRST_BUCKET 4 /* 16 us */
 #define LAST_BUCKET 30 /* 1074 s */
+/* There are many of them by name, so they are coarser. */
+#define NAMED_FIRST_BUCKET 6 /* 64 us */
+#define NAMED_LAST_BUCKET 28 /* 268 s */
+#define NAMED_STEP 2
 
 static void write_seconds(FILE *out, uint64_t us) {
     fprintf(out, "%" PRIu64 ".%06" PRIu64, us / 1000000, us % 1000000);
@@ -82,7 +92,125 @@ static void write_times(FILE *out, const char *name, const char *help, const hf_
     putc('\n', out);
 }
 
-static void write_all(FILE *out, const char *id, const hf_stats *stats) {
+/* ---- By name ---- */
+
+struct named {
+    struct named *next;
+    struct hfi_named_times times; /* its name is behind the struct */
+};
+
+struct named_list {
+    struct named *first;
+    bool failed; /* out of memory */
+};
+
+/* Under the mutex of what keeps them. */
+static void add_named(void *arg, const struct hfi_named_times *times) {
+    struct named_list *list = arg;
+    struct named *named = malloc(sizeof *named + times->name_len);
+    if (named == NULL) {
+        list->failed = true;
+        return;
+    }
+    *named = (struct named){.next = list->first, .times = *times};
+    named->times.name = memcpy(named + 1, times->name, times->name_len);
+    list->first = named;
+}
+
+static void free_names(struct named_list *list) {
+    while (list->first != NULL) {
+        struct named *named = list->first;
+        list->first = named->next;
+        free(named);
+    }
+}
+
+/* A name in any bytes, as a part of what is between quotes: of one that is no text, its ASCII. */
+static void write_escaped(FILE *out, const char *name, size_t len, bool is_text) {
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] == '\n')
+            fputs("\\n", out);
+        else if (name[i] == '\0')
+            fputs("\\\\u0000", out);
+        else if (name[i] == '"' || name[i] == '\\')
+            fprintf(out, "\\%c", name[i]);
+        else if (is_text || (unsigned char)name[i] < 0x80)
+            putc(name[i], out);
+        else
+            fputs("\xef\xbf\xbd", out);
+    }
+}
+
+/* What is no text could be mistaken for another: so it is told by its bytes, too. */
+static void write_lock_label(FILE *out, const struct hfi_named_times *times) {
+    bool is_text = hfi_is_utf8(times->name, times->name_len);
+    fputs("lock=\"", out);
+    write_escaped(out, times->name, times->name_len, is_text);
+    putc('"', out);
+    if (is_text && memchr(times->name, '\0', times->name_len) == NULL)
+        return;
+    fputs(",lock_hex=\"", out);
+    for (size_t i = 0; i < times->name_len; i++)
+        fprintf(out, "%02x", (unsigned char)times->name[i]);
+    putc('"', out);
+}
+
+static void begin_named(FILE *out, const char *family, const char *suffix,
+                        const struct hfi_named_times *of) {
+    fprintf(out, "holdfast_client_%s%s{", family, suffix);
+    write_lock_label(out, of);
+}
+
+static void write_named(FILE *out, const char *family, const struct hfi_named_times *of,
+                        const hf_times *times) {
+    uint64_t count = 0;
+    for (unsigned i = 0; i < sizeof times->buckets / sizeof times->buckets[0]; i++) {
+        count += times->buckets[i];
+        if (i < NAMED_FIRST_BUCKET || i > NAMED_LAST_BUCKET ||
+            (i - NAMED_FIRST_BUCKET) % NAMED_STEP != 0)
+            continue;
+        begin_named(out, family, "_bucket", of);
+        fputs(",le=\"", out);
+        write_seconds(out, UINT64_C(1) << i);
+        fprintf(out, "\"} %" PRIu64 "\n", count);
+    }
+    begin_named(out, family, "_bucket", of);
+    fprintf(out, ",le=\"+Inf\"} %" PRIu64 "\n", count);
+    begin_named(out, family, "_count", of);
+    fprintf(out, "} %" PRIu64 "\n", count);
+    begin_named(out, family, "_sum", of);
+    fputs("} ", out);
+    write_seconds(out, times->sum_us);
+    putc('\n', out);
+}
+
+static void write_names(FILE *out, const struct named_list *list) {
+    static const struct {
+        const char *family, *help;
+        size_t at;
+    } all[] = {
+        {"lock_wait_seconds", "The same by name: from the call to acquired.",
+         offsetof(struct hfi_named_times, wait)},
+        {"lock_hold_seconds", "The same by name: from acquired to fully released.",
+         offsetof(struct hfi_named_times, hold)},
+        {"lock_hand_over_seconds", "The same by name: from being told that it is free to acquired.",
+         offsetof(struct hfi_named_times, hand_over)},
+    };
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+        write_head(out, all[k].family, "histogram", all[k].help);
+        for (const struct named *named = list->first; named != NULL; named = named->next) {
+            hf_times times;
+            memcpy(&times, (const char *)&named->times + all[k].at, sizeof times);
+            if (times.count > 0)
+                write_named(out, all[k].family, &named->times, &times);
+        }
+    }
+}
+
+/* ---- The whole ---- */
+
+static void write_all(FILE *out, const char *id, const hf_stats *stats,
+                      const struct named_list *names) {
     fprintf(out,
             "# TYPE holdfast_client info\n# HELP holdfast_client Which client it is.\n"
             "holdfast_client_info{id=\"%s\",version=\"%s\"} 1\n",
@@ -93,27 +221,43 @@ static void write_all(FILE *out, const char *id, const hf_stats *stats) {
     write_times(out, "hold_seconds", "From acquired to fully released.", &stats->hold);
     write_times(out, "hand_over_seconds", "From being told that it is free to acquired.",
                 &stats->hand_over);
+    write_names(out, names);
     fputs("# EOF\n", out);
+}
+
+/* NULL: out of memory. */
+static char *make_text(const char *id, const hf_stats *stats, const struct named_list *names) {
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    if (out == NULL)
+        return NULL;
+    write_all(out, id, stats, names);
+    bool failed = ferror(out) != 0;
+    if (fclose(out) == 0 && !failed)
+        return text;
+    free(text);
+    return NULL;
 }
 
 int hf_client_metrics(hf_client *client, char **ret_text) {
     hf_stats stats = HF_STATS_INIT;
-    char *text = NULL;
-    size_t len = 0;
+    struct named_list names = {.first = NULL};
+    struct hfi_entry entry;
     if (ret_text == NULL)
         return hfi_remember(HF_EINVAL, NULL);
     int err = hf_client_stats(client, &stats);
     if (err != HF_OK)
         return err;
-    FILE *out = open_memstream(&text, &len);
-    if (out == NULL)
+    err = hfi_enter(client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    hfi_diaries_tell(&client->diaries, add_named, &names);
+    char *text = names.failed ? NULL : make_text(hf_client_id(client), &stats, &names);
+    free_names(&names);
+    hfi_leave(client, &entry);
+    if (text == NULL)
         return hfi_remember(HF_ENOMEM, NULL);
-    write_all(out, hf_client_id(client), &stats);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) != 0 || failed) {
-        free(text);
-        return hfi_remember(HF_ENOMEM, NULL);
-    }
     *ret_text = text;
     return HF_OK;
 }

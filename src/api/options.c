@@ -7,6 +7,8 @@
 #include "api/sized.h"
 #include "base/error.h"
 
+#define TIMED_NAMES_MAX 10000
+
 static int check_acks(const hf_options *o, hf_error *error) {
     if (o->acks < HF_ACKS_OFF || o->acks > HF_ACKS_MAX)
         return hfi_fail(error, HF_EINVAL, "acks is 1 to %d, or one of HF_ACKS_...", HF_ACKS_MAX);
@@ -36,7 +38,7 @@ int hfi_options_read(const hf_options *given, hf_options *options, hf_error *err
     return check_acks(options, error);
 }
 
-int hfi_options_check_times(const hf_options *o, hf_error *error) {
+int hfi_options_check_numbers(const hf_options *o, hf_error *error) {
     const int64_t day_ms = 24 * 3600 * 1000;
     if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
         o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms ||
@@ -49,6 +51,8 @@ int hfi_options_check_times(const hf_options *o, hf_error *error) {
         return hfi_fail(error, HF_EINVAL, "restart_guard_ms is -1, or 0 to ten years");
     if (o->report_after_ms < -1 || o->report_after_ms > day_ms)
         return hfi_fail(error, HF_EINVAL, "report_after_ms is -1, or 0 to one day");
+    if (o->timed_names < 0 || o->timed_names > TIMED_NAMES_MAX)
+        return hfi_fail(error, HF_EINVAL, "timed_names is 0 to %d", TIMED_NAMES_MAX);
     if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)
         return hfi_fail(error, HF_EINVAL,
                         "watchdog_ms is 30 ms to ten years, max_hold_ms not negative");

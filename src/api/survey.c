@@ -12,6 +12,7 @@
 
 #define PATTERN_MAX 256
 #define HOUR_MS (3600 * 1000)
+#define ALL_WANTS (HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES)
 
 static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
                        struct hfi_op_args *args) {
@@ -25,6 +26,8 @@ static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
         return hfi_invalid("no place for what is found");
     if (options.limit_ms < 1 || options.limit_ms > HOUR_MS)
         return hfi_invalid("limit_ms is 1 ms to one hour");
+    if ((options.wanted & ~ALL_WANTS) != 0)
+        return hfi_invalid("wanted is made of HF_WANT_...");
     const char *pattern = options.pattern != NULL ? options.pattern : "";
     if (strlen(pattern) > PATTERN_MAX)
         return hfi_invalid("the pattern is longer than 256 bytes");
@@ -32,6 +35,7 @@ static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
                                  .name = pattern,
                                  .name_len = strlen(pattern),
                                  .wait_ms = options.limit_ms,
+                                 .wanted = options.wanted,
                                  .ret_fleet = ret_fleet};
     return HF_OK;
 }

@@ -43,6 +43,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->fair_wait_ms = url->fair_wait_ms;
     if (url->report_after_ms >= 0)
         options->report_after_ms = url->report_after_ms;
+    if (url->timed_names >= 0)
+        options->timed_names = url->timed_names;
     if (url->restart_guard_ms >= 0)
         options->restart_guard_ms = url->restart_guard_ms;
     if (url->failover_timeout_ms >= 0)
@@ -114,6 +116,7 @@ static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
            differ(a->ping_ms, b->ping_ms) || differ(a->fair_wait_ms, b->fair_wait_ms) ||
            differ(a->restart_guard_ms, b->restart_guard_ms) ||
            differ(a->report_after_ms, b->report_after_ms) ||
+           differ(a->timed_names, b->timed_names) ||
            differ(a->failover_timeout_ms, b->failover_timeout_ms);
 }
 
@@ -164,7 +167,8 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
             if (same_server(url, &urls->of[j]))
                 return hfi_fail(error, HF_EINVAL, "two of the urls lead to the same server");
             if (contradict(url, &urls->of[j]))
-                return hfi_fail(error, HF_EINVAL, "the urls of a quorum give different times");
+                return hfi_fail(error, HF_EINVAL,
+                                "the urls of a quorum give different times or numbers");
         }
     }
     return HF_OK;

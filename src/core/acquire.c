@@ -202,7 +202,8 @@ static void acquired(struct hf_op *op) {
                                     .acks = call->acks,
                                     .watched = op->lease_ms == HF_WATCHDOG,
                                     .proof = call->proof,
-                                    .self = op->work->self};
+                                    .self = op->work->self,
+                                    .diary = op->diary};
     pthread_mutex_lock(&op->shard->mtx);
     if (hold->count == 0)
         op->work->self = NULL; /* it is the hold's now */
@@ -226,12 +227,8 @@ static void acquired(struct hf_op *op) {
     hfi_op_count(op, &op->core->counters.acquired);
     if (call->contended || op->lined_up)
         hfi_op_count(op, &op->core->counters.contended);
-    int64_t now_us = hfi_now_us();
-    if (!op->inner) {
-        hfi_times_add(&op->core->wait, now_us - op->start_us);
-        if (call->told_us > 0)
-            hfi_times_add(&op->core->hand_over, now_us - call->told_us);
-    }
+    if (!op->inner)
+        hfi_count_times(op);
     result->remaining_ms = hfi_left_ms(deadline_ms);
     hfi_op_complete(op, HF_OK, NULL);
 }
@@ -277,6 +274,7 @@ static void acquire_after(struct hf_op *op) {
 const struct hfi_verb hfi_verb_acquire = {.name = "acquire",
                                           .takes_turn = true,
                                           .waits = true,
+                                          .timed = true,
                                           .acquires = true,
                                           .go = acquire_go,
                                           .after = acquire_after};

@@ -63,14 +63,21 @@ void hfi_take_failed(struct hf_op *op) {
         hfi_op_complete(op, call->err, &call->error);
 }
 
+void hfi_count_times(const struct hf_op *op) {
+    int64_t now_us = hfi_now_us(), told_us = op->call->told_us;
+    struct hfi_core *core = op->core;
+    struct hfi_entries *entries = hfi_diary_entries(core->diaries, op->diary);
+    hfi_times_add(&core->wait, entries != NULL ? &entries->wait : NULL, now_us - op->start_us);
+    if (told_us > 0)
+        hfi_times_add(&core->hand_over, entries != NULL ? &entries->hand_over : NULL,
+                      now_us - told_us);
+}
+
 void hfi_count_taken(struct hf_op *op) {
     hfi_count(&op->core->counters.acquired);
     if (op->call->contended)
         hfi_count(&op->core->counters.contended);
-    int64_t now_us = hfi_now_us();
-    hfi_times_add(&op->core->wait, now_us - op->start_us);
-    if (op->call->told_us > 0)
-        hfi_times_add(&op->core->hand_over, now_us - op->call->told_us);
+    hfi_count_times(op);
 }
 
 static void take_after(struct hf_op *op) {
@@ -84,7 +91,7 @@ static void take_after(struct hf_op *op) {
 }
 
 const struct hfi_verb hfi_verb_take = {
-    .name = "take", .waits = true, .go = take_go, .after = take_after};
+    .name = "take", .waits = true, .timed = true, .go = take_go, .after = take_after};
 
 /* Nothing is taken by awaiting, so nothing is counted. */
 static void await_after(struct hf_op *op) {

@@ -63,7 +63,8 @@ static void adopted(struct hf_op *op) {
                                     .lease_ms = call->lease_ms,
                                     .acks = call->acks,
                                     .watched = op->lease_ms == HF_WATCHDOG,
-                                    .proof = call->proof};
+                                    .proof = call->proof,
+                                    .diary = op->diary};
     hfi_hold_granted_locked(hold, &grant);
     op->work->result.count = hold->count;
     op->work->result.token = call->token;
@@ -94,4 +95,4 @@ static void adopt_after(struct hf_op *op) {
 }
 
 const struct hfi_verb hfi_verb_adopt = {
-    .name = "adopt", .takes_turn = true, .go = adopt_go, .after = adopt_after};
+    .name = "adopt", .takes_turn = true, .timed = true, .go = adopt_go, .after = adopt_after};

@@ -90,24 +90,3 @@ size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text) {
 void hfi_count(atomic_ullong *counter) {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
-
-void hfi_times_read(const struct hfi_times *times, hf_times *ret) {
-    ret->count = atomic_load_explicit(&times->count, memory_order_relaxed);
-    ret->sum_us = atomic_load_explicit(&times->sum_us, memory_order_relaxed);
-    ret->max_us = atomic_load_explicit(&times->max_us, memory_order_relaxed);
-    for (size_t i = 0; i < sizeof ret->buckets / sizeof ret->buckets[0]; i++)
-        ret->buckets[i] = atomic_load_explicit(&times->buckets[i], memory_order_relaxed);
-}
-
-void hfi_times_add(struct hfi_times *times, int64_t us) {
-    unsigned long long value = us > 0 ? (unsigned long long)us : 0;
-    unsigned bucket = value == 0 ? 0 : 64u - (unsigned)__builtin_clzll(value);
-    atomic_fetch_add_explicit(&times->count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&times->sum_us, value, memory_order_relaxed);
-    atomic_fetch_add_explicit(&times->buckets[bucket < 32 ? bucket : 31], 1, memory_order_relaxed);
-    unsigned long long max = atomic_load_explicit(&times->max_us, memory_order_relaxed);
-    while (value > max &&
-           !atomic_compare_exchange_weak_explicit(&times->max_us, &max, value, memory_order_relaxed,
-                                                  memory_order_relaxed))
-        continue;
-}

@@ -25,6 +25,7 @@
  *   standing.c    answering them: what is held and waited for
  *   let_go.c      ending at the server what was given up without a release
  *   parts.c       locks of several: what their holds have at each of them
+ *   diary.c       how long it all took, by name
  *
  * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. Under a shard the
  * engine is only asked where something is (node_of).
@@ -40,6 +41,7 @@
 #include "base/self.h"
 #include "base/table.h"
 #include "base/task.h"
+#include "core/diary.h"
 #include "engine/engine.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -67,10 +69,6 @@ struct hfi_counters {
     atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
         losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects,
         ack_failures;
-};
-
-struct hfi_times {
-    atomic_ullong count, sum_us, max_us, buckets[32];
 };
 
 /* What core needs of the layer above it. */
@@ -130,6 +128,7 @@ struct hfi_core {
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold, hand_over;
+    struct hfi_diaries *diaries; /* the same by name; NULL: it keeps none, and has no handles */
 
     struct {
         pthread_mutex_t mtx;
@@ -240,6 +239,10 @@ struct hfi_waits {
     uint64_t len;
     int64_t since_ms;
 };
+/* As struct hfi_news has it, too. */
+void hfi_standing_tell_times(void *arg,
+                             void (*visit)(void *visit_arg, const struct hfi_named_times *times),
+                             void *visit_arg);
 struct hfi_waits hfi_standing_waits(struct hfi_core *core);
 int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core); /* the same, without counting them */
 
@@ -262,8 +265,6 @@ bool hfi_core_is_idle(struct hfi_core *core); /* no operation is unfinished */
 /* One of `returns` is on its way; no mutex may be held. */
 void hfi_note_return(struct hfi_core *core);
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
-void hfi_times_add(struct hfi_times *times, int64_t us);
-void hfi_times_read(const struct hfi_times *times, hf_times *ret);
 void hfi_count(atomic_ullong *counter);
 /* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
  * every operation needs it. Of an alias the text is another client's. */

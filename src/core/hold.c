@@ -51,7 +51,7 @@ int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
 
 /* ---- Possession ---- */
 
-static void begin_possession(struct hfi_hold *hold, struct hfi_self *self) {
+static void begin_possession(struct hfi_hold *hold, const struct hfi_grant *grant) {
     hold->generation++;
     hold->since_us = hfi_now_us();
     hold->lease_ms = hold->token = 0;
@@ -64,7 +64,9 @@ static void begin_possession(struct hfi_hold *hold, struct hfi_self *self) {
     if (hold->renewing == HFI_ASKING)
         hold->renewing = HFI_SENT; /* it was about the last one */
     hfi_self_unref(hold->self);
-    hold->self = self;
+    hold->self = grant->self;
+    hold->diary = grant->diary;
+    hfi_diary_ref(hold->diary);
     if (!hold->inner)
         atomic_fetch_add_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
 }
@@ -96,7 +98,7 @@ static int strictness(int acks) {
 void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *grant) {
     const struct hfi_proof *proof = &grant->proof;
     if (hold->count == 0)
-        begin_possession(hold, grant->self);
+        begin_possession(hold, grant);
     hold->possession = HFI_HOLD_HELD;
     hold->count = grant->count;
     hold->held_as = grant->kind;
@@ -171,6 +173,13 @@ void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof
     hfi_watchdog_arm_locked(hold);
 }
 
+static void note_time(struct hfi_hold *hold, int64_t us) {
+    struct hfi_entries *entries = hfi_diary_entries(hold->core->diaries, hold->diary);
+    hfi_times_add(&hold->core->hold, entries != NULL ? &entries->hold : NULL, us);
+    hfi_diary_unref(hold->diary);
+    hold->diary = NULL;
+}
+
 static void end_possession(struct hfi_hold *hold, enum hfi_possession possession,
                            enum hfi_ending ending) {
     hold->possession = possession;
@@ -182,7 +191,7 @@ static void end_possession(struct hfi_hold *hold, enum hfi_possession possession
     if (hold->inner)
         return;
     atomic_fetch_sub_explicit(&hold->core->counters.holds, 1, memory_order_relaxed);
-    hfi_times_add(&hold->core->hold, hfi_now_us() - hold->since_us);
+    note_time(hold, hfi_now_us() - hold->since_us);
 }
 
 void hfi_hold_end_locked(struct hfi_hold *hold) {

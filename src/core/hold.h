@@ -101,6 +101,7 @@ struct hfi_hold {
     int acks;                       /* who must confirm its renewals: the strictest given so far */
     const struct hfi_kind *held_as; /* the kind of the handle by which it was acquired last */
     struct hfi_self *self;          /* the thread whose default owner this is, or NULL */
+    struct hfi_diary *diary;        /* referenced: where its time will be noted; or NULL */
     bool orphaned;                  /* which has ended */
     enum hfi_ending ended;
     const char *reason; /* of the loss */
@@ -238,7 +239,8 @@ struct hfi_grant {
     int acks;
     bool watched; /* it has no end but its release */
     struct hfi_proof proof;
-    struct hfi_self *self; /* if a possession begins, its reference goes to the hold; or NULL */
+    struct hfi_self *self;   /* if a possession begins, its reference goes to the hold; or NULL */
+    struct hfi_diary *diary; /* of its name; NULL: none is kept */
 };
 
 /* It was over before it could be used. */

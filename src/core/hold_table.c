@@ -73,6 +73,7 @@ void hfi_hold_unref(struct hfi_hold *hold) {
     if (hold == NULL || atomic_fetch_sub_explicit(&hold->refs, 1, memory_order_acq_rel) != 1)
         return;
     hfi_self_unref(hold->self);
+    hfi_diary_unref(hold->diary);
     hfi_alias_unref(hold->core, hold->alias);
     deallocate(hold->core->mem, hold);
 }

@@ -166,6 +166,7 @@ void hfi_news_init(struct hfi_core *core) {
                                    .proved = proved,
                                    .lost = lost,
                                    .asked = hfi_standing_tell,
+                                   .asked_times = hfi_standing_tell_times,
                                    .waits = waits,
                                    .arg = core};
     core->engine->ops->tell_news_to(core->engine, &core->news);

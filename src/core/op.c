@@ -47,7 +47,7 @@ void hfi_op_finish(struct hf_op *op) {
 }
 
 void hfi_op_complete(struct hf_op *op, int err, const hf_error *error) {
-    if (hfi_op_must_settle_leftover(op, err)) {
+    if (!hfi_op_leave_turn(op, err)) {
         hfi_op_complete_unsettled(op, err, error, op->core->watchdog_ms);
         return;
     }

@@ -79,6 +79,7 @@ struct hf_op {
     struct hfi_parked *parked; /* the engine's */
     struct hf_cancel *cancel;
     struct hfi_link cancel_link; /* guarded by the switch */
+    struct hfi_diary *diary;     /* referenced: of its name; NULL: none is kept */
 
     hf_owner owner;
     int64_t lease_ms; /* as asked for */
@@ -143,6 +144,7 @@ struct hfi_verb {
     bool waits;      /* for up to wait_ms, and can be cancelled */
     bool acquires;   /* begins a possession, and takes over what the last one left behind */
     bool releases;   /* its caller is done with the hold, whatever comes of it */
+    bool timed;      /* how long it took is kept by name */
     bool gives_back; /* goes on while the client closes, as a settlement would */
     bool lets_go;    /* the core's own: ends what was left behind, and yields to who acquires */
     /* The hold is ours to work on (or the verb needs none): call the engine, or complete. */
@@ -176,6 +178,7 @@ struct hfi_op_args {
     int acks; /* acquire */
     enum hfi_lane lane;
     enum hfi_question question;
+    unsigned wanted;    /* survey */
     int64_t token_wish; /* extend */
     enum hfi_act act;
     bool yes_or_no;
@@ -194,6 +197,7 @@ struct hfi_op_args {
     struct hfi_parts *parts; /* joint kinds: referenced; else NULL */
     struct hfi_stake *stake; /* of a part: acquire leaves it in the hold; referenced, or NULL */
     bool inner;              /* as hf_op has it */
+    struct hfi_diary_slot *diary; /* where that of the name is, or will be; NULL: none is kept */
     struct hf_cancel *cancel;
     hf_callback callback;
     /* In place of a callback: called on the operation's executor when it completes. It may still
@@ -257,9 +261,9 @@ void hfi_op_finish(struct hf_op *op);
 /* Gives the turn to the next operation on its hold, if it has one. */
 void hfi_op_leave_turn_locked(struct hf_op *op);
 void hfi_op_look_if_done(struct hf_op *op); /* the engine has returned */
-/* After a settlement was broken off, whoever has the turn has to finish it, unless somebody else is
- * next. */
-bool hfi_op_must_settle_leftover(struct hf_op *op, int err);
+/* The same for one that ends with `err`, and for its gate. False: it has the turn, and was handed what a settlement had
+ * not finished, which it has to settle first. */
+bool hfi_op_leave_turn(struct hf_op *op, int err);
 void hfi_op_settle(struct hf_op *op);  /* begins */
 void hfi_op_settled(struct hf_op *op); /* the engine has finished with it */
 /* The next operation acquires again, and so takes over what this one was to undo. */
@@ -288,5 +292,7 @@ bool hfi_op_ended_meanwhile(struct hf_op *op);
 void hfi_count_failure(const struct hf_op *op, int err);
 void hfi_take_failed(struct hf_op *op); /* counts, and completes with what the engine said */
 void hfi_count_taken(struct hf_op *op); /* one more that was acquired */
+/* It has been acquired now: how long that took. */
+void hfi_count_times(const struct hf_op *op);
 
 #endif

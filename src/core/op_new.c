@@ -165,6 +165,7 @@ static void destroy(struct hfi_task *task) {
     struct hf_op *op = HFI_CONTAINER(task, struct hf_op, task);
     struct hfi_core *core = op->core;
     hfi_hold_unref(op->hold);
+    hfi_diary_unref(op->diary);
     if (op->work != NULL) {
         hfi_self_unref(op->work->self);
         hfi_stake_unref(op->work->stake);
@@ -190,6 +191,7 @@ static int64_t end_ms(const struct hf_op *op, const struct hfi_op_args *args) {
 static void fill_call(struct hf_op *op, const struct hfi_op_args *args, char *behind_name) {
     struct hfi_call *call = op->call;
     call->question = args->question;
+    call->wanted = args->wanted;
     call->token_wish = args->token_wish;
     call->act = args->act;
     call->amount = args->amount;
@@ -254,8 +256,8 @@ static bool may_be_slight(const struct hfi_op_args *args) {
 }
 
 struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) {
-    struct hfi_shard *shard =
-        hfi_core_shard(core, args->name, hfi_kind_stem_len(args->kind, args->name, args->name_len));
+    size_t stem_len = hfi_kind_stem_len(args->kind, args->name, args->name_len);
+    struct hfi_shard *shard = hfi_core_shard(core, args->name, stem_len);
     size_t room = args->name_len + args->ids_len * HFI_ID_LEN;
     struct hf_op *op =
         may_be_slight(args) ? allocate_slight(core, room) : allocate(core, shard, args->kind, room);
@@ -270,6 +272,8 @@ struct hf_op *hfi_op_new(struct hfi_core *core, const struct hfi_op_args *args) 
         begin_call(op, args->handle);
         fill_call(op, args, behind_name);
     }
+    if (args->verb->timed && args->diary != NULL && hfi_kind_is_told(args->kind))
+        op->diary = hfi_diary_take(core->diaries, args->diary, args->name, stem_len);
     core->hooks.retain(core->hooks.arg);
     hfi_cancel_attach(args->cancel, op);
     return op;

@@ -13,7 +13,8 @@
 
 struct hfi_parts *hfi_parts_new(const struct hfi_mem *mem, const struct hfi_part *parts,
                                 size_t len) {
-    size_t size = sizeof(struct hfi_parts) + len * sizeof parts[0];
+    size_t slot_size = sizeof(struct hfi_diary_slot);
+    size_t size = sizeof(struct hfi_parts) + len * (sizeof parts[0] + slot_size);
     for (size_t i = 0; i < len; i++)
         size += parts[i].name_len;
     struct hfi_parts *copy = hfi_zalloc(mem, size);
@@ -22,7 +23,8 @@ struct hfi_parts *hfi_parts_new(const struct hfi_mem *mem, const struct hfi_part
     atomic_init(&copy->refs, 1);
     copy->mem = mem;
     copy->len = len;
-    char *name = (char *)(copy->of + len);
+    copy->diaries = (struct hfi_diary_slot *)(void *)(copy->of + len);
+    char *name = (char *)(copy->diaries + len);
     for (size_t i = 0; i < len; i++) {
         struct hfi_core *core = parts[i].core;
         copy->of[i] = parts[i];
@@ -49,6 +51,7 @@ void hfi_parts_unref(struct hfi_parts *parts) {
         parts->end(parts);
     size_t len = parts->len;
     for (size_t i = 0; i < len; i++) {
+        hfi_diary_slot_clear(&parts->diaries[i]);
         hooks[i].forget = parts->of[i].core->hooks.forget;
         hooks[i].arg = parts->of[i].core->hooks.arg;
     }

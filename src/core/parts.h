@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
+#include "core/diary.h"
 #include "engine/engine.h"
 
 struct hfi_cohort;
@@ -35,7 +36,8 @@ struct hfi_parts {
     void (*end)(struct hfi_parts *parts); /* the last reference goes; or NULL */
     size_t len;
     unsigned char order[HF_MEMBERS_MAX]; /* in which they are waited for: indices */
-    struct hfi_part of[];                /* as they were given; the names are behind it */
+    struct hfi_diary_slot *diaries;      /* of each: a lock of several has none of its own */
+    struct hfi_part of[]; /* as they were given; the diaries and names are behind it */
 };
 
 /* Copies them; the order is the caller's to fill in. NULL: out of memory. */

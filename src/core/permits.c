@@ -59,7 +59,8 @@ static bool begin_hold_locked(struct hf_op *op, size_t i) {
                                     .count = 1,
                                     .lease_ms = call->lease_ms,
                                     .watched = op->lease_ms == HF_WATCHDOG,
-                                    .proof = call->proof};
+                                    .proof = call->proof,
+                                    .diary = op->diary};
     hfi_hold_granted_locked(hold, &grant);
     return true;
 }
@@ -114,8 +115,11 @@ static void acquire_after(struct hf_op *op) {
         hfi_take_failed(op);
 }
 
-const struct hfi_verb hfi_verb_permits_acquire = {
-    .name = "acquire permits", .waits = true, .go = acquire_go, .after = acquire_after};
+const struct hfi_verb hfi_verb_permits_acquire = {.name = "acquire permits",
+                                                  .waits = true,
+                                                  .timed = true,
+                                                  .go = acquire_go,
+                                                  .after = acquire_after};
 
 /* ---- Release ---- */
 

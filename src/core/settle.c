@@ -12,15 +12,27 @@
 
 /* After a settlement was broken off, whoever has the turn has to finish it, unless somebody else is
  * next, or there is no time for it. */
-bool hfi_op_must_settle_leftover(struct hf_op *op, int err) {
-    if (op->hold == NULL || err == HF_ECLOSED || atomic_load(&op->core->abandoning))
+static bool must_settle_leftover_locked(const struct hf_op *op, int err) {
+    if (err == HF_ECLOSED || atomic_load(&op->core->abandoning))
         return false;
+    return hfi_hold_has_leftover(op->hold) && op->hold->active == op &&
+           hfi_list_empty(&op->hold->queue);
+}
+
+/* Both in one: between the two a settlement could be broken off for an operation that is about to leave, and
+ * nobody would finish it. */
+bool hfi_op_leave_turn(struct hf_op *op, int err) {
+    if (op->hold == NULL)
+        return true;
     pthread_mutex_lock(&op->shard->mtx);
-    bool must = hfi_hold_has_leftover(op->hold) && op->hold->active == op &&
-                hfi_list_empty(&op->hold->queue);
+    bool must = must_settle_leftover_locked(op, err);
     op->brief = must && op->hold->ended == HFI_RAN_OUT;
+    if (!must) {
+        hfi_gate_leave_locked(op->shard, op);
+        hfi_op_leave_turn_locked(op);
+    }
     pthread_mutex_unlock(&op->shard->mtx);
-    return must;
+    return !must;
 }
 
 /* The hold is busy until it is known what became of the command. */

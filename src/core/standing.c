@@ -34,15 +34,9 @@ static void name_thread(struct hfi_self *self, struct listener *listener,
         hfi_self_name(self, &listener->may_ask, name);
 }
 
-/* Of a lock of several its parts are told. But who is inside of a cohort, and who waits there, is known to nobody else: so
- * that is told beside the hold that the server knows. */
-static bool is_told(const struct hfi_kind *kind) {
-    return !kind->joint || kind->cohort;
-}
-
 static void tell_hold(const struct hfi_hold *hold, struct listener *listener) {
     char thread[HFI_THREAD_NAME_SIZE];
-    if (hold->count == 0 || !is_told(hold->kind))
+    if (hold->count == 0 || !hfi_kind_is_told(hold->kind))
         return;
     name_thread(hold->self, listener, thread);
     const struct hfi_standing standing = {
@@ -62,8 +56,8 @@ static void tell_hold(const struct hfi_hold *hold, struct listener *listener) {
 
 /* One that settles is over for its caller. */
 static bool is_wait(const struct hf_op *op) {
-    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->inner && is_told(op->kind) &&
-           op->verb != &hfi_verb_survey;
+    return op->verb->waits && op->wait_ms != 0 && !op->over && !op->inner &&
+           hfi_kind_is_told(op->kind) && op->verb != &hfi_verb_survey;
 }
 
 static void tell_wait(const struct hf_op *op, struct listener *listener) {
@@ -123,6 +117,14 @@ bool hfi_standing_tell(void *arg, struct hfi_bearing *ret, visit_fn *visit, void
     for (int i = 0; i < HFI_SHARDS; i++)
         tell_shard(&core->shards[i], &listener);
     return true;
+}
+
+void hfi_standing_tell_times(void *arg,
+                             void (*visit)(void *visit_arg, const struct hfi_named_times *times),
+                             void *visit_arg) {
+    struct hfi_core *core = arg;
+    if (core->diaries != NULL)
+        hfi_diaries_tell(core->diaries, visit, visit_arg);
 }
 
 /* In each shard those behind the first have begun later; they are only counted. */

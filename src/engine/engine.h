@@ -17,6 +17,7 @@
 
 #include "base/backoff.h"
 #include "base/task.h"
+#include "engine/hearing.h"
 
 #include <holdfast/holdfast.h>
 
@@ -82,6 +83,12 @@ struct hfi_kind {
                           char *to);
     const void *engine_private;
 };
+
+/* Of a lock of several its parts are told and counted by name. But who is inside of a cohort, and who waits there, is known to
+ * nobody else: so that is told beside the hold that the server knows. */
+static inline bool hfi_kind_is_told(const struct hfi_kind *kind) {
+    return !kind->joint || kind->cohort;
+}
 
 static inline size_t hfi_kind_stem_len(const struct hfi_kind *kind, const char *name,
                                        size_t name_len) {
@@ -167,6 +174,7 @@ struct hfi_call {
      * another. 0: neither. */
     int64_t token_wish;
     enum hfi_question question; /* ask */
+    unsigned wanted;            /* survey: of the clients, HF_WANT_... */
     enum hfi_act act;           /* act, and its settlement */
     int64_t amount;             /* things: how many */
     int64_t ttl_ms;             /* things: when to expire as a whole; 0: never */
@@ -352,6 +360,14 @@ struct hfi_bearing {
     hf_times wait, hold, hand_over;
 };
 
+/* How long something took under one name: the acquires, the holds, and the hand-overs. */
+struct hfi_named_times {
+    const char *name;
+    size_t name_len;
+    uint64_t begun; /* another whenever counting began anew */
+    hf_times wait, hold, hand_over;
+};
+
 /* What an engine has to say of holds without having been asked. The core gives this to the engine,
  * which calls it on the keeper's thread, under no mutex. */
 struct hfi_news {
@@ -370,6 +386,10 @@ struct hfi_news {
     bool (*asked)(void *arg, struct hfi_bearing *ret,
                   void (*visit)(void *visit_arg, const struct hfi_standing *standing),
                   void *visit_arg);
+    /* The same of how long it took, for those names of which that is kept. */
+    void (*asked_times)(void *arg,
+                        void (*visit)(void *visit_arg, const struct hfi_named_times *times),
+                        void *visit_arg);
     /* A call has begun to wait for another owner. Unlike the others on any thread. */
     void (*waits)(void *arg);
     void *arg;
@@ -428,6 +448,16 @@ struct hfi_engine_ops {
      * for so long that others may ask about it, if that costs something. On the keeper's thread. May be missing; an engine that cannot listen hears
      * nothing. */
     void (*listen)(struct hfi_engine *engine, bool on);
+
+    /* From now on whatever the server says of a name is told to `hearer`, until unhear has returned; and first of all, when
+     * that begins. The name was checked, and is copied. HF_OK or HF_ENOMEM. Any thread, but nobody else touches one
+     * hearing meanwhile. May be missing, both: nothing can be heard. */
+    int (*hear)(struct hfi_engine *engine, const char *name, size_t name_len,
+                struct hfi_hearer *hearer, struct hfi_hearing **ret);
+    /* Before the engine stops. The hearing is the engine's to free. */
+    void (*unhear)(struct hfi_engine *engine, struct hfi_hearing *hearing);
+    /* How many servers speak for themselves there. May be missing: one. */
+    size_t (*servers)(struct hfi_engine *engine);
 
     /* ---- Manual dispatch: what hf_dispatch() drives, on its thread ---- */
 

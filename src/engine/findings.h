@@ -13,19 +13,25 @@
 
 #define HFI_FOUND_OWNER_SIZE 72
 #define HFI_FOUND_NAME_SIZE 256
+#define HFI_FOUND_SERVERS_MAX 64 /* of a quorum */
 
 enum hfi_found_kind {
     HFI_FOUND_PLAIN,
     HFI_FOUND_FAIR,
     HFI_FOUND_READ,
     HFI_FOUND_WRITE,
+    HFI_FOUND_GROUP,
     HFI_FOUND_PERMITS
 };
+
+#define HFI_UNREAD_LOCKS 0x1u /* and groups */
+#define HFI_UNREAD_PERMITS 0x2u
 
 struct hfi_found_owner {
     char owner[HFI_FOUND_OWNER_SIZE];
     int64_t count; /* 0: it waits */
     bool writes;
+    int64_t left_ms;      /* of a hold; -1: it does not end, or that is not told */
     int64_t for_ms;       /* how long it is there; 0: the server does not tell */
     hf_presence presence; /* HF_PRESENCE_UNKNOWN: connections and answers tell */
 };
@@ -33,9 +39,11 @@ struct hfi_found_owner {
 struct hfi_found_lock {
     struct hfi_link link;
     enum hfi_found_kind kind;
+    size_t server; /* of several that have the same locks: which */
     int64_t ttl_ms;
     int64_t listeners; /* how many processes listen for its release; -1: not known */
-    int64_t left_out;  /* so many owners more */
+    int64_t left_out;  /* so many owners more; of a group: values */
+    int64_t available; /* permits that are free; -1: not told, or these are none */
     size_t owners_len; /* holders, and then who waits in line */
     struct hfi_found_owner *owners;
     size_t name_len;
@@ -62,6 +70,8 @@ struct hfi_findings {
     bool hearers_known; /* `listens` says of a connection that its client should have answered */
     bool connections_told;
     bool cut;        /* there was more than could be looked at */
+    unsigned unread; /* HFI_UNREAD_...: what a server may have, and nobody has looked at */
+    size_t votes; /* so many servers must have a hold, of those that have told; 0: one is enough */
     char words[160]; /* why something is missing; "": nothing is */
 };
 

@@ -32,6 +32,7 @@ static struct hf_op *new_op(struct hfi_bundle *bundle, size_t i, struct hfi_op_a
     args->kind = part->kind;
     args->name = part->name;
     args->name_len = part->name_len;
+    args->diary = &bundle->parts->diaries[i];
     args->lane = HFI_LANE_KEEPER;
     args->exec = part->core->keeper;
     args->stake = bundle->stakes[i];

@@ -46,6 +46,7 @@ static bool start(struct hfi_errand *errand, const struct hfi_errand_args *args)
         .lease_ms = args->lease_ms,
         .lane = HFI_LANE_KEEPER,
         .question = args->question,
+        .wanted = args->wanted,
         .token_wish = args->token_wish,
         .ret_info = &errand->info,
         .ret_findings = &errand->findings,

@@ -9,12 +9,13 @@
  *   confirm.c   renewing it, and filling up servers that do not have it
  *   release.c   giving it back
  *   survey.c    questions to all servers
+ *   hear.c      hearing what each of them says of a name
  *   votes.c     the arithmetic
  *   token.c     the token of a hold
  *   words.c     what errors say of each server
  *
  * Everything here belongs to the keeper's thread, or to the caller that stands in for it (net/chair.c), so
- * nothing is locked, but for the two lists by which requests arrive (`inbox`).
+ * nothing is locked, but for the two lists by which requests arrive (`inbox`); hear.c has nothing to lock.
  */
 #ifndef HFI_JOINT_INTERNAL_H
 #define HFI_JOINT_INTERNAL_H
@@ -82,6 +83,13 @@ void hfi_member_free(struct hfi_member *member);
 int hfi_member_new(struct hfi_quorum *quorum, struct hfi_engine *engine, const char *node,
                    struct hfi_member **ret);
 
+/* ---- hear.c: as struct hfi_engine_ops has them, on any thread ---- */
+
+int hfi_quorum_hear(struct hfi_engine *engine, const char *name, size_t name_len,
+                    struct hfi_hearer *hearer, struct hfi_hearing **ret);
+void hfi_quorum_unhear(struct hfi_engine *engine, struct hfi_hearing *hearing);
+size_t hfi_quorum_servers(struct hfi_engine *engine);
+
 /* ---- Errands: an operation on a member ---- */
 
 enum hfi_errand_kind { HFI_ERRAND_ACQUIRE, HFI_ERRAND_EXTEND, HFI_ERRAND_RELEASE, HFI_ERRAND_ASK };
@@ -117,6 +125,7 @@ struct hfi_errand_args {
     hf_owner owner;
     int64_t wait_ms, lease_ms, token_wish;
     enum hfi_question question;
+    unsigned wanted; /* of a survey */
 };
 
 /* NULL: out of memory. `done` is called later, from the quorum's task. */
@@ -237,6 +246,7 @@ struct hfi_request {
     hf_owner owner;
     int64_t count, lease_ms, start_ms, deadline_ms;
     enum hfi_question question;
+    unsigned wanted; /* of a survey */
 
     struct hfi_ballot *ballot; /* referenced */
     struct hfi_survey *survey;

@@ -66,6 +66,14 @@ static bool asked(void *arg, struct hfi_bearing *ret,
     return above != NULL && above->asked(above->arg, ret, visit, visit_arg);
 }
 
+static void asked_times(void *arg,
+                        void (*visit)(void *visit_arg, const struct hfi_named_times *times),
+                        void *visit_arg) {
+    const struct hfi_news *above = HFI_CONTAINER(arg, struct hfi_member, core)->quorum->news;
+    if (above != NULL)
+        above->asked_times(above->arg, visit, visit_arg);
+}
+
 static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
     struct hfi_quorum *quorum = member->quorum;
     struct hfi_core *core = &member->core;
@@ -105,6 +113,7 @@ int hfi_member_new(struct hfi_quorum *quorum, struct hfi_engine *engine, const c
     member->news = member->core.news;
     member->news.reconnected = reconnected;
     member->news.asked = asked;
+    member->news.asked_times = asked_times;
     engine->ops->tell_news_to(engine, &member->news);
     *ret = member;
     return HF_OK;

@@ -73,6 +73,7 @@ static struct hfi_request *new_request(struct hfi_call *call) {
     request->start_ms = call->start_ms;
     request->deadline_ms = call->deadline_ms;
     request->question = call->question;
+    request->wanted = call->wanted;
     request->name_len = call->name_len;
     memcpy(request->name, call->name, call->name_len);
     return request;
@@ -410,6 +411,9 @@ static const struct hfi_engine_ops engine_ops = {
     .renew = hfi_confirm,
     .settle_until_ms = settle_until_ms,
     .tell_news_to = tell_news_to,
+    .hear = hfi_quorum_hear,
+    .unhear = hfi_quorum_unhear,
+    .servers = hfi_quorum_servers,
     .flush = flush,
     .poll = poll_fds,
     .service = service,

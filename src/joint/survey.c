@@ -136,16 +136,28 @@ static void add_findings(struct hfi_findings *to, struct hfi_findings *from) {
     to->hearers_known = to->hearers_known && from->hearers_known;
     to->connections_told = to->connections_told && from->connections_told;
     to->cut = to->cut || from->cut;
+    to->unread |= from->unread;
     if (from->words[0] != '\0')
         memcpy(to->words, from->words, sizeof to->words);
 }
 
+_Static_assert(HFI_SERVERS_MAX <= HFI_FOUND_SERVERS_MAX, "each server has a bit");
+
+static void note_server(struct hfi_findings *findings, size_t server) {
+    for (struct hfi_link *link = findings->locks.next; link != &findings->locks; link = link->next)
+        HFI_CONTAINER(link, struct hfi_found_lock, link)->server = server;
+}
+
+/* What fewer than a majority can have is no hold: somebody is about to take it, or has failed to. A server that did not answer may
+ * have it. */
 static void conclude_find(struct hfi_survey *survey) {
     struct hfi_findings *all = NULL;
     size_t missing = 0;
     for (size_t i = 0; i < survey->quorum->len; i++) {
         struct hfi_findings *one = survey->of[i].findings;
         missing += one == NULL;
+        if (one != NULL)
+            note_server(one, i);
         if (one != NULL && all != NULL) {
             add_findings(all, one);
         } else if (one != NULL) {
@@ -153,6 +165,8 @@ static void conclude_find(struct hfi_survey *survey) {
             survey->of[i].findings = NULL;
         }
     }
+    if (all != NULL)
+        all->votes = survey->quorum->majority > missing ? survey->quorum->majority - missing : 1;
     if (all != NULL && missing > 0) {
         all->cut = true;
         snprintf(all->words, sizeof all->words, "%zu of %zu servers did not answer", missing,
@@ -283,7 +297,8 @@ static void begin(struct hfi_request *request, const struct hfi_verb *verb,
         .name_len = request->name_len,
         .owner = request->owner,
         .wait_ms = verb->waits ? hfi_left_ms(request->deadline_ms) : 0,
-        .question = request->question};
+        .question = request->question,
+        .wanted = request->wanted};
     for (size_t i = 0; i < quorum->len; i++) {
         struct hfi_errand *errand = hfi_errand_begin(quorum, i, &args, asked);
         survey->of[i].pending = errand != NULL;

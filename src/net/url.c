@@ -385,7 +385,8 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
                 .restart_guard_ms = -1,
                 .report_after_ms = -1,
                 .failover_timeout_ms = -1,
-                .ack_timeout_ms = -1},
+                .ack_timeout_ms = -1,
+                .timed_names = -1},
     };
     int err = parse_all(&p, (struct slice){text, strlen(text)});
     if (err != HF_OK) {

@@ -23,7 +23,7 @@
  *
  * Options: db, user, password, name_prefix, and in whole milliseconds cmd_timeout_ms,
  * connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms, fair_wait_ms, restart_guard_ms, report_after_ms,
- * failover_timeout_ms, ack_timeout_ms; acks (off, report, all or a number), ack_disk and look (on or off). For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
+ * failover_timeout_ms, ack_timeout_ms; timed_names (a number), acks (off, report, all or a number), ack_disk and look (on or off). For Sentinel also sentinel_user (or sentinel_username), sentinel_password, sentinel_tls (on or off),
  * sentinel_tls_server_name; for a cluster pubsub (auto, sharded or classic); for both any number of
  * map=ANNOUNCED:PORT=REAL:PORT. With TLS also tls_ca_file, tls_ca_dir,
  * tls_cert_file, tls_key_file, tls_server_name, tls_min_version (1.2 or 1.3) and tls_verify (full
@@ -81,6 +81,7 @@ struct hfi_url {
     int64_t report_after_ms;     /* */
     int64_t failover_timeout_ms; /* */
     int64_t ack_timeout_ms;      /* */
+    int64_t timed_names;         /* how many; -1: not given */
     int acks;                    /* as hf_options has it; 0: not given */
     enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } ack_disk, look;
     char *name_prefix; /* NULL: not given */

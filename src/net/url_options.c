@@ -27,6 +27,16 @@ static int set_time(struct url_parser *p, struct slice text, const char *name, i
     return HF_OK;
 }
 
+static int set_count(struct url_parser *p, struct slice text, const char *name, int64_t *count) {
+    int64_t value;
+    if (!hfi_url_number(text, INT32_MAX, &value))
+        return hfi_fail(p->error, HF_EINVAL, "url: the option %s is not a number", name);
+    if (*count != -1)
+        return hfi_fail(p->error, HF_EINVAL, "url: the option %s is given twice", name);
+    *count = value;
+    return HF_OK;
+}
+
 static int set_tls_version(struct url_parser *p, struct slice text) {
     if (p->url.tls_min_version != 0)
         return hfi_fail(p->error, HF_EINVAL, "url: the option tls_min_version is given twice");
@@ -158,6 +168,8 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
 
     if (slice_is(name, "db"))
         return hfi_url_set_db(p, value);
+    if (slice_is(name, "timed_names"))
+        return set_count(p, value, "timed_names", &p->url.timed_names);
     if (slice_is(name, "acks"))
         return set_acks(p, value);
     if (slice_is(name, "ack_disk"))

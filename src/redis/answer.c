@@ -4,16 +4,14 @@
  * Questions come on the thread of whoever reads the pub/sub connection, and are only noted there, under
  * `mtx`: a few at most, since more cannot be answered in time. A task on the keeper answers them, one
  * after the other: each after a chance time, so that a thousand clients do not answer in one instant,
- * and no two within GAP_MS. What is told is the core's (struct hfi_news); it is written down here, and
+ * and no two within GAP_MS. What is told is written down by answer_text.c, and
  * published on the keeper's connection. An answer that fails is not tried again: the asker has gone on.
  */
-#include "redis/answer.h"
+#include "redis/answer_text.h"
 
 #include "base/chance.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/glob.h"
-#include "base/json.h"
 #include "net/keeper.h"
 #include "redis/internal.h"
 
@@ -23,19 +21,10 @@
 #define GAP_MS 100
 #define SPREAD_MS 50
 #define NOTED_MAX 4
-#define LIMIT_MIN 1024   /* less has no room for the client itself */
-#define TAIL_ROOM 64     /* the end of the lists, and how much was left out */
-#define QUESTION_MAX 512 /* prefix and pattern */
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-#define VERSION STRING(HF_VERSION_MAJOR) "." STRING(HF_VERSION_MINOR) "." STRING(HF_VERSION_PATCH)
 
 struct question {
     int64_t due_ms;
-    size_t limit;
-    char number[HFI_ASK_NUMBER_LEN];
-    size_t prefix_len, pattern_len;
-    char text[QUESTION_MAX]; /* prefix and pattern */
+    struct hfi_asked asked;
 };
 
 struct hfi_answers {
@@ -58,47 +47,9 @@ struct hfi_answers {
 
 /* ---- Hearing ---- */
 
-/* A number and the blank behind it. */
-static bool read_number(const char **at, const char *end, long *ret) {
-    *ret = 0;
-    const char *from = *at;
-    while (*at < end && **at >= '0' && **at <= '9' && *at - from < 9)
-        *ret = *ret * 10 + (*(*at)++ - '0');
-    return *at > from && *at < end && *(*at)++ == ' ';
-}
-
-static bool is_number(const char *at) {
-    for (int i = 0; i < HFI_ASK_NUMBER_LEN; i++)
-        if (!((at[i] >= '0' && at[i] <= '9') || (at[i] >= 'a' && at[i] <= 'f')))
-            return false;
-    return at[HFI_ASK_NUMBER_LEN] == ' ';
-}
-
-/* False: it is no question, or none for us. */
-static bool read_question(const struct hfi_redis *redis, const char *message, size_t len,
-                          struct question *ret) {
-    const char *at = message, *end = message + len;
-    size_t head = strlen(HFI_ASK);
-    long limit, db, prefix_len;
-    if (len < head + HFI_ASK_NUMBER_LEN + 1 || memcmp(at, HFI_ASK, head) != 0 ||
-        !is_number(at + head))
-        return false;
-    memcpy(ret->number, at + head, HFI_ASK_NUMBER_LEN);
-    at += head + HFI_ASK_NUMBER_LEN + 1;
-    if (!read_number(&at, end, &limit) || !read_number(&at, end, &db) ||
-        !read_number(&at, end, &prefix_len) || db != redis->db || prefix_len > end - at ||
-        end - at > QUESTION_MAX || limit < LIMIT_MIN)
-        return false;
-    ret->limit = limit < HFI_ANSWER_MAX ? (size_t)limit : HFI_ANSWER_MAX;
-    ret->prefix_len = (size_t)prefix_len;
-    ret->pattern_len = (size_t)(end - at) - ret->prefix_len;
-    memcpy(ret->text, at, (size_t)(end - at));
-    return true;
-}
-
 void hfi_answers_hear(struct hfi_answers *answers, const char *message, size_t len) {
     struct question question;
-    if (!read_question(answers->redis, message, len, &question))
+    if (!hfi_asked_read(answers->redis, message, len, &question.asked))
         return;
     question.due_ms =
         hfi_now_ms() + (int64_t)(hfi_throw_dice(answers->redis) % (uint64_t)(SPREAD_MS + 1));
@@ -139,176 +90,6 @@ void hfi_answers_listen(struct hfi_answers *answers, bool on) {
     answers->shown = on;
 }
 
-/* ---- What is told ---- */
-
-struct telling {
-    struct hfi_answers *answers;
-    bool waits;
-    int64_t left_out;
-};
-
-/* The name as the asker knows it: NULL if it is none of those it asks for. The key is made in `room`. */
-static const char *asked_name(const struct hfi_answers *answers, const struct hfi_standing *it,
-                              char *room, size_t *ret_len) {
-    const struct hfi_names *names = &answers->redis->names;
-    const struct question *question = &answers->current;
-    size_t len = names->prefix_len + it->name_len;
-    memcpy(room, names->prefix, names->prefix_len);
-    memcpy(room + names->prefix_len, it->name, it->name_len);
-    if (len < question->prefix_len || memcmp(room, question->text, question->prefix_len) != 0)
-        return NULL;
-    *ret_len = len - question->prefix_len;
-    const char *name = room + question->prefix_len;
-    bool matches =
-        hfi_glob(question->text + question->prefix_len, question->pattern_len, name, *ret_len);
-    return matches ? name : NULL;
-}
-
-static void write_standing(struct hfi_json *json, const struct hfi_standing *it, const char *name,
-                           size_t name_len) {
-    hfi_json_open(json, '{');
-    hfi_json_bytes(json, "name", name, name_len);
-    hfi_json_bytes(json, "kind", it->kind->name, strlen(it->kind->name));
-    hfi_json_bytes(json, "owner", it->owner, it->owner_len);
-    hfi_json_pair(json, "for_ms", it->for_ms);
-    hfi_json_pair(json, "left_ms", it->left_ms);
-    if (!it->waits) {
-        hfi_json_pair(json, "count", it->count);
-        hfi_json_pair(json, "renewed", it->renewed);
-    }
-    if (it->thread[0] != '\0')
-        hfi_json_bytes(json, "thread", it->thread, strlen(it->thread));
-    hfi_json_close(json, '}');
-}
-
-/* Under a shard. */
-static void tell_standing(void *arg, const struct hfi_standing *it) {
-    struct telling *telling = arg;
-    struct hfi_json *json = &telling->answers->json;
-    char room[HFI_NAME_MAX + 1];
-    size_t len;
-    if (it->waits != telling->waits ||
-        telling->answers->redis->names.prefix_len + it->name_len > sizeof room)
-        return;
-    const char *name = asked_name(telling->answers, it, room, &len);
-    if (name == NULL)
-        return;
-    struct hfi_json_mark mark = hfi_json_mark(json);
-    if (telling->left_out == 0)
-        write_standing(json, it, name, len);
-    if (telling->left_out > 0 || json->full) {
-        hfi_json_back(json, mark);
-        telling->left_out++;
-    }
-}
-
-/* Nothing if there was nothing; without the zeros at the end. How many there were is the sum of them. */
-static void write_times(struct hfi_json *json, const char *key, const hf_times *times) {
-    size_t len = sizeof times->buckets / sizeof times->buckets[0];
-    while (len > 0 && times->buckets[len - 1] == 0)
-        len--;
-    if (len == 0)
-        return;
-    hfi_json_key(json, key);
-    hfi_json_open(json, '{');
-    hfi_json_pair(json, "sum_us", (int64_t)times->sum_us);
-    hfi_json_pair(json, "max_us", (int64_t)times->max_us);
-    hfi_json_key(json, "buckets");
-    hfi_json_open(json, '[');
-    for (size_t i = 0; i < len; i++)
-        hfi_json_number(json, (int64_t)times->buckets[i]);
-    hfi_json_close(json, ']');
-    hfi_json_close(json, '}');
-}
-
-static void write_self(struct hfi_json *json, const struct hfi_redis *redis,
-                       const struct hfi_bearing *self) {
-    hfi_json_pair(json, "v", 1);
-    hfi_json_bytes(json, "id", self->id, strlen(self->id));
-    hfi_json_bytes(json, "name", redis->client_name, strlen(redis->client_name));
-    hfi_json_bytes(json, "version", VERSION, strlen(VERSION));
-    hfi_json_pair(json, "up_ms", self->up_ms);
-    if (self->under != NULL)
-        hfi_json_bytes(json, "under", self->under, strlen(self->under));
-    hfi_json_pair(json, "acquired", (int64_t)self->acquired);
-    hfi_json_pair(json, "contended", (int64_t)self->contended);
-    hfi_json_pair(json, "timed_out", (int64_t)self->timed_out);
-    hfi_json_pair(json, "losses", (int64_t)self->losses);
-    hfi_json_pair(json, "renew_failures", (int64_t)self->renew_failures);
-    hfi_json_pair(json, "released", (int64_t)self->released);
-    hfi_json_pair(json, "renewals", (int64_t)self->renewals);
-}
-
-/* Left out where they would take the room of what is held and waited for. */
-static void write_all_times(struct hfi_json *json, const struct hfi_bearing *self) {
-    struct hfi_json_mark mark = hfi_json_mark(json);
-    write_times(json, "wait", &self->wait);
-    write_times(json, "hold", &self->hold);
-    write_times(json, "hand_over", &self->hand_over);
-    if (json->full || json->len > json->limit / 2)
-        hfi_json_back(json, mark);
-}
-
-static void tell_nothing(void *arg, const struct hfi_standing *it) {
-    (void)arg;
-    (void)it;
-}
-
-/* One of the two lists. What it ends with has room in any case. */
-static void write_list(struct telling *telling, const char *key, bool waits) {
-    struct hfi_answers *answers = telling->answers;
-    const struct hfi_news *news = answers->redis->news;
-    struct hfi_json *json = &answers->json;
-    struct hfi_bearing self;
-    telling->waits = waits;
-    hfi_json_key(json, key);
-    hfi_json_open(json, '[');
-    json->limit -= TAIL_ROOM;
-    news->asked(news->arg, &self, tell_standing, telling);
-    json->limit += TAIL_ROOM;
-    hfi_json_close(json, ']');
-}
-
-/* Who tells nothing says that much, lest it be taken for one that hangs. */
-static bool write_refusal(struct hfi_answers *answers) {
-    const struct hfi_redis *redis = answers->redis;
-    struct hfi_json *json = &answers->json;
-    size_t head = strlen("holdfast:"), uuid = 36;
-    if (strlen(redis->client_name) < head + uuid)
-        return false;
-    hfi_json_begin(json, redis->mem, answers->current.limit);
-    hfi_json_open(json, '{');
-    hfi_json_pair(json, "v", 1);
-    hfi_json_bytes(json, "id", redis->client_name + head, uuid);
-    hfi_json_pair(json, "tells_nothing", 1);
-    hfi_json_close(json, '}');
-    return !json->full;
-}
-
-/* False: there is nothing to send. Waits come first: there are fewer of them, and they tell more. */
-static bool write_answer(struct hfi_answers *answers) {
-    const struct hfi_news *news = answers->redis->news;
-    struct hfi_json *json = &answers->json;
-    struct telling telling = {.answers = answers};
-    struct hfi_bearing self;
-    if (news == NULL)
-        return false;
-    if (!news->asked(news->arg, &self, tell_nothing, NULL))
-        return write_refusal(answers);
-    hfi_json_begin(json, answers->redis->mem, answers->current.limit);
-    hfi_json_open(json, '{');
-    write_self(json, answers->redis, &self);
-    if (json->full || json->len + TAIL_ROOM > json->limit)
-        return false;
-    write_all_times(json, &self);
-    write_list(&telling, "waits", true);
-    write_list(&telling, "holds", false);
-    if (telling.left_out > 0)
-        hfi_json_pair(json, "left_out", telling.left_out);
-    hfi_json_close(json, '}');
-    return !json->full;
-}
-
 /* ---- Sending ---- */
 
 static void write_publish(struct hfi_exchange *x, int64_t not_after_ms,
@@ -316,8 +97,8 @@ static void write_publish(struct hfi_exchange *x, int64_t not_after_ms,
     const struct hfi_answers *answers = HFI_CONTAINER(x, struct hfi_answers, exchange);
     (void)not_after_ms;
     hfi_command_text(command, "PUBLISH");
-    hfi_command_pair(command, HFI_TELL_CHANNEL, strlen(HFI_TELL_CHANNEL), answers->current.number,
-                     HFI_ASK_NUMBER_LEN);
+    hfi_command_pair(command, HFI_TELL_CHANNEL, strlen(HFI_TELL_CHANNEL),
+                     answers->current.asked.number, HFI_ASK_NUMBER_LEN);
     hfi_command_bytes(command, answers->json.text, answers->json.len);
 }
 
@@ -379,7 +160,7 @@ static bool take_question(struct hfi_answers *answers) {
 
 /* A question comes by each server of a cluster, and once is enough. */
 static bool is_answered(const struct hfi_answers *answers) {
-    return memcmp(answers->redis->answered, answers->current.number, HFI_ASK_NUMBER_LEN) == 0;
+    return memcmp(answers->redis->answered, answers->current.asked.number, HFI_ASK_NUMBER_LEN) == 0;
 }
 
 static void run(struct hfi_task *task, unsigned events) {
@@ -392,8 +173,8 @@ static void run(struct hfi_task *task, unsigned events) {
         if (is_answered(answers))
             continue;
         answers->redis->answered_ms = hfi_now_ms();
-        memcpy(answers->redis->answered, answers->current.number, HFI_ASK_NUMBER_LEN);
-        if (write_answer(answers))
+        memcpy(answers->redis->answered, answers->current.asked.number, HFI_ASK_NUMBER_LEN);
+        if (hfi_answer_write(answers->redis, &answers->current.asked, &answers->json))
             send_answer(answers);
         else
             clear_text(answers);

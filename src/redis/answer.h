@@ -2,9 +2,10 @@
  *
  * A question is a message on HFI_RUMOUR_CHANNEL:
  *
- *     ask 1 <number> <most bytes> <db> <length of prefix> <prefix><pattern>
+ *     ask 1 <number> <most bytes> <wishes> <db> <length of prefix> <prefix><pattern>
  *
- * with the asker's number of 32 hexadecimal digits. The answer is one JSON text on `holdfast_tell:<number>`, of at most
+ * with the asker's number of 32 hexadecimal digits, and a letter for each wish: h for what is held, w for what is waited
+ * for, n for numbers, t for how long it took by name; `-`, like any other that somebody does not know, stands for nothing. The answer is one JSON text on `holdfast_tell:<number>`, of at most
  * so many bytes, with the names that begin with the asker's prefix, without it, and match the pattern (none: all do).
  * Who would answer is subscribed to a channel of its own, too, `holdfast_tell:<db>:<its uuid>`, on which nothing is said:
  * so the asker can tell (PUBSUB NUMSUB) who should have answered, and did not.
@@ -23,6 +24,10 @@ struct hfi_redis;
 #define HFI_TELL_CHANNEL "holdfast_tell:"
 #define HFI_ASK_NUMBER_LEN 32
 #define HFI_ANSWER_MAX (1024 * 1024) /* whatever is asked for */
+
+/* HF_WANT_... as letters, and a NUL. */
+#define HFI_WISHES_SIZE 8
+void hfi_wishes_write(unsigned wanted, char to[HFI_WISHES_SIZE]);
 
 /* For questions that come by one server. */
 int hfi_answers_new(struct hfi_redis *redis, struct hfi_node *node, struct hfi_answers **ret);

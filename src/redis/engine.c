@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/hear.h"
 #include "redis/internal.h"
 #include "redis/kind.h"
 #include "redis/park.h"
@@ -109,9 +110,12 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
  * lives. */
 static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
                                int64_t lease_ms) {
-    bool known = hfi_redis_kind_of(kind)->draws_tickets;
-    int64_t end_ms = hfi_after_ms(hfi_now_ms(), known ? HFI_TICKET_MS : lease_ms);
-    return hfi_after_ms(end_ms, hfi_redis_of(engine)->cmd_timeout_ms);
+    const struct hfi_redis *redis = hfi_redis_of(engine);
+    const struct hfi_redis_kind *redis_kind = hfi_redis_kind_of(kind);
+    int64_t lasts_ms = redis_kind->draws_tickets ? HFI_TICKET_MS : lease_ms;
+    if (redis_kind->waiting != NULL && redis_kind->waiting->in_line) /* a place lasts, too */
+        lasts_ms = hfi_max_ms(lasts_ms, redis->fair_horizon_ms);
+    return hfi_after_ms(hfi_after_ms(hfi_now_ms(), lasts_ms), redis->cmd_timeout_ms);
 }
 
 static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -186,6 +190,7 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     struct hfi_redis *redis = arg;
     const struct hfi_news *news = redis->news;
     hfi_rumours_join(redis, to);
+    hfi_hearings_look(redis);
     if (from == NULL)
         return;
     hfi_log(redis->log, HF_LOG_WARN,
@@ -218,6 +223,7 @@ static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *
     const struct hfi_news *news = redis->news;
     const struct in_slots in = {.route = redis->route, .slots = slots};
     hfi_rumours_join(redis, to);
+    hfi_hearings_look(redis);
     if (took_over) {
         hfi_log(redis->log, HF_LOG_WARN,
                 "another server of the cluster took over: %s; all locks there are verified",
@@ -241,6 +247,12 @@ static const struct hfi_node_hooks hooks = {
 
 static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
     hfi_redis_of(engine)->news = news;
+}
+
+void hfi_redis_watch_route(struct hfi_redis *redis) {
+    struct hfi_route *route = redis->route;
+    if (hfi_route_changes(route))
+        route->ops->watch(route, redis->listens || !hfi_list_empty(&redis->hearings));
 }
 
 void hfi_redis_notify_failed(struct hfi_exchange *x) {
@@ -334,6 +346,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->ack_disk = config->ack_disk;
     redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
+    hfi_list_init(&redis->hearings);
     redis->answered_ms = -1000; /* long ago */
 
     int err = HF_ENOMEM;
@@ -360,6 +373,7 @@ static void stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
     if (atomic_exchange(&redis->stopped, true))
         return;
+    hfi_hearings_stop(redis);
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);
     hfi_looks_stop(redis->looks);
@@ -498,6 +512,8 @@ static const struct hfi_engine_ops engine_ops = {
     .tell_news_to = tell_news_to,
     .identity = identity,
     .listen = hfi_rumours_listen,
+    .hear = hfi_hear,
+    .unhear = hfi_unhear,
     .flush = flush,
     .poll = poll_fds,
     .service = service,

@@ -4,7 +4,8 @@
  * Called by the exchanges; no state. A reply starts with a word in capitals. Servers before 7.0
  * wrap an error that was raised inside a script ("ERR Error running script ...: @user_script:12:
  * WRONGTYPE ..."), and the word is then somewhere in the middle; the access list has sentences
- * without a word for what scripts may not do.
+ * without a word for what scripts may not do. A command that the server does not have, or has under
+ * another name (`rename-command`), is told by a sentence, too, which goes on with what we sent.
  */
 #include "redis/errors.h"
 
@@ -50,9 +51,28 @@ static bool contains_word(const char *text, size_t len, const char *word) {
     return false;
 }
 
+static bool begins_with(const char *text, size_t len, const char *start) {
+    return len >= strlen(start) && memcmp(text, start, strlen(start)) == 0;
+}
+
+/* The server has no such command. A script is sent whole then, in case only its number is not taken. */
+static int lacks_command(const char *text, size_t len, enum hfi_remedy *ret_remedy) {
+    bool by_number = memmem(text, len, "EVALSHA", 7) != NULL;
+    *ret_remedy = by_number ? HFI_REMEDY_SEND_BODY : HFI_REMEDY_NONE;
+    return HF_ENOTSUP;
+}
+
+/* Without what we sent, which would only be repeated. */
+static size_t words_len(const char *text, size_t len) {
+    const char *sent = memmem(text, len, ", with args", 11);
+    return sent != NULL ? (size_t)(sent - text) : len;
+}
+
 int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy *ret_remedy) {
     const char *text = reply->str;
     size_t len = reply->len;
+    bool lacking = begins_with(text, len, "ERR unknown command") ||
+                   begins_with(text, len, "ERR Unknown Redis command called from script");
     bool wrapped = is_word_at(text, len, 0, "ERR") && memmem(text, len, "script", 6) != NULL;
     int code = HF_EREFUSED;
     *ret_remedy = HFI_REMEDY_NONE;
@@ -64,9 +84,11 @@ int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy
         *ret_remedy = words[i].remedy;
         break;
     }
+    if (lacking)
+        code = lacks_command(text, words_len(text, len), ret_remedy);
     if (error != NULL) {
         hfi_fail(error, code, "%s", "");
-        hfi_error_quote(error, text, len);
+        hfi_error_quote(error, text, lacking ? words_len(text, len) : len);
     }
     return code;
 }

@@ -19,4 +19,9 @@ enum hfi_remedy {
  * kept). */
 int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy *ret_remedy);
 
+/* The server works, but this is not to be had from it: this user may not, or there is no such command. */
+static inline bool hfi_is_withheld(int err) {
+    return err == HF_EPERM || err == HF_ENOTSUP;
+}
+
 #endif

@@ -243,7 +243,7 @@ static bool add_server(struct hfi_call *call) {
 
 /* The server has answered, but not with what was asked for. */
 static bool is_refusal(int err) {
-    return err == HF_EPERM || err == HF_EREFUSED || err == HF_EWRONGTYPE || err == HF_EOOM;
+    return hfi_is_withheld(err) || err == HF_EREFUSED || err == HF_EWRONGTYPE || err == HF_EOOM;
 }
 
 static void next_step(struct hfi_call *call);

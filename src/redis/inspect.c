@@ -368,7 +368,7 @@ static void got_value(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     /* A user with rights to locks only may not read it, but still sees that it is not a lock. */
-    if (x->err != HF_OK && x->err != HF_EPERM) {
+    if (x->err != HF_OK && !hfi_is_withheld(x->err)) {
         hfi_call_finish(call, x->err);
         return;
     }

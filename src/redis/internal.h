@@ -23,10 +23,12 @@
  *   settle.c    making sure of the end of what has an unknown outcome
  *   inspect.c   who is on a lock
  *   renew.c     renewals in batches
- *   pubsub.c    channels and who listens on them
+ *   pubsub.c, pubsub_debts.c
+ *               channels and who listens on them; who of them goes first
+ *   hear.c      hearing what is said of a name, for hf_listen()
  *   rumour.c    the channel of holdfast clients: hearing of broken holds, and saying so
  *   answer.c    the same channel: answering who asks what is held and waited for here
- *   survey.c, survey_look.c, survey_ask.c
+ *   survey.c, survey_look.c, survey_read.c, survey_connections.c, survey_ask.c
  *               asking: a survey of all locks, and what the server and the fleet say
  *   act.c       what is done to things that are no locks
  *   ticket.c    how the server can tell whether an acquire has run
@@ -85,6 +87,7 @@ struct hfi_redis {
 
     /* The keeper's thread only. */
     struct hfi_link renewals;    /* running */
+    struct hfi_link hearings;    /* of those who listen to a name (hear.c) */
     const struct hfi_news *news; /* whom to tell; NULL: nobody yet */
     bool listens;                /* something is held that may be broken (rumour.c) */
     int64_t answered_ms;         /* when a question was last answered, and which (answer.c) */
@@ -238,6 +241,10 @@ static inline void hfi_redis_write_publish(const struct hfi_redis *redis,
     else
         hfi_command_bytes(command, "publish", 7);
 }
+
+/* Something is held for a while, or listened to, or no longer: the route has an eye on the servers, if they can
+ * change. On the keeper's thread. */
+void hfi_redis_watch_route(struct hfi_redis *redis);
 
 /* A release or break whose wake-up the server refused: counts it, and logs the first. */
 void hfi_redis_notify_failed(struct hfi_exchange *x);

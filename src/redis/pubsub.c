@@ -15,10 +15,9 @@
  * an error reply belongs to the first in it. UNSUBSCRIBE is sent only for a channel that was
  * confirmed or refused, so a late confirmation is never taken for that of a new one.
  */
-#include "redis/pubsub.h"
+#include "redis/pubsub_impl.h"
 
 #include "base/clock.h"
-#include "base/table.h"
 #include "net/keeper.h"
 #include "redis/command.h"
 #include "redis/exchange.h"
@@ -29,51 +28,21 @@
 #define LINGER_MS 200
 #define SWEEP_GAP_MS 50
 #define ASTRAY_MS 100    /* before the server is asked again for what it did not have */
-#define VAIN_MS 10       /* those who listened and did not come are owed nothing for so long, */
-#define VAIN_DOUBLINGS 2 /* and so often twice as long as before */
 #define NUMBER_DIGITS 18 /* what fits into 64 bits in any case */
 
-enum channel_state { CHANNEL_NEW, CHANNEL_ASKED, CHANNEL_HEARD, CHANNEL_DEAF, CHANNEL_ASTRAY };
+static void tell_standing(struct hfi_waiter *waiter, enum hfi_hearing_state state) {
+    if (waiter->listener != NULL && waiter->listener->stands != NULL)
+        waiter->listener->stands(waiter, state);
+}
 
-struct hfi_channel {
-    struct hfi_keyed keyed; /* in the registry, by its name */
-    struct hfi_link waiters;
-    struct hfi_link todo;  /* in the registry's list when a SUBSCRIBE may have to be sent */
-    struct hfi_link asked; /* in the registry's list while a SUBSCRIBE is on its way */
-    enum channel_state state;
-    bool sharded;
-    int64_t leave_ms;   /* without waiters: when to unsubscribe */
-    int64_t astray_ms;  /* since when it is */
-    int64_t message_ms; /* when the last one came */
-    struct hfi_debt debt;
-    int64_t no_debt_ms;  /* nothing is owed until then: those who listened did not come, */
-    uint8_t in_vain;     /* so often in a row */
-    uint16_t debt_limit; /* no more came, of those who were owed; 0: nothing is known */
-    char name[];
-};
-
-#define LOGGED_MAX 4 /* releases, and each struct hfi_listener there is */
-
-struct hfi_pubsub {
-    const struct hfi_mem *mem;
-    const struct hfi_log *log;
-    struct hfi_exec *exec; /* the keeper's */
-    struct hfi_conn *conn;
-    struct hfi_task task; /* on the keeper: update() */
-    struct hfi_alarm alarm;
-
-    pthread_mutex_t mtx; /* guards below */
-    struct hfi_table channels;
-    struct hfi_link todo, asked;
-    int64_t alarm_ms;               /* when `alarm` is set to fire; HFI_NEVER */
-    const char *logged[LOGGED_MAX]; /* of refused channels: what has been said, each once */
-    bool up, stopped;
-};
-
-static void tell_waiters(const struct hfi_channel *channel, unsigned event) {
+static void tell_waiters(const struct hfi_channel *channel, enum hfi_hearing_state state,
+                         unsigned event) {
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
-         link = link->next)
-        hfi_task_post(HFI_CONTAINER(link, struct hfi_waiter, link)->task, event);
+         link = link->next) {
+        struct hfi_waiter *waiter = HFI_CONTAINER(link, struct hfi_waiter, link);
+        tell_standing(waiter, state);
+        hfi_task_post(waiter->task, event);
+    }
 }
 
 /* A positive number in plain decimal, as scripts publish them; 0 for anything else. */
@@ -107,7 +76,8 @@ static struct hfi_channel *channel_around(struct hfi_keyed *keyed) {
     return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_channel, keyed) : NULL;
 }
 
-static struct hfi_channel *find_channel(struct hfi_pubsub *pubsub, const char *name, size_t len) {
+struct hfi_channel *hfi_pubsub_find_locked(struct hfi_pubsub *pubsub, const char *name,
+                                           size_t len) {
     return channel_around(hfi_table_find(&pubsub->channels, name, len));
 }
 
@@ -257,7 +227,7 @@ static bool is_astray(const struct hfi_channel *channel, const redisReply *error
 static void go_astray_locked(struct hfi_channel *channel, unsigned events) {
     channel->state = CHANNEL_ASTRAY;
     channel->astray_ms = hfi_now_ms();
-    tell_waiters(channel, events);
+    tell_waiters(channel, HFI_UNHEARD, events);
 }
 
 /* Returns what is to be logged, or NULL. */
@@ -273,14 +243,14 @@ static const char *refused_locked(struct hfi_pubsub *pubsub, const redisReply *e
         return NULL;
     }
     channel->state = CHANNEL_DEAF;
-    tell_waiters(channel, HFI_EVENT_DEAF);
+    tell_waiters(channel, HFI_REFUSED, HFI_EVENT_DEAF);
     return words_for_refusal_locked(pubsub, channel);
 }
 
 static void confirmed_locked(struct hfi_channel *channel) {
     hfi_list_remove(&channel->asked);
     channel->state = CHANNEL_HEARD;
-    tell_waiters(channel, HFI_EVENT_SUBSCRIBED);
+    tell_waiters(channel, HFI_HEARD, HFI_EVENT_SUBSCRIBED);
 }
 
 /* What the server says of a channel. True: it has taken it from us. Our own SUNSUBSCRIBE is confirmed
@@ -311,7 +281,7 @@ bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
         refusal = refused_locked(pubsub, reply, &astray);
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
         reply->element[1]->type == REDIS_REPLY_STRING)
-        channel = find_channel(pubsub, reply->element[1]->str, reply->element[1]->len);
+        channel = hfi_pubsub_find_locked(pubsub, reply->element[1]->str, reply->element[1]->len);
     if (channel != NULL)
         astray = told_locked(channel, reply);
     pthread_mutex_unlock(&pubsub->mtx);
@@ -331,7 +301,7 @@ void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up) {
         /* What was published meanwhile is lost; and if the server is gone, an attempt will find
          * out. */
         if (!up)
-            tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+            tell_waiters(channel, HFI_UNHEARD, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
         else
             do_later_locked(pubsub, channel);
     }
@@ -388,7 +358,8 @@ static void add_waiter_locked(struct hfi_pubsub *pubsub, struct hfi_channel *cha
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len) {
     pthread_mutex_lock(&pubsub->mtx);
-    struct hfi_channel *channel = pubsub->stopped ? NULL : find_channel(pubsub, name, len);
+    struct hfi_channel *channel =
+        pubsub->stopped ? NULL : hfi_pubsub_find_locked(pubsub, name, len);
     bool heard = channel != NULL && channel->state == CHANNEL_HEARD;
     if (heard)
         add_waiter_locked(pubsub, channel, waiter, task);
@@ -402,20 +373,31 @@ int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct
     pthread_mutex_lock(&pubsub->mtx);
     bool stopped = pubsub->stopped;
     if (!stopped)
-        channel = find_channel(pubsub, name, len);
+        channel = hfi_pubsub_find_locked(pubsub, name, len);
     if (!stopped && channel == NULL)
         channel = add_channel_locked(pubsub, name, len, waiter->sharded);
     if (channel != NULL) {
         ask_again_locked(pubsub, channel);
         add_waiter_locked(pubsub, channel, waiter, task);
         *ret_heard = channel->state == CHANNEL_HEARD;
-        if (channel->state == CHANNEL_DEAF || channel->state == CHANNEL_ASTRAY)
+        if (*ret_heard) {
+            tell_standing(waiter, HFI_HEARD);
+        } else if (channel->state == CHANNEL_DEAF || channel->state == CHANNEL_ASTRAY) {
+            tell_standing(waiter, channel->state == CHANNEL_DEAF ? HFI_REFUSED : HFI_UNHEARD);
             hfi_task_post(task, HFI_EVENT_DEAF);
+        }
     }
     pthread_mutex_unlock(&pubsub->mtx);
     if (stopped)
         return HF_ECLOSED;
     return channel != NULL ? HF_OK : HF_ENOMEM;
+}
+
+bool hfi_pubsub_is_heard(const struct hfi_waiter *waiter) {
+    pthread_mutex_lock(&waiter->pubsub->mtx);
+    bool heard = waiter->channel->state == CHANNEL_HEARD;
+    pthread_mutex_unlock(&waiter->pubsub->mtx);
+    return heard;
 }
 
 void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to) {
@@ -464,58 +446,6 @@ void hfi_pubsub_leave(struct hfi_waiter *waiter) {
     pthread_mutex_unlock(&pubsub->mtx);
 }
 
-/* ---- Courtesy ---- */
-
-/* While we had the lock nobody else released it: what came since the release was sent is our own message. */
-static enum hfi_others owe_locked(struct hfi_channel *channel, int told, int64_t sent_ms,
-                                  int64_t stand_ms) {
-    int64_t now_ms = hfi_now_ms();
-    channel->debt.others = 0;
-    if (told <= 1 || now_ms < channel->no_debt_ms)
-        return HFI_OTHERS_NONE;
-    int others = told - 1;
-    if (channel->debt_limit > 0 && channel->debt_limit < others)
-        others = channel->debt_limit;
-    channel->debt = (struct hfi_debt){.others = (uint16_t)others,
-                                      .own = channel->message_ms < sent_ms,
-                                      .since_ms = now_ms,
-                                      .stand_ms = (uint16_t)stand_ms};
-    return HFI_OTHERS_FIRST;
-}
-
-enum hfi_others hfi_pubsub_owe(struct hfi_pubsub *pubsub, const char *name, size_t len, int told,
-                               int64_t sent_ms, int64_t stand_ms) {
-    enum hfi_others others = HFI_OTHERS_UNKNOWN;
-    pthread_mutex_lock(&pubsub->mtx);
-    struct hfi_channel *channel = pubsub->stopped ? NULL : find_channel(pubsub, name, len);
-    if (channel != NULL && channel->state == CHANNEL_HEARD)
-        others = owe_locked(channel, told, sent_ms, stand_ms);
-    pthread_mutex_unlock(&pubsub->mtx);
-    return others;
-}
-
-bool hfi_pubsub_take_debt(struct hfi_waiter *waiter, struct hfi_debt *ret) {
-    struct hfi_pubsub *pubsub = waiter->pubsub;
-    pthread_mutex_lock(&pubsub->mtx);
-    *ret = waiter->channel->debt;
-    waiter->channel->debt.others = 0;
-    pthread_mutex_unlock(&pubsub->mtx);
-    return ret->others > 0;
-}
-
-void hfi_pubsub_stood_back(struct hfi_waiter *waiter, bool used, int limit) {
-    struct hfi_pubsub *pubsub = waiter->pubsub;
-    struct hfi_channel *channel = waiter->channel;
-    pthread_mutex_lock(&pubsub->mtx);
-    channel->debt_limit = (uint16_t)limit;
-    channel->no_debt_ms = used ? 0 : hfi_now_ms() + (VAIN_MS << channel->in_vain);
-    if (used)
-        channel->in_vain = 0;
-    else if (channel->in_vain < VAIN_DOUBLINGS)
-        channel->in_vain++;
-    pthread_mutex_unlock(&pubsub->mtx);
-}
-
 /* ---- Life ---- */
 
 static void destroy(struct hfi_task *task) {
@@ -555,7 +485,7 @@ void hfi_pubsub_stop(struct hfi_pubsub *pubsub) {
     pubsub->stopped = true;
     for (const struct hfi_channel *channel = first_channel(pubsub); channel != NULL;
          channel = next_channel(pubsub, channel))
-        tell_waiters(channel, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
+        tell_waiters(channel, HFI_UNHEARD, HFI_EVENT_DEAF | HFI_EVENT_MESSAGE);
     pthread_mutex_unlock(&pubsub->mtx);
     hfi_alarm_clear(pubsub->exec, &pubsub->alarm);
 }

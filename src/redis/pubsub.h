@@ -19,10 +19,19 @@ struct hfi_pubsub;
 struct hfi_channel;
 struct hfi_waiter;
 
-/* One who hears every message itself. */
+/* Whether what is said on a channel is heard. */
+enum hfi_hearing_state {
+    HFI_UNHEARD, /* not yet, or no more: the connection was lost, or the slot is another server's */
+    HFI_HEARD,
+    HFI_REFUSED /* the server does not let us */
+};
+
+/* One who hears every message itself. All of it on the thread of whoever reads, or joins, under the registry's mutex: it
+ * must be brief. */
 struct hfi_listener {
-    /* On the thread of whoever reads, under the registry's mutex: it must be brief. */
     void (*hear)(struct hfi_waiter *waiter, const char *message, size_t len);
+    /* It is so from now on, for what is heard later; besides the events. NULL: these are enough. */
+    void (*stands)(struct hfi_waiter *waiter, enum hfi_hearing_state state);
     const char *deaf; /* what to log when the server refuses it */
 };
 
@@ -62,6 +71,8 @@ void hfi_pubsub_free(struct hfi_pubsub *pubsub); /* NULL is fine */
  * *ret_heard: the channel is subscribed already, and no event will say so. */
 int hfi_pubsub_join(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter, struct hfi_task *task,
                     const char *name, size_t len, bool *ret_heard);
+/* Its channel is subscribed, now: an event may speak of an earlier one. Only while it has joined. */
+bool hfi_pubsub_is_heard(const struct hfi_waiter *waiter);
 /* The same, but only if the channel is subscribed already. False: it is not. */
 bool hfi_pubsub_join_heard(struct hfi_pubsub *pubsub, struct hfi_waiter *waiter,
                            struct hfi_task *task, const char *name, size_t len);
@@ -79,7 +90,7 @@ bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *re
 /* A synchronous caller is about to join: what came while nobody listened is not for it. */
 void hfi_pubsub_catch_up(struct hfi_pubsub *pubsub, struct hfi_exec *caller);
 
-/* What we owe to others who listen on a channel (courtesy.c). */
+/* What we owe to others who listen on a channel (courtesy.c); pubsub_debts.c has the rest. */
 struct hfi_debt {
     uint16_t others, stand_ms; /* so many go first; 0: nothing is owed */
     bool own;                  /* the message of our own release has not come yet */

@@ -180,11 +180,9 @@ static void listen_at(struct hfi_node *node, void *arg) {
 
 void hfi_rumours_listen(struct hfi_engine *engine, bool on) {
     struct hfi_redis *redis = hfi_redis_of(engine);
-    struct hfi_route *route = redis->route;
     redis->listens = on;
-    route->ops->each(route, listen_at, &on);
-    if (hfi_route_changes(route))
-        route->ops->watch(route, on);
+    redis->route->ops->each(redis->route, listen_at, &on);
+    hfi_redis_watch_route(redis);
 }
 
 void hfi_rumours_join(struct hfi_redis *redis, struct hfi_node *node) {

@@ -54,5 +54,6 @@ extern const struct hfi_script hfi_script_permits_expire;
 extern const struct hfi_script hfi_script_permits_delete;
 extern const struct hfi_script hfi_script_permits_renew;
 extern const struct hfi_script hfi_script_survey_look;
+extern const struct hfi_script hfi_script_survey_permits;
 
 #endif

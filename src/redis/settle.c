@@ -56,13 +56,7 @@ static bool means_nothing(struct hfi_call *call, const redisReply *reply) {
 
 /* The cancelled command has been answered after all, so there is nothing to wait for. */
 static void ghost_answered(struct hfi_call *call) {
-    struct hfi_call_state *state = hfi_state_of(call);
-    if (state->ghost->err != HF_OK) {
-        /* the connection was lost: the alarm is set to when no copy can act any more */
-        hfi_call_drop_ghost(call);
-        return;
-    }
-    bool nothing = means_nothing(call, state->ghost->reply);
+    bool nothing = means_nothing(call, hfi_state_of(call)->ghost->reply);
     hfi_call_drop_ghost(call);
     if (nothing)
         hfi_call_finish(call, HF_OK);
@@ -70,10 +64,22 @@ static void ghost_answered(struct hfi_call *call) {
         settle_now(call);
 }
 
+/* False: it has not been answered, and if its connection was lost it never will be. Then the alarm is set to when no copy can
+ * act any more. */
+static bool heard_of_ghost(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (state->ghost == NULL || !atomic_load(&state->ghost->complete))
+        return false;
+    if (state->ghost->err == HF_OK)
+        return true;
+    hfi_call_drop_ghost(call);
+    return false;
+}
+
+/* The loss of a connection and the alarm may come together, and neither comes again. */
 static void step_settle_later(struct hfi_call *call, unsigned events) {
     struct hfi_call_state *state = hfi_state_of(call);
-    if (state->ghost != NULL && (events & state->ghost_event) != 0 &&
-        atomic_load(&state->ghost->complete)) {
+    if ((events & state->ghost_event) != 0 && heard_of_ghost(call)) {
         ghost_answered(call);
     } else if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&state->exchange)) {
         hfi_call_drop_ghost(call);
@@ -143,6 +149,6 @@ void hfi_settle(struct hfi_call *call) {
         settle_at(call, call->ghost_until_ms);
     else
         settle_now(call);
-    if (ghost != NULL && atomic_load(&ghost->complete))
+    if (ghost != NULL && heard_of_ghost(call))
         ghost_answered(call); /* while nobody was looking */
 }

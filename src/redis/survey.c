@@ -58,7 +58,9 @@ static void look_at_locks(struct hfi_call *call) {
 }
 
 static void was_asked(struct hfi_call *call) {
-    hfi_survey_of(call)->asked = true;
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    survey->asked = true;
+    survey->node = 0; /* it may have taken several */
     look_at_locks(call);
 }
 
@@ -117,6 +119,7 @@ void hfi_survey_failed(struct hfi_call *call) {
         return;
     }
     survey->findings->cut = true;
+    survey->findings->unread |= HFI_UNREAD_LOCKS | HFI_UNREAD_PERMITS;
     snprintf(survey->findings->words, sizeof survey->findings->words,
              "a server of the cluster did not answer: %s: %.80s",
              hfi_node_name(survey->nodes[survey->node]), call->error.text);

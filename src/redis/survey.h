@@ -6,6 +6,13 @@
 #include "redis/internal.h"
 
 #define HFI_LOOK_MAX 25 /* names in one script: some tenths of a millisecond of the server's time */
+#define HFI_SURVEY_OWNERS_MAX                                                                      \
+    100 /* holders of one lock, and as many in line: the rest is counted */
+
+struct hfi_survey_name {
+    const char *bytes;
+    size_t len;
+};
 
 /* A step of a survey: it goes on with the next when it is done, or ends the call. */
 typedef void hfi_survey_step(struct hfi_call *call);
@@ -43,6 +50,7 @@ struct hfi_redis_survey {
     atomic_llong answers; /* how many came */
 
     /* survey_look.c */
+    const struct hfi_survey_pass *pass;
     char cursor[24];
     bool scanned; /* to the end */
     char *names;  /* what SCAN has found, and was not looked at: each behind its length */
@@ -66,14 +74,20 @@ void hfi_survey_failed(struct hfi_call *call);
 /* Reads who is connected to the server whose turn it is. */
 void hfi_survey_list(struct hfi_call *call, hfi_survey_step *next);
 
-/* Asks those who are connected to the server that has just answered. */
+/* Asks all clients, at the server that has just answered; in a cluster from the node whose turn it is on, until one does it. */
 void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next);
 /* Waits until all who have heard it have answered, or had the time to. */
 void hfi_survey_await(struct hfi_call *call, hfi_survey_step *next);
 /* No answer comes any more, and those that came are the call's own. Idempotent. */
 void hfi_survey_stop_asking(struct hfi_call *call);
 
-/* Reads all locks. */
+/* Adds what a script has answered of a name to what was found. False: out of memory. */
+bool hfi_survey_read_hash(struct hfi_redis_survey *survey, struct hfi_survey_name name,
+                          const redisReply *reply);
+bool hfi_survey_read_permits(struct hfi_redis_survey *survey, struct hfi_survey_name name,
+                             const redisReply *reply);
+
+/* Reads all locks, groups and permits. */
 void hfi_survey_look(struct hfi_call *call, hfi_survey_step *next);
 
 #endif

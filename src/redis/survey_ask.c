@@ -2,7 +2,8 @@
  * The fleet's half of a survey: a question to all who listen, and what they answer (answer.h).
  *
  * Steps of survey.c, on the thread of the call's executor. It subscribes to the channel of its own
- * number first, and publishes when that is confirmed, so no answer is missed. Answers come on the thread of
+ * number first, and publishes when that is confirmed, so no answer is missed. Servers of a cluster pass on both, so if that fails at one
+ * of them it is done at the next. Answers come on the thread of
  * whoever reads the connection, under the mutex of the registry of channels; they are kept as they are,
  * up to a limit, and read by nobody here.
  */
@@ -50,8 +51,8 @@ void hfi_survey_stop_asking(struct hfi_call *call) {
 }
 
 static void note_news(struct hfi_redis_survey *survey, unsigned events) {
-    if ((events & HFI_EVENT_SUBSCRIBED) != 0)
-        survey->heard = true;
+    if ((events & HFI_EVENT_SUBSCRIBED) != 0) /* there, or where it was asked before */
+        survey->heard = survey->heard || hfi_pubsub_is_heard(&survey->waiter);
     if ((events & HFI_EVENT_DEAF) != 0)
         survey->deaf = true;
 }
@@ -98,12 +99,29 @@ static void say_missing(struct hfi_call *call, const char *words) {
     snprintf(findings->words, sizeof findings->words, "the clients were not asked: %s", words);
 }
 
+static void ask_here(struct hfi_call *call);
+
+/* False: there is no other server, or no time. */
+static bool ask_at_next(struct hfi_call *call) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    if (survey->node + 1 >= survey->nodes_len || hfi_now_ms() >= call->deadline_ms - 1)
+        return false;
+    hfi_survey_stop_asking(call);
+    hfi_error_clear(&call->error);
+    survey->node++;
+    ask_here(call);
+    return true;
+}
+
 static void asked(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis_survey *survey = state->u.survey;
     const struct hfi_exchange *x = &state->exchange;
     const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
-    if (x->err != HF_OK && x->err != HF_EPERM) {
+    bool over = x->err == HF_ECLOSED || x->err == HF_ECANCELED;
+    if (x->err != HF_OK && !over && ask_at_next(call))
+        return;
+    if (x->err != HF_OK && !hfi_is_withheld(x->err)) {
         hfi_call_finish(call, x->err);
         return;
     }
@@ -124,8 +142,10 @@ static void write_question(struct hfi_exchange *x, int64_t not_after_ms,
     const struct hfi_names *names = &x->redis->names;
     char head[128];
     (void)not_after_ms;
-    int head_len = snprintf(head, sizeof head, HFI_ASK "%s %d %d %zu ", survey->number,
-                            ANSWER_BYTES, x->redis->db, names->prefix_len);
+    char wishes[HFI_WISHES_SIZE];
+    hfi_wishes_write(call->wanted, wishes);
+    int head_len = snprintf(head, sizeof head, HFI_ASK "%s %d %s %d %zu ", survey->number,
+                            ANSWER_BYTES, wishes, x->redis->db, names->prefix_len);
     hfi_command_text(command, "PUBLISH");
     hfi_command_text(command, HFI_RUMOUR_CHANNEL);
     char *room = hfi_command_room(command, (size_t)head_len + names->prefix_len + call->name_len);
@@ -142,6 +162,8 @@ static void publish_or_not(struct hfi_call *call) {
         hfi_survey_send(call, write_question, asked);
         return;
     }
+    if (ask_at_next(call))
+        return;
     say_missing(call, survey->deaf ? "the server refuses to tell their answers"
                                    : "the server does not confirm that it will tell their answers");
     hfi_survey_stop_asking(call);
@@ -166,31 +188,26 @@ static bool draw_number(char *number) {
     return true;
 }
 
-void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
+static void ask_here(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis_survey *survey = state->u.survey;
     char channel[sizeof HFI_TELL_CHANNEL + HFI_ASK_NUMBER_LEN];
-    survey->next = next;
-    if (!draw_number(survey->number)) {
-        hfi_fail_errno(&call->error, HF_ESYS, errno, "no random numbers");
-        hfi_call_finish(call, HF_ESYS);
-        return;
-    }
     snprintf(channel, sizeof channel, HFI_TELL_CHANNEL "%s", survey->number);
-    survey->waiter.listener = &listener;
-    if (call->lane == HFI_LANE_CALLER)
-        survey->waiter.caller = &state->exchange.attendant;
+    survey->heard = survey->deaf = false;
+    survey->waiter = (struct hfi_waiter){
+        .listener = &listener,
+        .caller = call->lane == HFI_LANE_CALLER ? &state->exchange.attendant : NULL};
     struct hfi_node *node =
-        hfi_node_ref(survey->nodes_len > 0 ? survey->nodes[0] : state->exchange.node);
+        hfi_node_ref(survey->nodes_len > 0 ? survey->nodes[survey->node] : state->exchange.node);
     int err = hfi_pubsub_join(hfi_node_learnt(node)->pubsub, &survey->waiter, call->task, channel,
                               strlen(channel), &survey->heard);
     if (err != HF_OK) {
         hfi_node_unref(node);
         if (err == HF_ENOMEM) {
             hfi_call_fail(call, HF_ENOMEM, "out of memory");
-        } else {
+        } else if (!ask_at_next(call)) {
             say_missing(call, "the server is not in use any more");
-            next(call);
+            survey->next(call);
         }
         return;
     }
@@ -199,4 +216,15 @@ void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
     hfi_exchange_sleep(
         &state->exchange,
         hfi_min_ms(hfi_now_ms() + state->exchange.redis->cmd_timeout_ms, call->deadline_ms - 1));
+}
+
+void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
+    struct hfi_redis_survey *survey = hfi_survey_of(call);
+    survey->next = next;
+    if (!draw_number(survey->number)) {
+        hfi_fail_errno(&call->error, HF_ESYS, errno, "no random numbers");
+        hfi_call_finish(call, HF_ESYS);
+        return;
+    }
+    ask_here(call);
 }

@@ -174,7 +174,7 @@ static void conclude(struct hfi_call *call, bool told, const char *words) {
 /* The reply to a list; NULL: the survey went on without it, or is over. */
 static const redisReply *list_of(struct hfi_call *call) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
-    if (x->err != HF_OK && x->err != HF_EPERM && x->err != HF_EPROTO) {
+    if (x->err != HF_OK && !hfi_is_withheld(x->err) && x->err != HF_EPROTO) {
         hfi_survey_failed(call);
         return NULL;
     }
@@ -258,7 +258,7 @@ static int64_t info_of(struct hfi_call *call, const char *field) {
 /* What the server does not want to tell is no failure. */
 static bool has_failed(struct hfi_call *call) {
     int err = hfi_state_of(call)->exchange.err;
-    if (err == HF_OK || err == HF_EPERM || err == HF_EREFUSED)
+    if (err == HF_OK || hfi_is_withheld(err) || err == HF_EREFUSED)
         return false;
     hfi_survey_failed(call);
     return true;

@@ -1,24 +1,39 @@
 /*
  * The server's half of a survey: SCAN in small steps, and a script that looks at some names at a time.
  *
+ *   for hashes, and then for sorted sets:  SCAN -> names -> look, look, ... -> SCAN -> ... -> done
+ *
  * Steps of survey.c, on the thread of the call's executor. Every command is short for the server, however
- * many keys it has. SCAN may tell a name twice; whoever joins the halves has each once. A hash is a lock if
- * all of its fields are owners with a count, but for `mode`; others are none of ours. When the time of
+ * many keys it has. Locks and groups of values are hashes of any name; permits have a sorted set whose name is made of theirs, so of
+ * those the server has to look at few. It is asked for them in a second pass: one for both could choose by neither type nor name, and would have all keys
+ * sent. SCAN may tell a name twice; whoever joins the halves has each once. What was found is read by survey_read.c. When the time of
  * the call is nearly over it stops, and what was found so far is told, with a word.
  */
 #include "base/clock.h"
 #include "base/glob.h"
 #include "redis/survey.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SCAN_COUNT "500"
-#define OWNERS_MAX 100 /* holders of one lock, and as many in line: the rest is counted */
 #define LOCKS_MAX 100000
 #define LAST_MS 100 /* so long before its end nothing is begun any more */
-#define UUID_LEN 36
+#define NAMES_OF_A_KEY 2
+
+/* What is looked for at once. */
+struct hfi_survey_pass {
+    const char *type;
+    unsigned unread; /* if it is cut short, or may not be read: HFI_UNREAD_... */
+    void (*write_match)(const struct hfi_names *names, const struct hfi_call *call,
+                        struct hfi_command *command);
+    /* Of which names this key may be a part. */
+    size_t (*names_of)(const redisReply *key, struct hfi_survey_name ret[NAMES_OF_A_KEY]);
+    const struct hfi_script *look;
+    bool (*read)(struct hfi_redis_survey *survey, struct hfi_survey_name name,
+                 const redisReply *reply);
+    const struct hfi_survey_pass *next;
+};
 
 static void scan(struct hfi_call *call);
 static void look(struct hfi_call *call);
@@ -30,6 +45,8 @@ static void out_of_memory(struct hfi_call *call) {
 static void cut(struct hfi_call *call, const char *words) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     survey->findings->cut = true;
+    for (const struct hfi_survey_pass *pass = survey->pass; pass != NULL; pass = pass->next)
+        survey->findings->unread |= pass->unread;
     snprintf(survey->findings->words, sizeof survey->findings->words, "%s", words);
     survey->next(call);
 }
@@ -38,145 +55,90 @@ static bool is_late(const struct hfi_call *call) {
     return call->deadline_ms != HFI_NEVER && hfi_now_ms() >= call->deadline_ms - LAST_MS;
 }
 
-/* ---- What is a lock ---- */
+/* ---- Locks and groups: a hash of that name ---- */
 
-static bool is_hex(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
-static bool is_uuid(const char *at) {
-    for (int i = 0; i < UUID_LEN; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? at[i] != '-' : !is_hex(at[i]))
-            return false;
+/* The prefix is taken for itself, whatever is in it; then the pattern. */
+static void write_pattern(const struct hfi_names *names, const struct hfi_call *call,
+                          struct hfi_command *command) {
+    size_t pattern_len = call->name_len > 0 ? call->name_len : 1;
+    char *room = hfi_command_room(command, 2 * names->prefix_len + pattern_len);
+    if (room == NULL)
+        return;
+    for (size_t i = 0; i < names->prefix_len; i++) {
+        *room++ = '\\';
+        *room++ = names->prefix[i];
     }
-    return true;
+    memcpy(room, call->name_len > 0 ? call->name : "*", pattern_len);
 }
 
-/* "uuid:number", perhaps with ":write" behind it, which is not a part of the owner. */
-static bool read_owner(const redisReply *field, struct hfi_found_owner *ret) {
-    static const char write[] = ":write";
-    if (field->type != REDIS_REPLY_STRING)
-        return false;
-    size_t len = field->len, write_len = sizeof write - 1;
-    ret->writes = len > write_len && memcmp(field->str + len - write_len, write, write_len) == 0;
-    len -= ret->writes ? write_len : 0;
-    if (len < UUID_LEN + 2 || len >= sizeof ret->owner || !is_uuid(field->str) ||
-        field->str[UUID_LEN] != ':')
-        return false;
-    for (size_t i = UUID_LEN + 1; i < len; i++)
-        if (field->str[i] < '0' || field->str[i] > '9')
-            return false;
-    memcpy(ret->owner, field->str, len);
-    ret->owner[len] = '\0';
-    return true;
+static size_t name_itself(const redisReply *key, struct hfi_survey_name ret[NAMES_OF_A_KEY]) {
+    ret[0] = (struct hfi_survey_name){.bytes = key->str, .len = key->len};
+    return 1;
 }
 
-static bool read_count(const redisReply *value, int64_t *ret) {
-    char *end;
-    if (value->type != REDIS_REPLY_STRING)
-        return false;
-    errno = 0;
-    *ret = strtoll(value->str, &end, 10);
-    return errno == 0 && end != value->str && end == value->str + value->len && *ret > 0;
+/* ---- Permits: a sorted set beside that name ---- */
+
+static const char of_permits[] = ":timeout";
+
+/* The name may be in braces here, so the pattern is for us to look at. */
+static void write_ending(const struct hfi_names *names, const struct hfi_call *call,
+                         struct hfi_command *command) {
+    (void)names;
+    (void)call;
+    hfi_command_pair(command, "*", 1, of_permits, strlen(of_permits));
 }
 
-static bool is_mode(const redisReply *field) {
-    return field->type == REDIS_REPLY_STRING && field->len == 4 &&
-           memcmp(field->str, "mode", 4) == 0;
+/* "{a}:timeout" is that of "a", and of "{a}"; "a:timeout" nobody's. Whose it is the script finds out. */
+static size_t names_before_ending(const redisReply *key,
+                                  struct hfi_survey_name ret[NAMES_OF_A_KEY]) {
+    size_t ending = strlen(of_permits), found = 0;
+    if (key->len <= ending || memcmp(key->str + key->len - ending, of_permits, ending) != 0)
+        return 0;
+    const char *at = key->str;
+    size_t len = key->len - ending;
+    if (memchr(at, '{', len) != NULL)
+        ret[found++] = (struct hfi_survey_name){.bytes = at, .len = len};
+    if (len > 2 && at[0] == '{' && at[len - 1] == '}' && memchr(at + 1, '{', len - 2) == NULL)
+        ret[found++] = (struct hfi_survey_name){.bytes = at + 1, .len = len - 2};
+    return found;
 }
 
-/* False: this is no lock. */
-static bool read_holders(const redisReply *fields, struct hfi_found_lock *lock) {
-    for (size_t i = 0; i + 1 < fields->elements && lock->owners_len < OWNERS_MAX; i += 2) {
-        const redisReply *field = fields->element[i], *value = fields->element[i + 1];
-        struct hfi_found_owner *owner = &lock->owners[lock->owners_len];
-        if (is_mode(field)) {
-            if (value->type != REDIS_REPLY_STRING)
-                return false;
-            lock->kind = strcmp(value->str, "write") == 0 ? HFI_FOUND_WRITE : HFI_FOUND_READ;
-            continue;
-        }
-        if (!read_owner(field, owner) || !read_count(value, &owner->count))
-            return false;
-        lock->owners_len++;
-    }
-    return lock->owners_len > 0;
-}
+static const struct hfi_survey_pass permits = {
+    .type = "zset",
+    .unread = HFI_UNREAD_PERMITS,
+    .write_match = write_ending,
+    .names_of = names_before_ending,
+    .look = &hfi_script_survey_permits,
+    .read = hfi_survey_read_permits,
+};
 
-static void read_line(const redisReply *line, struct hfi_found_lock *lock) {
-    for (size_t i = 0; i < line->elements && i < OWNERS_MAX; i++) {
-        struct hfi_found_owner *owner = &lock->owners[lock->owners_len];
-        if (!read_owner(line->element[i], owner))
-            continue;
-        owner->count = 0;
-        lock->owners_len++;
-        lock->kind = HFI_FOUND_FAIR;
-    }
-}
-
-/* {ttl, holders, in line, listeners, fields and values, those in line} */
-static bool is_look(const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 6)
-        return false;
-    for (int i = 0; i < 4; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
-            return false;
-    return reply->element[4]->type == REDIS_REPLY_ARRAY &&
-           reply->element[5]->type == REDIS_REPLY_ARRAY;
-}
-
-/* NULL: out of memory. */
-static struct hfi_found_lock *new_lock(const char *name, size_t name_len, size_t owners) {
-    struct hfi_found_lock *lock = calloc(1, sizeof *lock + name_len + 1);
-    if (lock == NULL)
-        return NULL;
-    lock->owners = calloc(owners + 1, sizeof *lock->owners);
-    if (lock->owners == NULL) {
-        free(lock);
-        return NULL;
-    }
-    memcpy(lock->name, name, name_len);
-    lock->name_len = name_len;
-    return lock;
-}
-
-/* False: out of memory. */
-static bool add_lock(struct hfi_redis_survey *survey, const char *name, size_t name_len,
-                     const redisReply *reply) {
-    if (!is_look(reply))
-        return true; /* it is gone since, or may not be read */
-    const redisReply *fields = reply->element[4], *line = reply->element[5];
-    struct hfi_found_lock *lock = new_lock(name, name_len, fields->elements / 2 + line->elements);
-    if (lock == NULL)
-        return false;
-    lock->ttl_ms = reply->element[0]->integer;
-    lock->listeners = reply->element[3]->integer;
-    if (!read_holders(fields, lock)) {
-        free(lock->owners);
-        free(lock);
-        return true;
-    }
-    int64_t all = reply->element[1]->integer + reply->element[2]->integer;
-    read_line(line, lock);
-    int64_t modes = lock->kind == HFI_FOUND_READ || lock->kind == HFI_FOUND_WRITE;
-    int64_t left_out = all - modes - (int64_t)lock->owners_len;
-    lock->left_out = left_out > 0 ? left_out : 0;
-    hfi_list_push_back(&survey->findings->locks, &lock->link);
-    survey->looked++;
-    return true;
-}
+static const struct hfi_survey_pass locks = {
+    .type = "hash",
+    .unread = HFI_UNREAD_LOCKS,
+    .write_match = write_pattern,
+    .names_of = name_itself,
+    .look = &hfi_script_survey_look,
+    .read = hfi_survey_read_hash,
+    .next = &permits,
+};
 
 /* ---- Looking at some names ---- */
 
 /* The next of those that SCAN has found. */
-static const char *next_name(const struct hfi_redis_survey *survey, size_t *at, size_t *ret_len) {
-    memcpy(ret_len, survey->names + *at, sizeof *ret_len);
-    const char *name = survey->names + *at + sizeof *ret_len;
-    *at += sizeof *ret_len + *ret_len;
+static struct hfi_survey_name next_name(const struct hfi_redis_survey *survey, size_t *at) {
+    struct hfi_survey_name name;
+    memcpy(&name.len, survey->names + *at, sizeof name.len);
+    name.bytes = survey->names + *at + sizeof name.len;
+    *at += sizeof name.len + name.len;
     return name;
 }
 
+static bool is_unread(const redisReply *answer) {
+    const long long unread = -1; /* as the scripts say */
+    return answer->type == REDIS_REPLY_INTEGER && answer->integer == unread;
+}
+
+/* The script answers at least for the first name, and for others if there is time. */
 static void looked(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis_survey *survey = state->u.survey;
@@ -186,15 +148,17 @@ static void looked(struct hfi_call *call) {
         return;
     }
     const redisReply *reply = hfi_answer_of(call);
-    if (reply->type != REDIS_REPLY_ARRAY) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0) {
         hfi_call_fail_proto(call);
         return;
     }
-    for (size_t i = 0; survey->names_at < survey->batch_end; i++) {
-        size_t len;
-        const char *name = next_name(survey, &survey->names_at, &len);
-        if (i < reply->elements &&
-            !add_lock(survey, name + prefix_len, len - prefix_len, reply->element[i])) {
+    for (size_t i = 0; i < reply->elements && survey->names_at < survey->batch_end; i++) {
+        struct hfi_survey_name name = next_name(survey, &survey->names_at);
+        name.bytes += prefix_len;
+        name.len -= prefix_len;
+        if (is_unread(reply->element[i]))
+            survey->findings->unread |= survey->pass->unread;
+        if (!survey->pass->read(survey, name, reply->element[i])) {
             out_of_memory(call);
             return;
         }
@@ -204,16 +168,16 @@ static void looked(struct hfi_call *call) {
 
 static void write_look(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     const struct hfi_redis_survey *survey = hfi_state_around(x)->u.survey;
+    const struct hfi_script *script = survey->pass->look;
     (void)not_after_ms;
     hfi_command_text(command, "EVAL");
-    hfi_command_bytes(command, hfi_script_survey_look.body, hfi_script_survey_look.len);
+    hfi_command_bytes(command, script->body, script->len);
     hfi_command_number(command, 0);
-    hfi_command_number(command, OWNERS_MAX);
+    hfi_command_number(command, HFI_SURVEY_OWNERS_MAX);
     hfi_command_text(command, hfi_redis_is_sharded(x->redis) ? "shardnumsub" : "numsub");
     for (size_t at = survey->names_at; at < survey->batch_end;) {
-        size_t len;
-        const char *name = next_name(survey, &at, &len);
-        hfi_command_bytes(command, name, len);
+        struct hfi_survey_name name = next_name(survey, &at);
+        hfi_command_bytes(command, name.bytes, name.len);
     }
 }
 
@@ -223,44 +187,53 @@ static void look(struct hfi_call *call) {
         scan(call);
         return;
     }
-    size_t len;
     survey->batch_end = survey->names_at;
     for (int i = 0; i < HFI_LOOK_MAX && survey->batch_end < survey->names_len; i++)
-        next_name(survey, &survey->batch_end, &len);
+        next_name(survey, &survey->batch_end);
     hfi_survey_send(call, write_look, looked);
 }
 
 /* ---- SCAN ---- */
 
 static bool is_wanted(const struct hfi_call *call, const struct hfi_names *names,
-                      const redisReply *key) {
-    return key->type == REDIS_REPLY_STRING && key->len > names->prefix_len &&
-           memcmp(key->str, names->prefix, names->prefix_len) == 0 &&
-           hfi_glob(call->name, call->name_len, key->str + names->prefix_len,
-                    key->len - names->prefix_len);
+                      struct hfi_survey_name name) {
+    return name.len > names->prefix_len &&
+           memcmp(name.bytes, names->prefix, names->prefix_len) == 0 &&
+           hfi_glob(call->name, call->name_len, name.bytes + names->prefix_len,
+                    name.len - names->prefix_len);
+}
+
+/* Puts the wanted names of a key, each behind its length, unless `to` is NULL; returns how much room they take. */
+static size_t put_names(struct hfi_call *call, const redisReply *key, char *to) {
+    const struct hfi_names *names = &hfi_state_of(call)->exchange.redis->names;
+    struct hfi_survey_name of[NAMES_OF_A_KEY];
+    size_t room = 0;
+    size_t len = key->type == REDIS_REPLY_STRING ? hfi_survey_of(call)->pass->names_of(key, of) : 0;
+    for (size_t i = 0; i < len; i++) {
+        if (!is_wanted(call, names, of[i]))
+            continue;
+        if (to != NULL) {
+            memcpy(to + room, &of[i].len, sizeof of[i].len);
+            memcpy(to + room + sizeof of[i].len, of[i].bytes, of[i].len);
+        }
+        room += sizeof of[i].len + of[i].len;
+    }
+    return room;
 }
 
 /* False: out of memory. */
 static bool keep_names(struct hfi_call *call, const redisReply *keys) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
-    const struct hfi_names *names = &hfi_state_of(call)->exchange.redis->names;
     size_t room = 0;
     for (size_t i = 0; i < keys->elements; i++)
-        room += is_wanted(call, names, keys->element[i]) ? sizeof room + keys->element[i]->len : 0;
+        room += put_names(call, keys->element[i], NULL);
     free(survey->names);
     survey->names_len = survey->names_at = 0;
     survey->names = malloc(room + 1);
     if (survey->names == NULL)
         return false;
-    for (size_t i = 0; i < keys->elements; i++) {
-        const redisReply *key = keys->element[i];
-        size_t len = key->len;
-        if (!is_wanted(call, names, key))
-            continue;
-        memcpy(survey->names + survey->names_len, &len, sizeof len);
-        memcpy(survey->names + survey->names_len + sizeof len, key->str, len);
-        survey->names_len += sizeof len + len;
-    }
+    for (size_t i = 0; i < keys->elements; i++)
+        survey->names_len += put_names(call, keys->element[i], survey->names + survey->names_len);
     return true;
 }
 
@@ -287,37 +260,35 @@ static void scanned(struct hfi_call *call) {
         out_of_memory(call);
 }
 
-/* The prefix is taken for itself, whatever is in it; then the pattern. */
-static void write_pattern(const struct hfi_names *names, const struct hfi_call *call,
-                          struct hfi_command *command) {
-    size_t pattern_len = call->name_len > 0 ? call->name_len : 1;
-    char *room = hfi_command_room(command, 2 * names->prefix_len + pattern_len);
-    if (room == NULL)
-        return;
-    for (size_t i = 0; i < names->prefix_len; i++) {
-        *room++ = '\\';
-        *room++ = names->prefix[i];
-    }
-    memcpy(room, call->name_len > 0 ? call->name : "*", pattern_len);
-}
-
 static void write_scan(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_redis_survey *survey = hfi_state_around(x)->u.survey;
     (void)not_after_ms;
     hfi_command_text(command, "SCAN");
-    hfi_command_text(command, hfi_state_around(x)->u.survey->cursor);
+    hfi_command_text(command, survey->cursor);
     hfi_command_text(command, "MATCH");
-    write_pattern(&x->redis->names, hfi_state_around(x)->call, command);
+    survey->pass->write_match(&x->redis->names, hfi_state_around(x)->call, command);
     hfi_command_text(command, "COUNT");
     hfi_command_text(command, SCAN_COUNT);
     hfi_command_text(command, "TYPE");
-    hfi_command_text(command, "hash");
+    hfi_command_text(command, survey->pass->type);
+}
+
+static void begin_pass(struct hfi_redis_survey *survey, const struct hfi_survey_pass *pass) {
+    survey->pass = pass;
+    survey->scanned = false;
+    survey->names_len = survey->names_at = 0;
+    memcpy(survey->cursor, "0", 2);
 }
 
 static void scan(struct hfi_call *call) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
-    if (survey->scanned)
+    if (survey->scanned && survey->pass->next == NULL) {
         survey->next(call);
-    else if (survey->looked >= LOCKS_MAX)
+        return;
+    }
+    if (survey->scanned)
+        begin_pass(survey, survey->pass->next);
+    if (survey->looked >= LOCKS_MAX)
         cut(call, "there are more locks than a survey tells");
     else if (is_late(call))
         cut(call, "the time was over before all keys were read");
@@ -328,8 +299,6 @@ static void scan(struct hfi_call *call) {
 void hfi_survey_look(struct hfi_call *call, hfi_survey_step *next) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     survey->next = next;
-    survey->scanned = false;
-    survey->names_len = survey->names_at = 0;
-    memcpy(survey->cursor, "0", 2);
+    begin_pass(survey, &locks);
     scan(call);
 }

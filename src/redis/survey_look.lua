@@ -1,68 +1,141 @@
--- survey_look: what is at some names, for a survey of all locks. Changes nothing.
+-- include: survey_common.lua
+-- survey_look: which of some hashes are locks, and who holds them. Changes nothing.
 --
--- No keys, since a user who may not read one of them is to see the others.
--- ARGV 1 how many holders and how many in line are told at most, 2 how to ask for listeners,
---      3.. names
--- Reply: for each name {ttl, holders, in line, listeners of a release, fields and values, those in
---        line}, where listeners are -1 if that is not told; 0 for what is no hash, or is not told
-local most = tonumber(ARGV[1])
+-- Reply for a lock: {ttl, holders, in line, listeners of a release, fields and values, those in
+--                   line}, where listeners are -1 if that is not told
+--       for a group of values: {ttl, listeners, values left out, -1, owner, count, ms left, ...}
+-- luacheck: read globals most ask beside listeners_of time_ms look_at_names LATER
+local FIELDS_OF_A_VALUE = 3
+local MOST_VALUES = math.floor(most / 2) -- Each is as much work as several owners.
+local OWNER = '^%x+%-[%x-]+:%d+$'
+local VALUE = '^' .. string.rep('[%w+/]', 22) .. '$'
+local VALUE_OF_OWNER = '^' .. string.rep('[%w+/]', 22) .. ':%x+%-[%x-]+:%d+:%l+_%l+$'
 
-local function ask(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then return nil end
-  return reply
+-- What others keep in hashes may be large: it is not told.
+local function is_of_lock(field, value)
+  return (field == 'mode' or #field < 80 and string.find(field, '^%x+%-[%x-]+:%d')) and #value <= 20
 end
 
-local function beside(what, name)
-  if string.find(name, '{', 1, true) then return what .. ':' .. name end
-  return what .. ':{' .. name .. '}'
+local function is_of_group(field, value)
+  if #field == 22 then
+    return #value < 80 and string.find(field, VALUE) and string.find(value, OWNER)
+  end
+  return #field < 120 and #value <= 20 and string.find(field, VALUE_OF_OWNER)
 end
 
--- Whether these may be owners and counts. What others keep in hashes may be large: it is not told.
-local function may_be_held(fields)
+local function are_all(is_one, fields)
   for i = 1, #fields, 2 do
-    local owner = #fields[i] < 80 and string.find(fields[i], '^%x+%-[%x-]+:%d')
-    if not (owner or fields[i] == 'mode') or #fields[i + 1] > 20 then return false end
+    if not is_one(fields[i], fields[i + 1]) then return false end
   end
   return true
 end
 
-local function some_of(name, count)
-  local some = ask('hscan', name, '0', 'count', count)
-  return some and may_be_held(some[2]) and some[2]
+-- By chance: HSCAN has all of a small hash, and who else has many of those is not to pay for it.
+local function one_of(name)
+  return ask('hrandfield', name, 1, 'withvalues')
 end
 
--- A small hash is told as a whole, a large one by some fields, which say what it is.
-local function fields_of(name, len)
-  local fields = some_of(name, 1)
-  if not fields or #fields == 2 * len then return fields end
-  if len > most then return some_of(name, most) end
-  fields = ask('hgetall', name)
-  return fields and may_be_held(fields) and fields
+-- And `mode`, wherever it is, since that says what kind of lock it is.
+local function some_of(name)
+  local found, mode = ask('hscan', name, '0', 'count', most), ask('hget', name, 'mode')
+  local fields = mode and {'mode', mode} or {}
+  local limit = 2 * most + #fields
+  for i = 1, found and #found[2] or 0, 2 do
+    if #fields < limit and found[2][i] ~= 'mode' then
+      fields[#fields + 1], fields[#fields + 2] = found[2][i], found[2][i + 1]
+    end
+  end
+  return found and fields
 end
 
-local function listeners_of(name, fields)
-  local what = 'redisson_lock__channel'
+-- A small hash is told as a whole, a large one by some fields.
+local function fields_of(name, len, limit)
+  if len <= limit then return ask('hgetall', name) end
+  return some_of(name)
+end
+
+local function channel_of(fields)
   for i = 1, #fields, 2 do
-    if fields[i] == 'mode' then what = 'redisson_rwlock' end
+    if fields[i] == 'mode' then return 'redisson_rwlock' end
   end
-  local answer = ask('pubsub', ARGV[2], beside(what, name))
-  return answer and answer[2] or -1
+  return 'redisson_lock__channel'
 end
 
-local found = {}
-for i = 3, #ARGV do
-  local name = ARGV[i]
-  local len = ask('hlen', name)
-  local fields = len and len > 0 and fields_of(name, len)
-  if fields then
-    local queue = beside('redisson_lock_queue', name)
-    found[#found + 1] = {
-      ask('pttl', name) or -1, len, ask('llen', queue) or 0, listeners_of(name, fields), fields,
-      ask('lrange', queue, 0, most - 1) or {}
-    }
-  else
-    found[#found + 1] = 0
-  end
+local function look_at_lock(name, len, fields)
+  local queue = beside('redisson_lock_queue', name)
+  local line = ask('lrange', queue, 0, most - 1) or {}
+  return {
+    ask('pttl', name) or -1, len, ask('llen', queue) or 0, listeners_of(channel_of(fields), name),
+    fields, line
+  }, #fields / 2 + #line
 end
-return found
+
+-- When the hold of each value ends, and how often it is held: a part of the hash may not tell.
+local function holds_of(name, fields)
+  local values, asked = {}, {}
+  for i = 1, #fields, 2 do
+    if #fields[i] == 22 and #values < MOST_VALUES and is_of_group(fields[i], fields[i + 1]) then
+      local owner = fields[i + 1]
+      values[#values + 1] = owner
+      asked[#asked + 1] = fields[i] .. ':' .. owner .. ':expire_time'
+      asked[#asked + 1] = fields[i] .. ':' .. owner .. ':lock_count'
+    end
+  end
+  return values, #asked > 0 and ask('hmget', name, unpack(asked)) or {}
+end
+
+-- An owner holds as long, and as often, as any of its values.
+local function owners_of(values, holds, now)
+  local owners, order = {}, {}
+  for i, owner in ipairs(values) do
+    local left = (tonumber(holds[2 * i - 1] or 0) or 0) - now
+    local count = tonumber(holds[2 * i] or 0) or 0
+    if left > 0 and count > 0 then
+      if not owners[owner] then
+        owners[owner] = {left = 0, count = 0}
+        order[#order + 1] = owner
+      end
+      local held = owners[owner]
+      held.left, held.count = math.max(held.left, left), math.max(held.count, count)
+    end
+  end
+  return owners, order
+end
+
+local function look_at_group(name, len, fields)
+  local now = time_ms()
+  if not now then return nil end
+  local values, holds = holds_of(name, fields)
+  local owners, order = owners_of(values, holds, now)
+  local work = #fields / 2 + #values
+  if #order == 0 then return nil, work end
+  local ttl = ask('pttl', name) or -1
+  local whole = #fields == 2 * len and #values < MOST_VALUES
+  local left_out = whole and 0 or math.max(math.floor(len / FIELDS_OF_A_VALUE) - #values, 0)
+  local found = {ttl, listeners_of('redisson_lock__channel', name), left_out, -1}
+  for _, owner in ipairs(order) do
+    local held = owners[owner]
+    found[#found + 1], found[#found + 2] = owner, held.count
+    found[#found + 1] = ttl >= 0 and math.min(held.left, ttl) or held.left
+  end
+  return found, work
+end
+
+-- One field says what it may be, before the others are read. Of a group these are many: what it
+-- tells of them is looked at, and the rest passed over.
+return look_at_names(function(name, left)
+  local len = ask('hlen', name)
+  local one = len and len > 0 and one_of(name)
+  if not one or #one == 0 then return nil end
+  local is_lock = are_all(is_of_lock, one)
+  if not is_lock and not are_all(is_of_group, one) then return nil end
+  if left and len > left then return LATER end
+  if is_lock then
+    local fields = #one == 2 * len and one or fields_of(name, len, most)
+    if not fields or not are_all(is_of_lock, fields) then return nil, len end
+    return look_at_lock(name, len, fields)
+  end
+  local fields = fields_of(name, len, FIELDS_OF_A_VALUE * MOST_VALUES)
+  if fields then return look_at_group(name, len, fields) end
+  return nil
+end)

@@ -101,6 +101,7 @@ void hfi_listen_left(struct hfi_call *call) {
     hfi_pubsub_leave(&state->u.acquire.waiter);
     hfi_node_unref(state->u.acquire.home);
     state->u.acquire.home = NULL;
+    state->u.acquire.heard = false; /* if there is no memory to listen elsewhere, it polls */
 }
 
 const struct hfi_waiting hfi_waiting_listen = {

@@ -7,13 +7,10 @@
  * adopted, if somebody else knows of them. A second answer of the same client adds nothing.
  */
 #include "base/glob.h"
-#include "base/json.h"
-#include "survey/join.h"
+#include "survey/answer.h"
 
 #include <string.h>
 
-#define NAME_SIZE 65537
-#define BUCKET_MAX (INT64_MAX / 64)                 /* of 32 of these the sum is a number, too */
 #define TIME_MAX_MS (100 * 366 * INT64_C(86400000)) /* a century, to which much can be added */
 
 static bool is_hex(char c) {
@@ -35,15 +32,10 @@ struct draft {
     int64_t version, tells_nothing;
     char id[HFI_UUID_LEN + 2];
     char name[256], under[80], program_version[32];
-    int64_t up_ms, left_out, acquired, contended, timed_out, losses, renew_failures, released,
-        renewals;
+    int64_t up_ms, left_out, names_left_out, acquired, contended, timed_out, losses, renew_failures,
+        released, renewals;
     hf_times wait, hold, hand_over;
 };
-
-/* A count is no less than nothing, whatever somebody says. */
-static uint64_t counted(int64_t number) {
-    return number > 0 ? (uint64_t)number : 0;
-}
 
 /* -1: it is not said. */
 static int64_t time_said(int64_t ms) {
@@ -52,43 +44,10 @@ static int64_t time_said(int64_t ms) {
     return ms < TIME_MAX_MS ? ms : TIME_MAX_MS;
 }
 
-static void read_buckets(struct hfi_json_reader *reader, hf_times *times) {
-    size_t len = 0;
-    if (!hfi_json_enter(reader, '[')) {
-        hfi_json_skip(reader);
-        return;
-    }
-    while (hfi_json_next(reader)) {
-        int64_t number = 0;
-        if (hfi_json_read_number(reader, &number) &&
-            len < sizeof times->buckets / sizeof times->buckets[0])
-            times->buckets[len++] = counted(number < BUCKET_MAX ? number : BUCKET_MAX);
-    }
-}
-
-/* How many there were is what the buckets add up to, so that the two always agree. */
-static void read_times(struct hfi_json_reader *reader, hf_times *times) {
-    int64_t sum_us = 0, max_us = 0;
-    char key[16];
-    *times = (hf_times){0};
-    if (!hfi_json_enter(reader, '{')) {
-        hfi_json_skip(reader);
-        return;
-    }
-    while (hfi_json_next_key(reader, key, sizeof key)) {
-        if (strcmp(key, "sum_us") == 0)
-            hfi_json_read_number(reader, &sum_us);
-        else if (strcmp(key, "max_us") == 0)
-            hfi_json_read_number(reader, &max_us);
-        else if (strcmp(key, "buckets") == 0)
-            read_buckets(reader, times);
-        else
-            hfi_json_skip(reader);
-    }
-    times->sum_us = counted(sum_us);
-    times->max_us = counted(max_us);
-    for (size_t i = 0; i < sizeof times->buckets / sizeof times->buckets[0]; i++)
-        times->count += times->buckets[i];
+/* More may be added to it. */
+static int64_t left_out_said(int64_t number) {
+    const int64_t most = INT64_MAX / 2;
+    return number < 0 ? 0 : number < most ? number : most;
 }
 
 static void read_self(struct hfi_json_reader *reader, const char *key, struct draft *draft) {
@@ -110,6 +69,7 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
         {"v", &draft->version},
         {"up_ms", &draft->up_ms},
         {"left_out", &draft->left_out},
+        {"names_left_out", &draft->names_left_out},
         {"acquired", &draft->acquired},
         {"contended", &draft->contended},
         {"timed_out", &draft->timed_out},
@@ -136,7 +96,7 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
         }
     for (size_t i = 0; i < sizeof histograms / sizeof histograms[0]; i++)
         if (strcmp(key, histograms[i].key) == 0) {
-            read_times(reader, histograms[i].times);
+            hfi_answer_read_times(reader, histograms[i].times);
             return;
         }
     hfi_json_skip(reader);
@@ -145,8 +105,7 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
 /* ---- What it holds and waits for ---- */
 
 struct standing {
-    char *name; /* NAME_SIZE bytes */
-    size_t name_len;
+    struct hfi_answer_name name;
     char kind[32];
     char owner[80];
     char thread[32];
@@ -158,13 +117,25 @@ static int hex_value(char c) {
 }
 
 /* In place. False: it is no hex. */
-static bool decode_hex(struct standing *it) {
-    for (size_t i = 0; i < it->name_len; i++)
-        if (!is_hex(it->name[i]))
+static bool decode_hex(struct hfi_answer_name *name) {
+    char *bytes = name->bytes;
+    for (size_t i = 0; i < name->len; i++)
+        if (!is_hex(bytes[i]))
             return false;
-    it->name_len /= 2;
-    for (size_t i = 0; i < it->name_len; i++)
-        it->name[i] = (char)(hex_value(it->name[2 * i]) * 16 + hex_value(it->name[2 * i + 1]));
+    name->len /= 2;
+    for (size_t i = 0; i < name->len; i++)
+        bytes[i] = (char)(hex_value(bytes[2 * i]) * 16 + hex_value(bytes[2 * i + 1]));
+    return true;
+}
+
+bool hfi_answer_read_name(struct hfi_json_reader *reader, const char *key,
+                          struct hfi_answer_name *name, bool *ret_good) {
+    bool in_hex = strcmp(key, "name_hex") == 0;
+    if (!in_hex && strcmp(key, "name") != 0)
+        return false;
+    if (!hfi_json_read_text(reader, name->bytes, HFI_ANSWER_NAME_SIZE, &name->len) ||
+        (in_hex && !decode_hex(name)))
+        *ret_good = false;
     return true;
 }
 
@@ -173,7 +144,7 @@ static bool read_standing(struct hfi_json_reader *reader, struct standing *it) {
     char key[16];
     size_t len;
     bool good = true;
-    it->name_len = 0;
+    it->name.len = 0;
     it->kind[0] = it->owner[0] = it->thread[0] = '\0';
     it->count = it->renewed = 0;
     it->for_ms = it->left_ms = -1;
@@ -182,12 +153,9 @@ static bool read_standing(struct hfi_json_reader *reader, struct standing *it) {
         return false;
     }
     while (hfi_json_next_key(reader, key, sizeof key)) {
-        if (strcmp(key, "name") == 0)
-            good = hfi_json_read_text(reader, it->name, NAME_SIZE, &it->name_len) && good;
-        else if (strcmp(key, "name_hex") == 0)
-            good = hfi_json_read_text(reader, it->name, NAME_SIZE, &it->name_len) && good &&
-                   decode_hex(it);
-        else if (strcmp(key, "kind") == 0)
+        if (hfi_answer_read_name(reader, key, &it->name, &good))
+            continue;
+        if (strcmp(key, "kind") == 0)
             hfi_json_read_text(reader, it->kind, sizeof it->kind, &len);
         else if (strcmp(key, "owner") == 0)
             hfi_json_read_text(reader, it->owner, sizeof it->owner, &len);
@@ -204,7 +172,7 @@ static bool read_standing(struct hfi_json_reader *reader, struct standing *it) {
         else
             hfi_json_skip(reader);
     }
-    return good && it->name_len > 0 && it->owner[0] != '\0';
+    return good && it->name.len > 0 && it->owner[0] != '\0';
 }
 
 static bool is_its_own(const hf_fleet_client *client, const struct standing *it) {
@@ -216,14 +184,14 @@ static void add_claim(struct hfi_join *join, hf_fleet_client *client, const stru
                       bool waits) {
     bool own = is_its_own(client, it);
     if ((waits && !own) || (!waits && it->count <= 0) ||
-        !hfi_glob(join->pattern, join->pattern_len, it->name, it->name_len))
+        !hfi_glob(join->pattern, join->pattern_len, it->name.bytes, it->name.len))
         return;
     struct hfi_claim *claim = hfi_join_claim(join);
     if (claim == NULL)
         return;
     struct hfi_arena *arena = &join->arena;
-    claim->name = hfi_arena_text(arena, it->name, it->name_len);
-    claim->name_len = it->name_len;
+    claim->name = hfi_arena_text(arena, it->name.bytes, it->name.len);
+    claim->name_len = it->name.len;
     claim->waits = waits;
     claim->adopted = !own;
     claim->writes = strcmp(it->kind, "write") == 0;
@@ -263,6 +231,8 @@ static bool read_answer(struct hfi_join *join, const char *text, size_t len, str
         bool waits = strcmp(key, "waits") == 0;
         if (waits || strcmp(key, "holds") == 0)
             read_list(join, &reader, client, it, waits);
+        else if (strcmp(key, "names") == 0)
+            hfi_answer_read_names(join, &reader, client, &it->name);
         else
             read_self(&reader, key, draft);
     }
@@ -279,14 +249,15 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
     client->presence = HF_ALIVE;
     HFI_CONTAINER(client, struct hfi_joined_client, pub)->tells_nothing = draft->tells_nothing == 1;
     client->up_ms = time_said(draft->up_ms);
-    client->left_out = draft->left_out > 0 ? draft->left_out : 0;
-    client->acquired = counted(draft->acquired);
-    client->contended = counted(draft->contended);
-    client->timed_out = counted(draft->timed_out);
-    client->losses = counted(draft->losses);
-    client->renew_failures = counted(draft->renew_failures);
-    client->released = counted(draft->released);
-    client->renewals = counted(draft->renewals);
+    client->left_out = left_out_said(draft->left_out);
+    client->names_left_out = left_out_said(draft->names_left_out);
+    client->acquired = hfi_counted(draft->acquired);
+    client->contended = hfi_counted(draft->contended);
+    client->timed_out = hfi_counted(draft->timed_out);
+    client->losses = hfi_counted(draft->losses);
+    client->renew_failures = hfi_counted(draft->renew_failures);
+    client->released = hfi_counted(draft->released);
+    client->renewals = hfi_counted(draft->renewals);
     client->wait = draft->wait;
     client->hold = draft->hold;
     client->hand_over = draft->hand_over;
@@ -294,8 +265,8 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
 
 void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {
     struct draft draft = {.up_ms = -1};
-    struct standing it = {.name = malloc(NAME_SIZE)};
-    if (it.name == NULL) {
+    struct standing it = {.name.bytes = malloc(HFI_ANSWER_NAME_SIZE)};
+    if (it.name.bytes == NULL) {
         join->failed = true;
         return;
     }
@@ -307,5 +278,5 @@ void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {
             read_answer(join, text, len, &draft, client, &it);
         }
     }
-    free(it.name);
+    free(it.name.bytes);
 }

@@ -1,5 +1,5 @@
 /*
- * Memory of a view: many small pieces that end together. Owned by one thread at a time.
+ * Memory of a view: many small pieces that end together; and arrays that grow until it is made. Owned by one thread at a time.
  */
 #include "survey/join.h"
 
@@ -49,4 +49,16 @@ void hfi_arena_free(struct hfi_arena *arena) {
         arena->blocks = block->next;
         free(block);
     }
+}
+
+bool hfi_join_grow(void **all, size_t *cap, size_t len, size_t size) {
+    if (len < *cap)
+        return true;
+    size_t more = *cap == 0 ? 64 : *cap * 2;
+    void *grown = realloc(*all, more * size);
+    if (grown == NULL)
+        return false;
+    *all = grown;
+    *cap = more;
+    return true;
 }

@@ -224,9 +224,18 @@ static bool is_known(const hf_fleet_party *holder, const hf_fleet_party *at_serv
             strncmp(holder->owner, at_server->owner, HFI_UUID_LEN) == 0);
 }
 
+/* Any permit will do, and of a group nobody tells which values are wanted: so only if one has them all is it known for whom
+ * others wait. */
+static bool holders_are_known(const hf_fleet_lock *lock) {
+    bool any_will_do = strcmp(lock->kind, "permits") == 0 || strcmp(lock->kind, "group") == 0;
+    return !any_will_do || (lock->holders_len == 1 && lock->left_out == 0);
+}
+
 /* Who held it before, and holds it still; the server's word is enough, and is needed where it has the lock. */
 static size_t keep_holders(struct graph *graph, const hf_fleet_lock *lock,
                            const hf_fleet_party **holders) {
+    if (!holders_are_known(lock))
+        return 0;
     const hf_fleet_lock *before = find_lock(graph->earlier, lock);
     struct owners held = owners_of(graph, before->holders, before->holders_len);
     const hf_fleet_party *at_server = holder_at_server(lock);

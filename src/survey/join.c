@@ -2,14 +2,8 @@
  * Joining the halves of a survey: locks by name, and on each who holds it and who waits.
  *
  * Called when an engine has found all there is, on the thread of the operation. Every statement, whoever
- * made it, is a claim; claims are sorted by what they are about, and those of the server and of a client
- * that are about the same become one party. Clients are found by a table, since there may be thousands.
- *
- * Who is there: a client that answered is alive, or only connected if it tells nothing. One that did not and has a connection is silent if it is
- * known to have heard the question, or, where that is not told, if somebody who heard it is missing and it listens to
- * something; else it is only connected. One without
- * a connection is gone if its owner's number is one that only our library hands out; else it may be a Java
- * client, whose connections do not say whose they are.
+ * made it, is a claim; claims are sorted by what they are about, and those of the servers and of a client
+ * that are about the same become one party. Who the clients are is found out before (clients.c).
  */
 #include "survey/join.h"
 
@@ -17,9 +11,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-static const char our_name[] = "holdfast:";
+#define UNKNOWN_TO_SERVER (-2)
 
 /* What is freed when the fleet is. */
 struct whole {
@@ -27,25 +20,10 @@ struct whole {
     struct hfi_arena arena;
 };
 
-/* ---- Growing ---- */
-
-/* False: out of memory. */
-static bool grow(void **all, size_t *cap, size_t len, size_t size) {
-    if (len < *cap)
-        return true;
-    size_t more = *cap == 0 ? 64 : *cap * 2;
-    void *grown = realloc(*all, more * size);
-    if (grown == NULL)
-        return false;
-    *all = grown;
-    *cap = more;
-    return true;
-}
-
 struct hfi_claim *hfi_join_claim(struct hfi_join *join) {
     struct hfi_claims *claims = &join->claims;
     void *all = claims->all;
-    bool grown = grow(&all, &claims->cap, claims->len, sizeof *claims->all);
+    bool grown = hfi_join_grow(&all, &claims->cap, claims->len, sizeof *claims->all);
     claims->all = all;
     if (!grown) {
         join->failed = true;
@@ -56,149 +34,12 @@ struct hfi_claim *hfi_join_claim(struct hfi_join *join) {
     return claim;
 }
 
-/* ---- Clients ---- */
-
-static struct hfi_joined_client *joined_of(hf_fleet_client *client) {
-    return HFI_CONTAINER(client, struct hfi_joined_client, pub);
-}
-
-static struct hfi_joined_client **bucket_of(const struct hfi_clients *clients, const char *id) {
-    uint64_t hash = clients->seed;
-    for (int i = 0; i < HFI_UUID_LEN && id[i] != '\0'; i++)
-        hash = (hash ^ (unsigned char)id[i]) * 0x9e3779b97f4a7c15u;
-    return &clients->buckets[(hash ^ hash >> 32) & (clients->buckets_len - 1)];
-}
-
-/* False: out of memory. */
-static bool grow_buckets(struct hfi_clients *clients) {
-    size_t len = clients->buckets_len == 0 ? 64 : clients->buckets_len * 2;
-    struct hfi_joined_client **buckets = calloc(len, sizeof(struct hfi_joined_client *));
-    if (buckets == NULL)
-        return false;
-    if (clients->seed == 0 &&
-        getrandom(&clients->seed, sizeof clients->seed, GRND_NONBLOCK) != sizeof clients->seed)
-        clients->seed = 1; /* as good as any, to whoever does not want it to be slow */
-    free(clients->buckets);
-    clients->buckets = buckets;
-    clients->buckets_len = len;
-    for (size_t i = 0; i < clients->len; i++) {
-        struct hfi_joined_client *client = joined_of(clients->all[i]);
-        struct hfi_joined_client **bucket = bucket_of(clients, client->pub.id);
-        client->next = *bucket;
-        *bucket = client;
-    }
-    return true;
-}
-
-static hf_fleet_client *find_client(const struct hfi_clients *clients, const char *id) {
-    struct hfi_joined_client *client = clients->len > 0 ? *bucket_of(clients, id) : NULL;
-    while (client != NULL && strncmp(client->pub.id, id, HFI_UUID_LEN) != 0)
-        client = client->next;
-    return client != NULL ? &client->pub : NULL;
-}
-
-static bool has_room(struct hfi_clients *clients) {
-    void *all = clients->all;
-    bool grown = grow(&all, &clients->cap, clients->len, sizeof(hf_fleet_client *));
-    clients->all = all;
-    return grown && (clients->len < clients->buckets_len || grow_buckets(clients));
-}
-
-hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
-    struct hfi_clients *clients = &join->clients;
-    hf_fleet_client *known = find_client(clients, id);
-    if (known != NULL)
-        return known;
-    struct hfi_joined_client *joined =
-        has_room(clients) ? hfi_arena_take(&join->arena, sizeof *joined) : NULL;
-    if (joined == NULL) {
-        join->failed = true;
-        return NULL;
-    }
-    joined->pub = (hf_fleet_client){.id = hfi_arena_text(&join->arena, id, HFI_UUID_LEN),
-                                    .host = "",
-                                    .program = "",
-                                    .version = "",
-                                    .under = "",
-                                    .up_ms = -1};
-    struct hfi_joined_client **bucket = bucket_of(clients, id);
-    joined->next = *bucket;
-    *bucket = joined;
-    clients->all[clients->len++] = &joined->pub;
-    return &joined->pub;
-}
-
-static int compare_clients(const void *a, const void *b) {
-    return strcmp((*(hf_fleet_client *const *)a)->id, (*(hf_fleet_client *const *)b)->id);
-}
-
-void hfi_join_describe(struct hfi_join *join, hf_fleet_client *client, const char *name) {
-    const char *host = name + strlen(our_name) + HFI_UUID_LEN;
-    if (*host++ != ':' || client->host[0] != '\0')
-        return;
-    const char *pid = strchr(host, ':');
-    const char *program = pid != NULL ? strchr(pid + 1, ':') : NULL;
-    client->host =
-        hfi_arena_text(&join->arena, host, pid != NULL ? (size_t)(pid - host) : strlen(host));
-    if (pid != NULL)
-        client->pid = strtol(pid + 1, NULL, 10);
-    if (program != NULL)
-        client->program = hfi_arena_text(&join->arena, program + 1, strlen(program + 1));
-}
-
-/* A uuid in the name of a connection that is not ours: NULL, there is none. */
-static const char *uuid_in(const char *name) {
-    for (size_t len = strlen(name); len >= HFI_UUID_LEN; len--, name++)
-        if (name[8] == '-' && hfi_is_uuid(name))
-            return name;
-    return NULL;
-}
-
-static void add_connection(struct hfi_join *join, const struct hfi_found_connection *connection,
-                           bool somebody_is_missing) {
-    bool ours = strncmp(connection->name, our_name, strlen(our_name)) == 0;
-    const char *id = uuid_in(connection->name);
-    hf_fleet_client *client = id != NULL ? hfi_join_client(join, id) : NULL;
-    if (client == NULL)
-        return;
-    if (ours)
-        hfi_join_describe(join, client, connection->name);
-    else if (client->program[0] == '\0')
-        client->program = hfi_arena_text(&join->arena, connection->name, strlen(connection->name));
-    if (client->under[0] == '\0')
-        client->under = hfi_arena_text(&join->arena, connection->under, strlen(connection->under));
-    if (client->presence == HF_PRESENCE_UNKNOWN)
-        client->presence = HF_CONNECTED;
-    if (client->presence == HF_CONNECTED && somebody_is_missing && connection->listens)
-        client->presence = HF_SILENT;
-}
-
-static void find_clients(struct hfi_join *join, const struct hfi_findings *findings) {
-    struct hfi_link *link;
-    int64_t answers = 0;
-    for (link = findings->answers.next; link != &findings->answers && !join->failed;
-         link = link->next) {
-        const struct hfi_found_answer *answer = HFI_CONTAINER(link, struct hfi_found_answer, link);
-        hfi_join_answer(join, answer->text, answer->len);
-    }
-    for (size_t i = 0; i < join->clients.len; i++)
-        answers += join->clients.all[i]->presence == HF_ALIVE;
-    bool missing =
-        findings->hearers >= 0 && (findings->hearers_known || answers < findings->hearers);
-    for (link = findings->connections.next; link != &findings->connections && !join->failed;
-         link = link->next)
-        add_connection(join, HFI_CONTAINER(link, struct hfi_found_connection, link), missing);
-    for (size_t i = 0; i < join->clients.len; i++)
-        if (HFI_CONTAINER(join->clients.all[i], struct hfi_joined_client, pub)->tells_nothing)
-            join->clients.all[i]->presence = HF_CONNECTED;
-}
-
 /* ---- The server's claims ---- */
 
 static const char *kind_word(enum hfi_found_kind kind) {
     static const char *const words[] = {
-        [HFI_FOUND_PLAIN] = "plain", [HFI_FOUND_FAIR] = "fair",       [HFI_FOUND_READ] = "read",
-        [HFI_FOUND_WRITE] = "write", [HFI_FOUND_PERMITS] = "permits",
+        [HFI_FOUND_PLAIN] = "plain", [HFI_FOUND_FAIR] = "fair",   [HFI_FOUND_READ] = "read",
+        [HFI_FOUND_WRITE] = "write", [HFI_FOUND_GROUP] = "group", [HFI_FOUND_PERMITS] = "permits",
     };
     return words[kind];
 }
@@ -216,7 +57,7 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
     claim->writes = owner->writes;
     claim->party =
         (hf_fleet_party){.owner = hfi_arena_text(&join->arena, owner->owner, strlen(owner->owner)),
-                         .client = find_client(&join->clients, owner->owner),
+                         .client = hfi_join_find_client(&join->clients, owner->owner),
                          .seen_by = HF_SEEN_BY_SERVER,
                          .kind = !shared         ? kind_word(lock->kind)
                                  : owner->writes ? "write"
@@ -224,7 +65,7 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
                          .presence = owner->presence,
                          .count = owner->count,
                          .for_ms = owner->for_ms > 0 ? owner->for_ms : -1,
-                         .left_ms = owner->count > 0 ? lock->ttl_ms : -1,
+                         .left_ms = owner->left_ms,
                          .place = place,
                          .thread = ""};
 }
@@ -289,20 +130,29 @@ static hf_presence presence_of(const hf_fleet_party *party, bool connections_tol
     return connections_told && is_automatic(party->owner) ? HF_GONE : HF_PRESENCE_UNKNOWN;
 }
 
-/* What the server says, and of what only the client knows, its word. */
-static void add_word(hf_fleet_party *party, const hf_fleet_party *said) {
+static bool is_permit(const hf_fleet_party *party) {
+    return strcmp(party->kind, "permits") == 0;
+}
+
+/* What the server says, and of what only the client knows, its word. Anybody may speak for a permit, or say that it has adopted a
+ * hold: of these the server knows best how long they last. */
+static void add_word(hf_fleet_party *party, const struct hfi_claim *claim) {
+    const hf_fleet_party *said = &claim->party;
     bool at_server = (party->seen_by & HF_SEEN_BY_SERVER) != 0;
-    if (at_server && strcmp(said->kind, "permits") == 0 && strcmp(party->kind, "permits") != 0)
-        return; /* anybody may speak for a permit: this is none */
+    if (at_server && is_permit(said) != is_permit(party))
+        return; /* it is one, or it is none, and the server knows */
     party->seen_by |= said->seen_by;
     if ((said->seen_by & HF_SEEN_BY_CLIENT) == 0)
         return;
+    bool anybodys = at_server && (is_permit(said) || claim->adopted);
     party->client = said->client;
     party->kind = said->kind;
-    party->for_ms = said->for_ms;
-    party->left_ms = said->left_ms;
     party->renewed = said->renewed;
     party->thread = said->thread;
+    if (!anybodys || party->for_ms < 0)
+        party->for_ms = said->for_ms;
+    if (!anybodys)
+        party->left_ms = said->left_ms;
 }
 
 /* Those in line in their order, then whom the server knows, and then who has been there the longest: a claim may say any time. */
@@ -321,86 +171,147 @@ static int compare_parties(const void *a, const void *b) {
     return (first->for_ms < second->for_ms) - (first->for_ms > second->for_ms);
 }
 
+/* Of what a server sends any sum is a number, too. */
+static int64_t added(int64_t one, int64_t other) {
+    return one > INT64_MAX - other ? INT64_MAX : one + other;
+}
+
+/* A party while it is made of claims. */
+struct draft {
+    hf_fleet_party *party;
+    const struct hfi_claim *first; /* of those that it is made of */
+    uint64_t servers;              /* that say so, as bits */
+};
+
+_Static_assert(HFI_FOUND_SERVERS_MAX <= 64, "the servers fit into the bits");
+
+static void add_claim(struct draft *draft, const struct hfi_claim *claim) {
+    if (claim->at_server != NULL)
+        draft->servers |= UINT64_C(1) << claim->at_server->server;
+    if (draft->first == NULL) {
+        *draft->party = claim->party;
+        draft->first = claim;
+        return;
+    }
+    add_word(draft->party, claim);
+    if (claim->at_server != NULL &&
+        claim->at_server == draft->first->at_server) /* it is there twice */
+        draft->party->count = added(draft->party->count, claim->party.count);
+}
+
+/* What too few servers have is not held there. False: nobody else says so either. */
+static bool is_party(const struct hfi_join *join, const struct draft *draft) {
+    if (!draft->first->waits &&
+        (size_t)__builtin_popcountll(draft->servers) < join->findings->votes)
+        draft->party->seen_by &= ~HF_SEEN_BY_SERVER;
+    return draft->party->seen_by != 0;
+}
+
 /* The parties of claims that are about one lock, holders or waiters. */
 static const hf_fleet_party *const *join_parties(struct hfi_join *join,
                                                  const struct hfi_claim *claims, size_t len,
-                                                 bool waits, bool connections_told,
-                                                 size_t *ret_len) {
+                                                 bool waits, size_t *ret_len) {
     hf_fleet_party **all = hfi_arena_take(&join->arena, (len + 1) * sizeof(hf_fleet_party *));
-    const struct hfi_claim *last = NULL;
     *ret_len = 0;
-    for (size_t i = 0; all != NULL && i < len; i++) {
-        if (claims[i].waits != waits)
-            continue;
-        if (last != NULL && compare_subjects(last, &claims[i]) == 0) {
-            add_word(all[*ret_len - 1], &claims[i].party);
-            if (claims[i].at_server != NULL && claims[i].at_server == last->at_server)
-                all[*ret_len - 1]->count += claims[i].party.count; /* it is there twice */
-            continue;
-        }
-        hf_fleet_party *party = hfi_arena_take(&join->arena, sizeof *party);
-        if (party == NULL)
-            break;
-        *party = claims[i].party;
-        all[(*ret_len)++] = party;
-        last = &claims[i];
+    for (size_t i = 0, next; all != NULL && i < len; i = next) {
+        struct draft draft = {.party = NULL};
+        if (claims[i].waits == waits)
+            draft.party = hfi_arena_take(&join->arena, sizeof *draft.party);
+        for (next = i; next < len && compare_subjects(&claims[i], &claims[next]) == 0; next++)
+            if (draft.party != NULL)
+                add_claim(&draft, &claims[next]);
+        if (draft.party != NULL && is_party(join, &draft))
+            all[(*ret_len)++] = draft.party;
     }
     for (size_t i = 0; i < *ret_len; i++)
-        all[i]->presence = presence_of(all[i], connections_told);
+        all[i]->presence = presence_of(all[i], join->findings->connections_told);
     if (*ret_len > 1)
         qsort(all, *ret_len, sizeof(hf_fleet_party *), compare_parties);
     return (const hf_fleet_party *const *)all;
 }
 
-/* Of what the server cannot tell there is no dispute. */
-static bool server_knows(const char *kind) {
-    static const char *const others[] = {"permits", "semaphore", "latch", "group", "cohort"};
+/* ---- Disputes ---- */
+
+/* Semaphores and latches are numbers, and who is inside of a cohort is known to its client alone. */
+static bool is_told_by_servers(const char *kind) {
+    static const char *const others[] = {"semaphore", "latch", "cohort"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(kind, others[i]) == 0)
             return false;
     return true;
 }
 
-static bool is_disputed(const hf_fleet_lock *lock) {
+/* Whether the servers would have told of this holder, if they knew it. Those in line are left out without a word on who holds. */
+static bool server_knows(const struct hfi_join *join, const hf_fleet_lock *lock,
+                         const hf_fleet_party *holder) {
+    unsigned unread = is_permit(holder) ? HFI_UNREAD_PERMITS : HFI_UNREAD_LOCKS;
+    if (!is_told_by_servers(holder->kind))
+        return false;
+    if (lock->ttl_ms == UNKNOWN_TO_SERVER)
+        return (join->findings->unread & unread) == 0;
+    return lock->left_out == 0 || strcmp(lock->kind, "fair") == 0;
+}
+
+static bool is_disputed(const struct hfi_join *join, const hf_fleet_lock *lock) {
     for (size_t i = 0; i < lock->holders_len; i++)
         if ((lock->holders[i]->seen_by & HF_SEEN_BY_SERVER) == 0 &&
-            server_knows(lock->holders[i]->kind))
+            server_knows(join, lock, lock->holders[i]))
             return true;
     return false;
 }
+
+/* ---- Locks ---- */
 
 static int64_t larger(int64_t one, int64_t other) {
     return one > other ? one : other;
 }
 
 /* Several servers may know it, and each some of its owners. */
+static void add_servers_word(hf_fleet_lock *lock, const struct hfi_claim *claims, size_t len) {
+    lock->listeners = lock->available = -1;
+    lock->ttl_ms = UNKNOWN_TO_SERVER;
+    for (size_t i = 0; i < len; i++) {
+        const struct hfi_found_lock *at_server = claims[i].at_server;
+        if (at_server == NULL)
+            continue;
+        if (lock->ttl_ms == UNKNOWN_TO_SERVER)
+            lock->ttl_ms = at_server->ttl_ms;
+        lock->listeners = larger(lock->listeners, at_server->listeners);
+        lock->left_out = larger(lock->left_out, at_server->left_out);
+        lock->available = larger(lock->available, at_server->available);
+    }
+}
+
+static bool any_at_server(const hf_fleet_party *const *parties, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if ((parties[i]->seen_by & HF_SEEN_BY_SERVER) != 0)
+            return true;
+    return false;
+}
+
+/* NULL: nobody holds it or waits for it, or out of memory. */
 static const hf_fleet_lock *join_lock(struct hfi_join *join, const struct hfi_claim *claims,
-                                      size_t len, bool connections_told) {
+                                      size_t len) {
     hf_fleet_lock *lock = hfi_arena_take(&join->arena, sizeof *lock);
-    const struct hfi_found_lock *at_server = NULL;
     if (lock == NULL)
         return NULL;
-    lock->listeners = -1;
-    for (size_t i = 0; i < len; i++)
-        if (claims[i].at_server != NULL) {
-            at_server = at_server != NULL ? at_server : claims[i].at_server;
-            lock->listeners = larger(lock->listeners, claims[i].at_server->listeners);
-            lock->left_out = larger(lock->left_out, claims[i].at_server->left_out);
-        }
+    add_servers_word(lock, claims, len);
     lock->name = hfi_arena_text(&join->arena, claims->name, claims->name_len);
     lock->name_len = claims->name_len;
-    lock->ttl_ms = at_server != NULL ? at_server->ttl_ms : -2;
-    lock->holders = join_parties(join, claims, len, false, connections_told, &lock->holders_len);
-    lock->waiters = join_parties(join, claims, len, true, connections_told, &lock->waiters_len);
-    if (join->arena.failed)
-        return lock;
+    lock->holders = join_parties(join, claims, len, false, &lock->holders_len);
+    lock->waiters = join_parties(join, claims, len, true, &lock->waiters_len);
+    if (join->arena.failed || lock->holders_len + lock->waiters_len == 0)
+        return NULL;
+    if (!any_at_server(lock->holders, lock->holders_len) &&
+        !any_at_server(lock->waiters, lock->waiters_len))
+        lock->ttl_ms = UNKNOWN_TO_SERVER;
     /* The first is one whom the server knows, if there is any. */
     lock->kind = lock->holders_len > 0 ? lock->holders[0]->kind : lock->waiters[0]->kind;
-    lock->disputed = is_disputed(lock);
+    lock->disputed = is_disputed(join, lock);
     return lock;
 }
 
-static void join_locks(struct hfi_join *join, hf_fleet *fleet, bool connections_told) {
+static void join_locks(struct hfi_join *join, hf_fleet *fleet) {
     struct hfi_claims *claims = &join->claims;
     const hf_fleet_lock **locks =
         hfi_arena_take(&join->arena, (claims->len + 1) * sizeof(hf_fleet_lock *));
@@ -411,7 +322,9 @@ static void join_locks(struct hfi_join *join, hf_fleet *fleet, bool connections_
         for (next = i + 1;
              next < claims->len && compare_names(&claims->all[i], &claims->all[next]) == 0;)
             next++;
-        locks[fleet->locks_len++] = join_lock(join, claims->all + i, next - i, connections_told);
+        const hf_fleet_lock *lock = join_lock(join, claims->all + i, next - i);
+        if (lock != NULL)
+            locks[fleet->locks_len++] = lock;
     }
     fleet->locks = locks;
 }
@@ -425,29 +338,21 @@ static void fill(struct hfi_join *join, hf_fleet *fleet, const struct hfi_findin
                      (!findings->connections_told ? HF_MISSING_CONNECTIONS : 0) |
                      (findings->cut ? HF_MISSING_LOCKS : 0);
     fleet->words = hfi_arena_text(&join->arena, findings->words, strlen(findings->words));
-    find_clients(join, findings);
+    hfi_join_clients(join);
     claim_locks(join, findings);
-    join_locks(join, fleet, findings->connections_told);
-    const hf_fleet_client **clients =
-        hfi_arena_take(&join->arena, (join->clients.len + 1) * sizeof *clients);
-    if (join->clients.len > 1)
-        qsort(join->clients.all, join->clients.len, sizeof *join->clients.all, compare_clients);
-    for (size_t i = 0; clients != NULL && i < join->clients.len; i++)
-        clients[i] = join->clients.all[i];
-    fleet->clients = clients;
-    fleet->clients_len = join->clients.len;
+    join_locks(join, fleet);
+    hfi_join_list_clients(join, fleet);
 }
 
 hf_fleet *hfi_fleet_join(const struct hfi_findings *findings, const char *pattern,
                          size_t pattern_len) {
     struct whole *whole = calloc(1, sizeof *whole);
-    struct hfi_join join = {.pattern = pattern, .pattern_len = pattern_len};
+    struct hfi_join join = {.findings = findings, .pattern = pattern, .pattern_len = pattern_len};
     if (whole == NULL)
         return NULL;
     fill(&join, &whole->fleet, findings);
     free(join.claims.all);
-    free(join.clients.all);
-    free(join.clients.buckets);
+    hfi_join_forget_clients(&join.clients);
     whole->arena = join.arena;
     if (!join.failed && !join.arena.failed)
         return &whole->fleet;

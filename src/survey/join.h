@@ -21,6 +21,9 @@ void *hfi_arena_take(struct hfi_arena *arena, size_t size);
 const char *hfi_arena_text(struct hfi_arena *arena, const char *text, size_t len);
 void hfi_arena_free(struct hfi_arena *arena);
 
+/* Room for one more in an array that grows. False: out of memory. */
+bool hfi_join_grow(void **all, size_t *cap, size_t len, size_t size);
+
 /* That somebody holds a lock, or waits for it, as the server or a client says. */
 struct hfi_claim {
     const char *name;
@@ -54,16 +57,27 @@ struct hfi_clients {
 
 struct hfi_join {
     struct hfi_arena arena; /* of what becomes the fleet */
+    const struct hfi_findings *findings;
     const char *pattern;
     size_t pattern_len;
     struct hfi_claims claims;
     struct hfi_clients clients;
-    bool failed; /* out of memory */
+    size_t names_len; /* of which clients have told how long things took */
+    bool failed;      /* out of memory */
 };
 
 /* NULL: out of memory, and noted. */
 struct hfi_claim *hfi_join_claim(struct hfi_join *join);
 hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id);
+
+/* clients.c */
+/* Reads the answers, and who is connected. */
+void hfi_join_clients(struct hfi_join *join);
+/* The client of an id or an owner; NULL: not known. */
+hf_fleet_client *hfi_join_find_client(const struct hfi_clients *clients, const char *id);
+/* By id, for all to see. */
+void hfi_join_list_clients(struct hfi_join *join, hf_fleet *fleet);
+void hfi_join_forget_clients(struct hfi_clients *clients);
 /* Reads "holdfast:uuid:host:pid:program" into a client. */
 void hfi_join_describe(struct hfi_join *join, hf_fleet_client *client, const char *name);
 

@@ -109,6 +109,7 @@ struct hfi_zk_call {
             struct hfi_zk_children line, walk; /* of `kept` */
             struct hfi_zk_front front;         /* of `line` */
             struct hfi_zk_text child;          /* the one that is looked at */
+            size_t piece;                      /* break: how many go at once */
             struct hfi_zk_shown *shown;        /* inspect: who is to be shown, in order */
             size_t shown_len, at;
             hf_lock_info *info;
@@ -152,6 +153,7 @@ struct hfi_zk {
 
     /* The keeper's. */
     struct hfi_link renewals;
+    struct hfi_link hearings; /* of those who listen to a name (hear.c) */
     const struct hfi_news *news;
     bool was_up;
 };

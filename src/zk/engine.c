@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/url.h"
+#include "zk/hear.h"
 #include "zk/line.h"
 #include "zk/permits.h"
 #include "zk/zk.h"
@@ -208,6 +209,7 @@ int hfi_zk_new(const struct hfi_engine_config *config, struct hfi_engine **ret, 
     zk->connect_timeout_ms = config->connect_timeout_ms;
     zk->unknowns = config->unknowns;
     hfi_list_init(&zk->renewals);
+    hfi_list_init(&zk->hearings);
     int err = make_parts(zk, config, error);
     if (err != HF_OK) {
         free_half_built(zk);
@@ -220,6 +222,7 @@ int hfi_zk_new(const struct hfi_engine_config *config, struct hfi_engine **ret, 
 /* If nothing is held, the session is ended, and whatever is left of waits goes with it at once. */
 static void stop(struct hfi_engine *engine) {
     struct hfi_zk *zk = hfi_zk_of(engine);
+    hfi_zk_hearings_stop(zk);
     hfi_zk_session_stop(zk->session, hfi_zk_nodes_len(zk->nodes) == 0);
     hfi_zk_renewals_stop(zk);
 }
@@ -281,6 +284,8 @@ static const struct hfi_engine_ops engine_ops = {
     .settle_until_ms = settle_until_ms,
     .renew = hfi_zk_renew,
     .tell_news_to = tell_news_to,
+    .hear = hfi_zk_hear,
+    .unhear = hfi_zk_unhear,
     .flush = flush,
     .poll = poll_fds,
     .service = service,

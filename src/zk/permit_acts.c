@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#define PIECE_LEASES 400 /* that are deleted in one step: a server takes 1 MiB of a request */
+
 static void list_leases(struct hfi_zk_call *c, const struct hfi_zk_step *step) {
     c->number = 0;
     hfi_zk_ask_for(c, step);
@@ -57,15 +59,21 @@ static void not_there(struct hfi_zk_call *c) {
     hfi_zk_call_fail(c, HF_ENOTOWNER, "there is no such permit, or not any more");
 }
 
+/* All of them go in pieces, with the number of permits in the first: nobody takes one that was freed meanwhile. */
 static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     struct hfi_zk_children leases = c->u.permits.leases;
     struct hfi_zk_text name;
     char path[HFI_ZK_PATH_MAX];
     size_t which;
+    size_t room = c->u.permits.all ? PIECE_LEASES : leases.len;
+    hfi_zk_multi_begin(out, 0);
+    if (c->u.permits.all && c->u.permits.has_total) {
+        hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
+        hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
+    }
     hfi_zk_permits_path(c, HFI_ZK_LEASES "/", path);
     char *end = path + strlen(path);
-    hfi_zk_multi_begin(out, 0);
-    while (hfi_zk_next_child(&leases, &name)) {
+    while (room > 0 && hfi_zk_next_child(&leases, &name)) {
         const struct hfi_zk_node node = hfi_zk_node_parse(name.bytes, name.len);
         if (!c->u.permits.all && !hfi_zk_permit_is_of(c->call, &node, &which))
             continue;
@@ -74,10 +82,7 @@ static void write_deletes(struct hfi_zk_call *c, struct hfi_zk_out *out) {
         memcpy(end, name.bytes, name.len);
         end[name.len] = '\0';
         hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
-    }
-    if (c->u.permits.all && c->u.permits.has_total) {
-        hfi_zk_permits_path(c, HFI_ZK_TOTAL, path);
-        hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
+        room--;
     }
     hfi_zk_multi_end(out);
 }
@@ -92,9 +97,14 @@ static void look_again(struct hfi_zk_call *c) {
         give_back(c);
 }
 
-static void deletes_lost(struct hfi_zk_call *c) {
+/* What there is now shows whether it was done, or what of it. */
+static void see_what_is_left(struct hfi_zk_call *c) {
     c->u.permits.maybe_done = true;
     look_again(c);
+}
+
+static bool has_more_pieces(const struct hfi_zk_call *c, const struct hfi_zk_results *deleted) {
+    return c->u.permits.all && c->u.permits.leases.len > PIECE_LEASES && deleted->len > 0;
 }
 
 static void deleted(struct hfi_zk_call *c) {
@@ -103,6 +113,8 @@ static void deleted(struct hfi_zk_call *c) {
         hfi_zk_call_refused(c, c->answers[0].err);
     else if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK)
         hfi_zk_call_fail_proto(c);
+    else if (results.err == HFI_ZK_OK && has_more_pieces(c, &results))
+        see_what_is_left(c);
     else if (results.err == HFI_ZK_OK)
         ended(c, c->u.permits.all ? 1 : (int64_t)c->call->ids_len);
     else if (results.err == HFI_ZK_NO_NODE)
@@ -117,7 +129,7 @@ static void listed(struct hfi_zk_call *c) {
                                                .leaves = true,
                                                .write = write_deletes,
                                                .answered = deleted,
-                                               .lost = deletes_lost};
+                                               .lost = see_what_is_left};
     if (hfi_zk_permits_leases(&c->answers[1], &c->u.permits.leases) != HF_OK) {
         hfi_zk_call_fail_proto(c);
         return;
@@ -224,7 +236,7 @@ static void all_told(struct hfi_zk_call *c) {
                                                .commits = 1,
                                                .write = write_deletes,
                                                .answered = deleted,
-                                               .lost = deletes_lost};
+                                               .lost = see_what_is_left};
     struct hfi_zk_count number;
     if (!read_counts(c, &number))
         return;

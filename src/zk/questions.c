@@ -2,13 +2,19 @@
  * Questions about a lock, and breaking it. Both look at the line first.
  *
  * Run on the thread of the call's executor. What is asked comes from different moments; nothing is
- * decided by it. A break deletes the nodes of those who held the lock when it looked, all of them or
- * none: who comes after them is left alone.
+ * decided by it. A break deletes the nodes of those who held the lock when it looked, and nobody else's: who comes after
+ * them is left alone. That is one step for all of them, or, of more readers than a request has room for, one for each piece;
+ * as long as some are left, writers wait.
  */
 #include "base/clock.h"
 #include "zk/line.h"
 
+#include <assert.h>
 #include <string.h>
+
+/* Of a break, in one step. A server takes 1 MiB, and does nothing else meanwhile. */
+#define PIECE_NODES 1000
+#define PIECE_BYTES (256 * 1024)
 
 static void nothing_is_over(struct hfi_zk_call *c) {
     hfi_zk_call_fail(c, HF_EUNREACH,
@@ -74,11 +80,13 @@ static bool is_writers(const struct hfi_zk_front *front, int32_t number) {
 }
 
 /* The next whose node has to go: a holder's. What a writer reads goes with its writing, and not with the
- * readers'. */
+ * readers'. No recipe makes names that are longer than ours. */
 static bool next_victim(const struct hfi_zk_call *c, struct hfi_zk_children *walk,
                         struct hfi_zk_text *ret_name) {
     const struct hfi_zk_front *front = &c->u.look.front;
     while (hfi_zk_next_child(walk, ret_name)) {
+        if (ret_name->len >= HFI_ZK_NODE_TEXT)
+            continue;
         struct hfi_zk_node node = hfi_zk_node_parse(ret_name->bytes, ret_name->len);
         bool by_writer = node.label == HFI_ZK_READ && is_writers(front, node.number);
         enum hfi_zk_label side = by_writer ? HFI_ZK_WRITE : node.label;
@@ -89,45 +97,87 @@ static bool next_victim(const struct hfi_zk_call *c, struct hfi_zk_children *wal
 }
 
 static void write_force(struct hfi_zk_call *c, struct hfi_zk_out *out) {
-    struct hfi_zk_children walk = c->u.look.line;
+    struct hfi_zk_children walk = c->u.look.walk;
     struct hfi_zk_text child;
     char path[HFI_ZK_PATH_MAX];
     hfi_zk_multi_begin(out, 0);
-    while (next_victim(c, &walk, &child))
-        if (write_child_path(c, child, path))
-            hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
+    for (size_t i = 0;
+         i < c->u.look.piece && out->len < PIECE_BYTES && next_victim(c, &walk, &child); i++) {
+        bool fits = write_child_path(c, child, path);
+        assert(fits);
+        (void)fits;
+        hfi_zk_multi_delete(out, path, HFI_ZK_ANY_VERSION);
+    }
     hfi_zk_multi_end(out);
+}
+
+static void forced(struct hfi_zk_call *c);
+static const struct hfi_zk_step force_step = {
+    .frames = 1, .commits = 1, .write = write_force, .answered = forced};
+
+/* Those whose nodes are still to go, at most so many of them at once. When none is left, and not one was there for us to
+ * delete, somebody else may have the lock by now. */
+static void force_next(struct hfi_zk_call *c, size_t piece) {
+    struct hfi_zk_children walk = c->u.look.walk;
+    struct hfi_zk_text child;
+    c->resent = false;
+    c->u.look.piece = piece < PIECE_NODES ? piece : PIECE_NODES;
+    if (next_victim(c, &walk, &child))
+        hfi_zk_ask_for(c, &force_step);
+    else if (c->call->value > 0)
+        hfi_zk_call_finish(c, HF_OK);
+    else
+        force_again(c);
+}
+
+static void pass_over(struct hfi_zk_call *c, size_t count) {
+    struct hfi_zk_text child;
+    while (count-- > 0)
+        next_victim(c, &c->u.look.walk, &child);
+}
+
+/* One of a piece is gone, so nothing was done: first those before it, which are there. It has left by itself, unless an
+ * answer was lost: then it may have been we, and so it may be with all that follow, which therefore go one by one until one
+ * is there. */
+static void force_without(struct hfi_zk_call *c, size_t gone) {
+    if (gone > 0) {
+        force_next(c, gone);
+        return;
+    }
+    if (c->resent)
+        c->call->value = 1;
+    pass_over(c, 1);
+    force_next(c, 1);
 }
 
 static void forced(struct hfi_zk_call *c) {
     struct hfi_zk_results results;
     if (c->answers[0].err != HFI_ZK_OK) {
         hfi_zk_call_refused(c, c->answers[0].err);
-    } else if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK) {
+    } else if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK || results.len == 0 ||
+               results.len > c->u.look.piece) {
         hfi_zk_call_fail_proto(c);
-    } else if (results.err == HFI_ZK_NO_NODE && !c->resent) {
-        force_again(c); /* one of them has left meanwhile */
-    } else if (results.err == HFI_ZK_OK || results.err == HFI_ZK_NO_NODE) {
+    } else if (results.err == HFI_ZK_NO_NODE) {
+        force_without(c, results.culprit);
+    } else if (results.err == HFI_ZK_OK) {
         c->call->value = 1;
-        hfi_zk_call_finish(c, HF_OK);
+        pass_over(c, results.len);
+        force_next(c, 2 * c->u.look.piece);
     } else {
         hfi_zk_call_refused(c, results.err);
     }
 }
-
-static const struct hfi_zk_step force_step = {
-    .frames = 1, .commits = 1, .write = write_force, .answered = forced};
 
 static void force_listed(struct hfi_zk_call *c) {
     struct hfi_zk_text child;
     if (!read_line(c))
         return;
     struct hfi_zk_children walk = c->u.look.line;
-    c->resent = false;
+    c->u.look.walk = c->u.look.line;
     if (c->kind->look(c->u.look.line, NULL).wrong)
         hfi_zk_call_fail(c, HF_EWRONGTYPE, "what has this name is something else");
     else if (next_victim(c, &walk, &child))
-        hfi_zk_ask_for(c, &force_step);
+        force_next(c, PIECE_NODES);
     else
         hfi_zk_call_finish(c, HF_OK);
 }

@@ -15,8 +15,10 @@
 
 #define OWNERS_MAX 100 /* holders of one lock, and as many in line: the rest is counted */
 #define LOCKS_MAX 100000
-#define CHILDREN_MAX 50000 /* of one node: the list has to fit into a message */
-#define CLOCK_OFF_MS 1000  /* if more than this is to come, clocks are wrong */
+/* Of one node. A list cannot be asked for in parts, and has to fit into a message, HFI_ZK_FRAME_MAX: so many names of 16
+ * letters do. One that does not is refused when it comes; more than this is not sent for nothing. */
+#define CHILDREN_MAX 200000
+#define CLOCK_OFF_MS 1000 /* if more than this is to come, clocks are wrong */
 #define DATA_SHOWN 40
 
 static bool is_text(struct hfi_zk_text name, const char *text) {
@@ -122,7 +124,7 @@ static struct hfi_found_lock *new_lock(struct hfi_zk_survey *survey, struct hfi_
         return NULL;
     }
     lock->kind = kind;
-    lock->ttl_ms = -1;
+    lock->ttl_ms = lock->available = -1;
     lock->name_len = name.len;
     memcpy(lock->name, name.bytes, name.len);
     hfi_list_push_back(&survey->findings->locks, &lock->link);
@@ -145,6 +147,7 @@ static void add_owners(struct hfi_zk_survey *survey, const char *path, const str
         }
         struct hfi_found_owner *owner = &lock->owners[lock->owners_len++];
         owner->count = holders;
+        owner->left_ms = -1;
         owner->writes = line->places[i].node.label == HFI_ZK_WRITE;
         hfi_zk_survey_add(survey, HFI_ZK_ERRAND_DATA, path, line->places[i].name, lock,
                           lock->owners_len - 1);

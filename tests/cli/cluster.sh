@@ -57,6 +57,20 @@ test_by_url() {
     same "$out" 1
 }
 
+# One of the two evicts, and the other does not.
+test_the_doctor_looks_at_each_server() {
+    redis-cli -p "$second" config set maxmemory 100mb >/dev/null
+    redis-cli -p "$second" config set maxmemory-policy allkeys-lru >/dev/null
+    expect 2 "$HOLDFAST" -u "redis-cluster://127.0.0.1:$first" doctor --json --skip latency --skip waking --skip persistence
+    redis-cli -p "$second" config set maxmemory-policy noeviction >/dev/null
+    verdict_of() { jq -r ".servers[] | select(.server == \"$1\") | .checks[] | select(.check == \"$2\") | .verdict" <<<"$out"; }
+    same "$(verdict_of "127.0.0.1:$first" eviction)" ok
+    same "$(verdict_of "127.0.0.1:$second" eviction)" bad
+    same "$(verdict_of "all servers" clocks)" ok
+    same "$(verdict_of "all servers" deadlocks)" ok
+    same "$(redis-cli -p "$first" dbsize) $(redis-cli -p "$second" dbsize)" "0 0" "what the doctor left"
+}
+
 test_in_parts() {
     expect 0 "$HOLDFAST" -h 127.0.0.1 -p "$second" --cluster run bar redis-cli -p "$first" exists bar
     same "$out" 1

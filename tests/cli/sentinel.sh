@@ -48,6 +48,25 @@ test_by_url() {
     same "$out" 1
 }
 
+# Who holds what, and whether it is there, is asked at the primary.
+test_the_fleet_is_asked_there() {
+    local url="redis-sentinel://127.0.0.1:$port/guards"
+    start "$HOLDFAST" -u "$url" --sentinel-password-file "$dir/password" run fleet -- sleep 100
+    wait_until is_alive_at "$url" fleet
+}
+is_alive_at() { "$HOLDFAST" -u "$1" --sentinel-password-file "$dir/password" ls 2>/dev/null | grep -Eq "^$2 +plain +alive +[^ ]+ [0-9]+ holdfast "; }
+
+# It is the server that sentinels name which is looked at.
+test_the_doctor_looks_at_the_primary() {
+    redis-cli -p "$server_port" config set maxmemory 100mb >/dev/null
+    redis-cli -p "$server_port" config set maxmemory-policy volatile-ttl >/dev/null
+    expect 2 "$HOLDFAST" -u "redis-sentinel://127.0.0.1:$port/guards" --sentinel-password-file "$dir/password" doctor \
+        --skip latency --skip waking
+    redis-cli -p "$server_port" config set maxmemory-policy noeviction >/dev/null
+    grep -q '^bad .*volatile-ttl evicts locks' <<<"$out" || fail "$out"
+    grep -q '^ok .*deadlocks' <<<"$out" || fail "$out"
+}
+
 test_in_parts() {
     expect 0 "$HOLDFAST" -h 127.0.0.1 -p "$port" --sentinel guards --sentinel-password-file "$dir/password" run a \
         redis-cli -p "$server_port" exists a

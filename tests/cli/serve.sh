@@ -2,44 +2,13 @@
 # The subcommand `serve`: what it answers and to whom, what it refuses, and that nobody can keep it from serving
 # others. The page itself is looked at by serve_page.sh, in a browser.
 . "$(dirname "$0")/lib.sh"
-if "$HOLDFAST" serve --listen nowhere:70000 2>&1 | grep -q 'left out'; then
-    echo "skipped: this holdfast was built without serve"
-    exit 77
-fi
-command -v curl >/dev/null || { echo "skipped: there is no curl"; exit 77; }
+. "$(dirname "$0")/lib_serve.sh"
 server_start
 
 token=0123456789abcdef-secret
 echo "$token" >"$dir/token"
 chmod 600 "$dir/token"
 
-# serve OPTION...: starts it on a port that is free; its address is in $url, its messages in $dir/serve.err.
-serve() {
-    : >"$dir/serve.err"
-    start hf serve --listen 127.0.0.1:0 "$@" 2>"$dir/serve.err"
-    serving=$pid
-    wait_until serves
-    url=$(sed -n 's/.*the page is at //p' "$dir/serve.err")
-    url=${url%/}
-    port=${url##*:}
-}
-serves() { grep -q 'the page is at' "$dir/serve.err"; }
-told() { grep -q -- "$1" "$dir/serve.err"; }
-
-# get PATH [curl option...]: the body is in $out, the status in $status, the headers in $dir/head.
-get() {
-    local path=$1
-    shift
-    status=$(curl -sS -m 60 -o "$dir/body" -D "$dir/head" -w '%{http_code}' "$@" "$url$path") || fail "curl: $status"
-    out=$(cat "$dir/body")
-}
-has_header() { grep -qi -- "^$1"$'\r'"\$" "$dir/head" || fail "no '$1' in: $(cat "$dir/head")"; }
-answers() { # answers STATUS PATH [curl option...]
-    local wanted=$1
-    shift
-    get "$@"
-    same "$status" "$wanted" "status of $*"
-}
 # hold NAME...: plain locks of somebody who is not there, straight into the server.
 hold() {
     local name
@@ -50,7 +19,6 @@ hold() {
 }
 # The number of questions that have been asked so far.
 asked() { redis info commandstats | sed -n 's/^cmdstat_publish:calls=\([0-9]*\),.*/\1/p'; }
-shows() { get "$1" && [[ $out == *"$2"* ]]; }
 
 test_page_and_its_headers() {
     local before
@@ -427,6 +395,13 @@ test_slow_ones_are_dropped() {
     answers 200 /
     wait_until no_more_sockets "$base"
     redis flushdb >/dev/null
+}
+# As many as there may be, who all go in the same moment: whoever has come meanwhile is served.
+test_all_are_dropped_at_once() {
+    serve
+    local i
+    for ((i = 0; i < 128; i++)); do say_to 'GET / HTTP/1.1\r\nX-A: b'; done
+    answers 200 /
 }
 sockets() {
     local all=("/proc/$serving/fd/"*) one count=0

@@ -40,6 +40,38 @@ test_a_lock_changes_hands() {
     ! seen handed || in_order free acquired waits handed released
 }
 
+# published COUNT: so many messages were, since the counters were reset.
+published() {
+    local calls
+    calls=$(redis info commandstats | sed -n 's/^cmdstat_publish:calls=\([0-9]*\),.*/\1/p')
+    [ "${calls:-0}" -ge "$1" ]
+}
+# Three surveys, each a question and an answer, which take two seconds.
+surveys_pass() {
+    redis config resetstat >/dev/null
+    wait_until published 6
+}
+
+# A hold that was seen late has lasted for as long as its client says, and not since then.
+test_seen_late() {
+    local began ended lasted
+    watch --every 1h --json late
+    start hf run late -- sh -c 'touch "$0.began"; while [ ! -e "$0" ]; do sleep 0.01; done' "$dir/late"
+    wait_until test -e "$dir/late.began"
+    began=$(date +%s%3N)
+    surveys_pass
+    redis publish 'redisson_sc:{late}' 1 >/dev/null # a reason to look
+    wait_until seen '"event":"acquired"'
+    surveys_pass
+    ended=$(date +%s%3N)
+    touch "$dir/late"
+    wait_until seen '"event":"released"'
+    stop_watch
+    lasted=$(sed -n 's/.*"event":"released".*"for_ms":\([0-9]*\).*/\1/p' "$log")
+    # within the time that an answer takes
+    [ "$lasted" -ge $((ended - began - 1000)) ] || fail "$((ended - began)): $(cat "$log")"
+}
+
 # What takes no time is one event.
 test_handed_on_at_once() {
     redis hset given "$owner" 1 >/dev/null
@@ -65,6 +97,87 @@ test_one_gives_up_and_a_lease_ends() {
     wait_until seen '  expired   5c4dd3c1'
     stop_watch
     in_order held waits left count expired
+}
+
+# However brief, and however seldom it looks: what is published is heard.
+released() { grep -c '  released' "$log"; }
+released_times() { [ "$(released)" -ge "$1" ]; }
+# watch_and_listen NAME ARGUMENT...: it hears the name when this returns.
+watch_and_listen() {
+    log=$dir/log.$RANDOM
+    start hf watch --every 1h "${@:2}" "$1" >"$log" 2>&1
+    watcher=$pid
+    wait_until file_filled "$log"
+    wait_until listened "$1"
+}
+listened() { [ "$(redis pubsub numsub "redisson_rwlock:{$1}" | tail -n 1)" = 1 ]; }
+
+test_no_release_is_missed() {
+    watch_and_listen brief
+    for _ in $(seq 100); do
+        expect 0 hf run brief -- true
+    done
+    wait_until released_times 100
+    sleep 0.3 # longer than a message may be late
+    stop_watch
+    same "$(released)" 100
+}
+
+test_what_others_publish_is_heard() {
+    watch_and_listen java --json
+    # somebody had it before; in one step, lest a look in between sees who has it now, and takes the message for its release
+    redis eval 'redis.call("hset", KEYS[1], ARGV[1], 1)
+        return redis.call("publish", "redisson_lock__channel:{java}", "0")' 1 java "$owner" >/dev/null
+    wait_until seen '"event":"released","name":"java","heard":true'
+    wait_until seen "\"event\":\"acquired\",\"name\":\"java\",\"owner\":\"$owner\""
+    redis eval 'redis.call("del", KEYS[1])
+        return redis.call("publish", "redisson_lock__channel:{java}", "0")' 1 java >/dev/null
+    wait_until seen "\"event\":\"released\",\"name\":\"java\",\"owner\":\"$owner\""
+    stop_watch
+    same "$(grep -c '"event":"released"' "$log")" 2
+    same "$(grep -c '"event":"acquired"' "$log")" 1
+}
+
+# Readers are told of when the last has gone.
+test_readers_and_latches_are_heard() {
+    redis hset books mode read "$owner" 1 "${owner}8" 1 >/dev/null
+    watch_and_listen books
+    redis eval 'redis.call("del", KEYS[1]) return redis.call("publish", "redisson_rwlock:{books}", "0")' 1 books >/dev/null
+    wait_until seen_twice '  released  5c4dd3c1'
+    stop_watch
+    same "$(released)" 2
+    watch_and_listen gate
+    expect 0 hf latch gate set 1
+    wait_until seen '  closed$'
+    wait_until seen '  numbers   value 1$'
+    expect 0 hf latch gate down
+    wait_until seen '  opened$'
+    wait_until seen '  deleted$'
+    stop_watch
+}
+
+# Nobody publishes that a lease ends: it is looked at then.
+test_the_end_of_a_lease_is_aimed_at() {
+    redis hset leased "$owner" 1 >/dev/null
+    redis pexpire leased 700 >/dev/null
+    watch_and_listen leased
+    wait_until seen '  expired   5c4dd3c1'
+    stop_watch
+    in_order held expired
+}
+
+# Without the right to listen it looks as often as it can, and says so.
+test_without_the_right_to_listen() {
+    redis acl setuser deaf on '>secret' '~*' +@all resetchannels >/dev/null
+    log=$dir/log.$RANDOM
+    start hf --user deaf -a secret watch refused >"$log" 2>&1
+    watcher=$pid
+    wait_until seen 'the server does not tell what happens'
+    redis hset refused "$owner" 1 >/dev/null
+    wait_until seen '  acquired  5c4dd3c1'
+    redis del refused >/dev/null
+    wait_until seen '  released  5c4dd3c1'
+    stop_watch
 }
 
 # A fair line is the server's to tell, and so are readers and writers.

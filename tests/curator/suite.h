@@ -95,6 +95,11 @@ void permits_leave_the_same_tree(void **state);
 void semaphore_leaves_the_same_tree(void **state);
 void multi_leaves_the_same_tree(void **state);
 
+/* rows_tool.c */
+void tool_tells_of_java(void **state);
+void tool_finds_a_deadlock_with_java(void **state);
+void tool_sees_a_dead_java_go(void **state);
+
 /* rows_stress.c */
 void mixed_stress_with_kills(void **state);
 

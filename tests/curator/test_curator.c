@@ -248,6 +248,9 @@ int main(void) {
         ROW(permits_leave_the_same_tree),
         ROW(semaphore_leaves_the_same_tree),
         ROW(multi_leaves_the_same_tree),
+        ROW(tool_tells_of_java),
+        ROW(tool_finds_a_deadlock_with_java),
+        ROW(tool_sees_a_dead_java_go),
         ROW(mixed_stress_with_kills),
     };
 

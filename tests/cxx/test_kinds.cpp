@@ -287,6 +287,39 @@ void a_latch_opens_for_all(void **) {
     assert_int_equal(thrown_by([&] { latch.try_set(0); }), HF_EINVAL);
 }
 
+/* ---- Listening ------------------------------------------------------------------------------- */
+
+void a_listener_hears_until_it_is_destroyed(void **) {
+    holdfast::client ours(url()), theirs(url());
+    holdfast::mutex mutex(theirs, "heard");
+    std::atomic<int> listening{0}, released{0};
+    auto count = [&](const hf_news &news) {
+        listening += news.kind == HF_NEWS_LISTENING;
+        released += news.kind == HF_NEWS_RELEASED;
+    };
+    auto first = std::make_unique<holdfast::listener>(ours, "heard", count);
+    holdfast::listener moved(std::move(*first));
+    first.reset();
+    assert_true(eventually([&] { return listening == 1; }));
+    { std::lock_guard<holdfast::mutex> guard(mutex); }
+    assert_true(eventually([&] { return released == 1; }));
+
+    std::unique_ptr<holdfast::listener> mortal;
+    std::atomic<bool> gone{false};
+    moved = holdfast::listener(ours, "another", [](const hf_news &) {});
+    mortal = std::make_unique<holdfast::listener>(ours, "heard", [&](const hf_news &news) {
+        if (news.kind != HF_NEWS_RELEASED)
+            return;
+        mortal.reset();
+        gone = true;
+    });
+    while (!gone)
+        std::lock_guard<holdfast::mutex> guard(mutex);
+    assert_null(mortal.get());
+    assert_int_equal(released, 1);
+    assert_int_equal(thrown_by([&] { holdfast::listener none(ours, "", count); }), HF_EINVAL);
+}
+
 } // namespace
 
 #define TEST(name) cmocka_unit_test_setup(name, empty_server)
@@ -308,6 +341,7 @@ int main() {
         TEST(handles_know_their_names),
         TEST(a_mutex_takes_options),
         TEST(a_latch_opens_for_all),
+        TEST(a_listener_hears_until_it_is_destroyed),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -96,6 +96,7 @@ expect_refused src/net/probe_base.c hf_net_includes '<openssl/ssl.h>' 'not calle
 expect_refused src/redis/probe_base.c hf_redis_includes '<openssl/ssl.h>' 'may not use openssl'
 expect_refused src/api/probe.h hf_api_includes '<jansson.h>' 'may not use jansson'
 expect_refused cli/main.c holdfast_cli_includes '<hiredis/hiredis.h>' 'may not use hiredis'
+expect_refused cli/main.c holdfast_cli_includes '<openssl/ssl.h>' 'not called tls.* may not use openssl'
 
 # In src/net the files of a protocol may know more than the connections that carry it.
 echo '#include <hiredis/hiredis.h>' >"$root/src/net/resp_probe.c"

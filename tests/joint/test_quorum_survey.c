@@ -65,6 +65,77 @@ static void a_quorum_is_one_view(void **state) {
     fleet_end(&f);
 }
 
+/* So many servers have somebody's lock. */
+static size_t holders_with(struct fleet *f, int servers) {
+    hf_fleet *fleet = NULL;
+    for (int i = 0; i < servers; i++)
+        cmd_int(f->server[i], "HSET " FLEET_NAME " eeeeeeee-0000-4000-8000-00000000000e:7 1");
+    assert_int_equal(hf_survey(f->rival, NULL, &fleet), HF_OK);
+    size_t holders = fleet->locks_len > 0 ? fleet->locks[0]->holders_len : 0;
+    hf_fleet_free(fleet);
+    return holders;
+}
+
+/* It is about to be taken, or was not to be had. */
+static void what_a_minority_has_is_not_held(void **state) {
+    (void)state;
+    struct fleet f;
+    fleet_begin(&f, NULL);
+    assert_int_equal(holders_with(&f, MAJORITY - 1), 0);
+    assert_int_equal(holders_with(&f, MAJORITY), 1);
+    fleet_end(&f);
+}
+
+static bool times_are_told(void *arg) {
+    struct seen *seen = arg;
+    hf_survey_options options = HF_SURVEY_INIT;
+    options.wanted = HF_WANT_TIMES;
+    hf_fleet_free(seen->fleet);
+    assert_int_equal(hf_survey(seen->client, &options, &seen->fleet), HF_OK);
+    for (size_t i = 0; i < seen->fleet->clients_len; i++)
+        if (seen->fleet->clients[i]->names_len > 0)
+            return true;
+    return false;
+}
+
+/* One acquire at all servers is one acquire, and one hold, whichever of them is told. */
+static void times_are_those_of_the_quorum(void **state) {
+    (void)state;
+    struct fleet f;
+    hf_options options = fleet_options();
+    options.report_after_ms = 0;
+    fleet_begin(&f, NULL);
+    hf_client *asker, *client;
+    hf_lock *lock;
+    assert_int_equal(hf_open(f.direct_urls, NULL, &asker), HF_OK);
+    assert_int_equal(hf_open(f.direct_urls, &options, &client), HF_OK);
+    assert_int_equal(hf_lock_new(client, "timed", &lock), HF_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hf_lock_acquire(lock), HF_OK);
+        assert_int_equal(hf_lock_release(lock), HF_OK);
+    }
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    struct seen seen = {.client = asker};
+    assert_true(wait_until(times_are_told, &seen, HANG_MS));
+    for (size_t i = 0; i < seen.fleet->clients_len; i++) {
+        const hf_fleet_client *told = seen.fleet->clients[i];
+        bool own = strcmp(told->id, hf_client_id(client)) == 0;
+        assert_int_equal(told->names_len, own);
+        assert_int_equal(told->acquired, 0); /* that was not asked for */
+        if (!own)
+            continue;
+        assert_string_equal(told->names[0]->name, "timed");
+        assert_int_equal(told->names[0]->wait.count, 3);
+        assert_int_equal(told->names[0]->hold.count, 2);
+    }
+    hf_fleet_free(seen.fleet);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(hf_close(asker), HF_OK);
+    fleet_end(&f);
+}
+
 static void without_a_majority_there_is_none(void **state) {
     (void)state;
     struct fleet f;
@@ -80,6 +151,8 @@ static void without_a_majority_there_is_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_quorum_is_one_view),
+        cmocka_unit_test(what_a_minority_has_is_not_held),
+        cmocka_unit_test(times_are_those_of_the_quorum),
         cmocka_unit_test(without_a_majority_there_is_none),
     };
     return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);

@@ -236,6 +236,25 @@ static void waits_behind_a_plain_handle(void **state) {
     world_end(&w);
 }
 
+/* Until a release is answered the lock is as good as held by whoever had it: that is what a wait says that ends before. */
+static void waits_behind_a_release_that_is_not_answered(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *release = NULL;
+    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
+    assert_int_equal(cohort_join(cohort_start(w.lock, 5, HF_FOREVER, NULL)), HF_OK);
+    proxy_stall_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w.lock, 5, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
+    assert_true(cohort_is_pending(release));
+    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_int_equal(cohort_join(release), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_end(&w);
+}
+
 /* The oldest a hold may become is a matter of each: the tenure may be older. */
 static void each_has_its_age(void **state) {
     (void)state;
@@ -441,6 +460,7 @@ int main(void) {
         cmocka_unit_test(tries_once_behind_a_release),
         cmocka_unit_test(passed_over),
         cmocka_unit_test(waits_behind_a_plain_handle),
+        cmocka_unit_test(waits_behind_a_release_that_is_not_answered),
         cmocka_unit_test(each_has_its_age),
         cmocka_unit_test(counted_once),
         cmocka_unit_test(errors_say_why),

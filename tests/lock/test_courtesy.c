@@ -12,6 +12,7 @@
 #define SLOW_MS 10  /* the answer to the release */
 #define STAND_MS 15 /* what is stood back for then is 20 ms, on clocks of whole milliseconds */
 #define TRIES 20
+#define POLL_MS 10000 /* who is told nothing asks then */
 
 /* Somebody who listens, and does nothing. */
 static redisContext *listener(struct world *w) {
@@ -120,6 +121,98 @@ static void it_ends_whenever_it_is_told_to(void **state) {
             assert_int_equal(hf_open(proxy_url(w.proxy), NULL, &w.client), HF_OK);
         world_end(&w);
     }
+}
+
+/* ---- Messages that do not come ---- */
+
+/* An operation right after such a release, of a client that hears nothing more until the proxy is healed. `taken`: the
+ * rival has the lock then. An owner that is not new is not parked. */
+static hf_op *come_again_deaf(struct world *w, bool taken, int64_t *ret_start_ms) {
+    acquire_after_wait(w);
+    assert_int_equal(proxy_freeze_connections(w->proxy, WORLD_SUBSCRIBE), 1);
+    release_slowly(w, 5);
+    if (taken)
+        assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    *ret_start_ms = now_ms();
+    return cohort_start(w->lock, 6, HF_FOREVER, NULL);
+}
+
+static void release_and_free(struct world *w, hf_op *op) {
+    hf_result result = HF_RESULT_INIT;
+    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
+    hf_op_free(op);
+}
+
+/* Nobody tells it that nobody else wants the lock, or that others have had it: it attempts all the same. */
+static void a_lost_message_ends_it_as_well(void **state) {
+    (void)state;
+    struct world w;
+    world_begin(&w, NULL);
+    redisContext *ear = listener(&w);
+    int64_t start_ms;
+    hf_op *op = come_again_deaf(&w, false, &start_ms);
+    assert_int_equal(hf_op_wait(op, POLL_MS / 2, NULL), HF_OK);
+    proxy_heal(w.proxy);
+    release_and_free(&w, op);
+    redisFree(ear);
+    world_end(&w);
+}
+
+/* The message of its own release has not come when it attempts, in vain. Whatever is told after that is told to it,
+ * although the first message is still that one: both come together. False: it did not stand back. */
+static bool hears_what_follows_its_attempt(void) {
+    struct world w;
+    world_begin(&w, NULL);
+    redisContext *ear = listener(&w);
+    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    int64_t start_ms;
+    hf_op *op = come_again_deaf(&w, true, &start_ms);
+    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 3, HANG_MS)); /* two before */
+    bool stood_back = now_ms() - start_ms >= STAND_MS;
+    hf_op *ping; /* goes the same way, so the attempt is answered when it is */
+    assert_int_equal(hf_ping_start(w.client, NULL, NULL, &ping), HF_OK);
+    assert_int_equal(cohort_join(ping), HF_OK);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    proxy_heal(w.proxy);
+    assert_int_equal(hf_op_wait(op, POLL_MS / 2, NULL), HF_OK);
+    release_and_free(&w, op);
+    redisFree(ear);
+    world_end(&w);
+    return stood_back;
+}
+
+static void its_own_message_is_none_after_an_attempt(void **state) {
+    (void)state;
+    bool stood_back = false;
+    for (int i = 0; i < TRIES && !stood_back; i++)
+        stood_back = hears_what_follows_its_attempt();
+    assert_true(stood_back);
+}
+
+/* An operation that stands back has not asked yet, so it is not parked, and what it is owed for is not forgotten. It has
+ * met nobody, then. */
+static void who_stands_back_has_met_nobody(void **state) {
+    (void)state;
+    int64_t took_ms = 0;
+    for (int i = 0; i < TRIES && took_ms < STAND_MS; i++) {
+        struct world w;
+        world_begin(&w, NULL);
+        redisContext *ear = listener(&w);
+        acquire_after_wait(&w);
+        release_slowly(&w, 5);
+        uint64_t contended = world_stats(w.client).contended;
+        hf_op *op = NULL;
+        int64_t start_ms = now_ms();
+        assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &op), HF_OK);
+        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
+        took_ms = now_ms() - start_ms;
+        assert_int_equal(world_stats(w.client).contended, contended);
+        release_and_free(&w, op);
+        redisFree(ear);
+        world_end(&w);
+    }
+    assert_true(took_ms >= STAND_MS);
 }
 
 /* ---- Cohorts ---- */
@@ -267,6 +360,9 @@ int main(void) {
         cmocka_unit_test(whoever_released_stands_back),
         cmocka_unit_test(only_if_it_can_be),
         cmocka_unit_test(it_ends_whenever_it_is_told_to),
+        cmocka_unit_test(a_lost_message_ends_it_as_well),
+        cmocka_unit_test(its_own_message_is_none_after_an_attempt),
+        cmocka_unit_test(who_stands_back_has_met_nobody),
         cmocka_unit_test(cohort_lets_those_pass_who_were_told),
         cmocka_unit_test(cohorts_take_turns),
     };

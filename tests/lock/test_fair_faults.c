@@ -10,6 +10,7 @@
 #include "lock/fair.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 
 #define FIRST 100
@@ -412,9 +413,8 @@ static void close_leaves_no_entry(void **state) {
     world_end(&w);
 }
 
-/* It gives up because of `err`, and its place in the line goes as soon as the server can be told. */
-static void assert_error_leaves_no_entry(struct world *w, struct world_caller *waiter, int err) {
-    assert_int_equal(world_join(waiter), err);
+/* It has given up, and its place in the line goes as soon as the server can be told. */
+static void assert_leaves_no_entry(struct world *w) {
     proxy_heal(w->proxy);
     assert_true(wait_queue(w->server, 0));
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
@@ -422,10 +422,11 @@ static void assert_error_leaves_no_entry(struct world *w, struct world_caller *w
     world_end(w);
 }
 
-static void begin_waiting(struct world *w, struct world_caller *waiter, const hf_options *options) {
+static void begin_waiting(struct world *w, struct world_caller *waiter, const hf_options *options,
+                          int64_t lease_ms) {
     fair_begin(w, options);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    queue_up(waiter, w->server, w->client, w->lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    queue_up(waiter, w->server, w->client, w->lock, FIRST, as(FIRST, HF_FOREVER, lease_ms));
 }
 
 static void unreachable_leaves_no_entry(void **state) {
@@ -434,10 +435,27 @@ static void unreachable_leaves_no_entry(void **state) {
     struct world_caller waiter;
     hf_options options = world_options();
     options.connect_timeout_ms = 2000;
-    begin_waiting(&w, &waiter, &options);
+    begin_waiting(&w, &waiter, &options, HF_WATCHDOG);
     proxy_refuse(w.proxy, true);
     assert_true(proxy_cut_all(w.proxy) >= 2);
-    assert_error_leaves_no_entry(&w, &waiter, HF_EUNREACH);
+    assert_int_equal(world_join(&waiter), HF_EUNREACH);
+    assert_leaves_no_entry(&w);
+}
+
+/* Its place would last much longer than what it wanted to hold: it is not given up with that. */
+static void unreachable_for_longer_than_the_lease(void **state) {
+    (void)state;
+    enum { LEASE_MS = 100 };
+    struct world w;
+    struct world_caller waiter;
+    hf_options options = world_options();
+    options.connect_timeout_ms = options.cmd_timeout_ms = WORLD_BRIEF_MS;
+    begin_waiting(&w, &waiter, &options, LEASE_MS);
+    proxy_refuse(w.proxy, true);
+    assert_true(proxy_cut_all(w.proxy) >= 2);
+    assert_int_equal(world_join(&waiter), HF_EUNREACH);
+    sleep_ms(2 * (LEASE_MS + WORLD_BRIEF_MS));
+    assert_leaves_no_entry(&w);
 }
 
 static void refusal_leaves_no_entry(void **state) {
@@ -445,10 +463,48 @@ static void refusal_leaves_no_entry(void **state) {
     static const char refusal[] = "-NOPERM not any more\r\n";
     struct world w;
     struct world_caller waiter;
-    begin_waiting(&w, &waiter, NULL);
+    begin_waiting(&w, &waiter, NULL, HF_WATCHDOG);
     proxy_answer_instead(w.proxy, FAIR_ACQUIRE, refusal, sizeof refusal - 1);
     assert_int_equal(proxy_cut_connections(w.proxy, WORLD_SUBSCRIBE), 1); /* then it asks again */
-    assert_error_leaves_no_entry(&w, &waiter, HF_EPERM);
+    assert_int_equal(world_join(&waiter), HF_EPERM);
+    assert_leaves_no_entry(&w);
+}
+
+static void *fire(void *cancel) {
+    sched_yield();
+    hf_cancel_fire(cancel);
+    return NULL;
+}
+
+/* An acquire that is cancelled as soon as it may have begun. */
+static int acquire_and_cancel(hf_lock *lock, hf_owner owner) {
+    hf_acquire_options options = as(owner, HF_FOREVER, HF_WATCHDOG);
+    pthread_t thread;
+    assert_int_equal(hf_cancel_new(&options.cancel), HF_OK);
+    assert_int_equal(pthread_create(&thread, NULL, fire, options.cancel), 0);
+    int err = hf_lock_acquire_with(lock, &options, NULL);
+    pthread_join(thread, NULL);
+    hf_cancel_free(options.cancel);
+    return err;
+}
+
+/* The second is about to take over what the first has left in line when it is cancelled, too: one of the two sees to that. */
+static void two_are_cancelled(void **state) {
+    (void)state;
+    enum { ROUNDS = 3000 };
+    struct world w;
+    fair_begin(&w, NULL);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    proxy_delay(w.proxy, FAIR_ACQUIRE, 1);
+    for (hf_owner owner = FIRST; owner < FIRST + ROUNDS; owner++) {
+        assert_int_equal(acquire_and_cancel(w.lock, owner), HF_ECANCELED);
+        assert_int_equal(acquire_and_cancel(w.lock, owner), HF_ECANCELED);
+    }
+    proxy_heal(w.proxy);
+    assert_true(wait_queue(w.server, 0));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(wait_no_keys(w.server));
+    world_end(&w);
 }
 
 /* It comes back with nothing: no lock, no line. Those who wait get in, one after the other. */
@@ -501,7 +557,9 @@ int main(void) {
         cmocka_unit_test(after_a_step_of_the_clock_it_asks_first),
         cmocka_unit_test(close_leaves_no_entry),
         cmocka_unit_test(unreachable_leaves_no_entry),
+        cmocka_unit_test(unreachable_for_longer_than_the_lease),
         cmocka_unit_test(refusal_leaves_no_entry),
+        cmocka_unit_test(two_are_cancelled),
         cmocka_unit_test(server_restarts_empty),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);

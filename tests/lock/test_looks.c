@@ -4,10 +4,10 @@
  *
  * A lock that is gone without a message, or something else under its name, wakes its own waiter and
  * no other; a look that fails, or is answered with nonsense, has all that it was about attempt.
+ * A fork, or memory that fails, in the middle of it harms nobody else.
  * Every one of these takes as long as a look lets wait, so they are few, and each is about many.
  */
-#include "lock/world.h"
-#include "support/memory.h"
+#include "lock/sleepers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,80 +18,31 @@
 #define REPLACED 10 /* the next are something else then */
 #define LOOK hfi_script_look.sha1
 
-/* Through a proxy of their own, for names of their own. */
-struct sleepers {
-    struct world *w; /* its rival holds what they wait for */
-    struct proxy *proxy;
-    struct memory memory;
-    hf_client *client;
-    hf_lock *locks[MANY], *rivals[MANY];
-    hf_op *ops[MANY];
-    size_t len;
-};
-
-static void name_of(const struct sleepers *s, size_t i, char name[64]) {
-    snprintf(name, 64, "looked-at-%p-%zu", (const void *)s, i);
-}
-
-/* All of them have attempted twice. */
-static void fall_asleep(struct sleepers *s, struct world *w, size_t len) {
-    memset(s, 0, sizeof *s);
-    s->w = w;
-    s->len = len;
-    s->proxy = proxy_start(server_socket(w->server));
-    hf_options options = world_options();
-    options.allocator = memory_allocator(&s->memory);
-    assert_int_equal(hf_open(proxy_url(s->proxy), &options, &s->client), HF_OK);
-    for (size_t i = 0; i < len; i++) {
-        char name[64];
-        name_of(s, i, name);
-        assert_int_equal(hf_lock_new(s->client, name, &s->locks[i]), HF_OK);
-        assert_int_equal(hf_lock_new(w->rival, name, &s->rivals[i]), HF_OK);
-        assert_int_equal(hf_lock_acquire(s->rivals[i]), HF_OK);
-        assert_int_equal(hf_lock_acquire_start(s->locks[i], NULL, NULL, NULL, &s->ops[i]), HF_OK);
-    }
-    assert_true(proxy_wait_seen(s->proxy, WORLD_ACQUIRE, 2 * len, HANG_MS));
-    assert_true(proxy_wait_answered(s->proxy, HANG_MS));
-    assert_int_equal(proxy_seen(s->proxy, WORLD_ACQUIRE), 2 * len);
-}
-
-static void end(struct sleepers *s) {
-    for (size_t i = 0; i < s->len; i++) {
-        hf_lock_free(s->locks[i]);
-        hf_lock_free(s->rivals[i]);
-    }
-    assert_int_equal(hf_close(s->client), HF_OK);
-    for (size_t i = 0; i < s->len; i++)
-        hf_op_free(s->ops[i]);
-    assert_int_equal(atomic_load(&s->memory.live), 0);
-    proxy_free(s->proxy);
-}
-
 static void a_lost_message_costs_ten_seconds_at_most(void **state) {
     (void)state;
     struct world w;
-    static struct sleepers s;
+    struct sleepers s;
     world_begin(&w, NULL);
-    fall_asleep(&s, &w, MANY);
+    sleepers_begin(&s, &w, MANY, HF_FOREVER, NULL);
     for (size_t i = 0; i < GONE + REPLACED; i++) {
         char name[64];
-        name_of(&s, i, name);
+        sleepers_name(&s, i, name);
         cmd_ok(w.server, "DEL %s", name);
         if (i >= GONE)
             cmd_ok(w.server, "SET %s something", name);
     }
     for (size_t i = 0; i < GONE + REPLACED; i++)
-        assert_int_equal(hf_op_wait(s.ops[i], HANG_MS, NULL), i < GONE ? HF_OK : HF_EWRONGTYPE);
+        assert_int_equal(hf_op_wait(s.all[i].op, HANG_MS, NULL), i < GONE ? HF_OK : HF_EWRONGTYPE);
     assert_true(proxy_wait_answered(s.proxy, HANG_MS));
     for (size_t i = GONE + REPLACED; i < MANY; i++)
-        assert_int_equal(hf_op_wait(s.ops[i], 0, NULL), HF_EPENDING);
+        assert_int_equal(hf_op_wait(s.all[i].op, 0, NULL), HF_EPENDING);
     /* who was not concerned has slept on */
     assert_int_equal(proxy_seen(s.proxy, WORLD_ACQUIRE), 2 * MANY + GONE + REPLACED);
     assert_in_range(proxy_seen(s.proxy, LOOK), 1, 8);
     /* and is as awake as ever */
-    assert_int_equal(hf_lock_release(s.rivals[MANY - 1]), HF_OK);
-    assert_int_equal(hf_op_wait(s.ops[MANY - 1], HANG_MS, NULL), HF_OK);
-    end(&s);
+    assert_int_equal(hf_lock_release(s.all[MANY - 1].rival), HF_OK);
+    assert_int_equal(hf_op_wait(s.all[MANY - 1].op, HANG_MS, NULL), HF_OK);
+    sleepers_end(&s);
     world_end(&w);
 }
 
@@ -110,24 +61,82 @@ static const char *const nonsense[] = {
 static void whatever_is_answered_they_attempt(void **state) {
     (void)state;
     struct world w;
-    static struct sleepers s[KINDS + 1];
+    struct sleepers s[KINDS + 1];
     struct sleepers *silent = &s[KINDS];
     world_begin(&w, NULL);
     for (size_t i = 0; i < KINDS; i++) {
-        fall_asleep(&s[i], &w, FEW);
+        sleepers_begin(&s[i], &w, FEW, HF_FOREVER, NULL);
         proxy_answer_instead(s[i].proxy, LOOK, nonsense[i], strlen(nonsense[i]));
     }
-    fall_asleep(silent, &w, FEW);
+    sleepers_begin(silent, &w, FEW, HF_FOREVER, NULL);
     proxy_mute_replies_after(silent->proxy, LOOK); /* and one that is not answered at all */
     for (size_t i = 0; i <= KINDS; i++) {
         assert_true(proxy_wait_seen(s[i].proxy, LOOK, 1, HANG_MS));
         assert_true(proxy_wait_seen(s[i].proxy, WORLD_ACQUIRE, 3 * FEW, HANG_MS));
         for (size_t k = 0; k < FEW; k++)
-            assert_int_equal(hf_op_wait(s[i].ops[k], 0, NULL), HF_EPENDING);
+            assert_int_equal(hf_op_wait(s[i].all[k].op, 0, NULL), HF_EPENDING);
     }
     proxy_heal(silent->proxy);
     for (size_t i = 0; i <= KINDS; i++)
-        end(&s[i]);
+        sleepers_end(&s[i]);
+    world_end(&w);
+}
+
+/* ---- In the middle of it ---- */
+
+/* In the child nothing is sent, and in the parent the look goes on. */
+static void fork_during_look(struct sleepers *s) {
+    assert_true(proxy_wait_held(s->proxy, HANG_MS));
+    size_t sent = proxy_seen(s->proxy, "");
+    assert_true(expect_exit(run_child(sleepers_forked, s), 0, HANG_MS));
+    assert_int_equal(proxy_seen(s->proxy, ""), sent);
+    assert_int_equal(proxy_release_held(s->proxy), 1);
+    sleepers_settle(s);
+    assert_int_equal(proxy_seen(s->proxy, WORLD_ACQUIRE), 2 * FEW); /* all is as it was */
+}
+
+static bool has_looked_or_attempted(void *arg) {
+    struct sleepers *s = arg;
+    return proxy_seen(s->proxy, LOOK) > 0 || proxy_seen(s->proxy, WORLD_ACQUIRE) > 2 * FEW ||
+           atomic_load(&s->all[0].calls) > 0;
+}
+
+/* Somebody may have had to end, and nobody sleeps on for ever. How many have. */
+static int wake_after_a_failure(struct sleepers *s) {
+    int ended = 0;
+    assert_true(wait_until(has_looked_or_attempted, s, HANG_MS));
+    for (size_t i = 0; i < FEW; i++)
+        assert_int_equal(hf_lock_release(s->all[i].rival), HF_OK);
+    for (size_t i = 0; i < FEW; i++)
+        assert_true(world_wait_atomic(&s->all[i].calls, 1, HANG_MS));
+    atomic_store(&s->memory.fail_at, 0);
+    atomic_store(&s->memory.fail_from, 0);
+    for (size_t i = 0; i < FEW; i++) {
+        int err = sleepers_join(s, i);
+        assert_true(err == HF_OK || err == HF_ENOMEM);
+        ended += err == HF_ENOMEM;
+    }
+    return ended;
+}
+
+static void forks_and_failures_in_the_middle_of_it(void **state) {
+    (void)state;
+    enum { STEPS = 10, STARVED = STEPS, FORKED, ALL };
+    struct world w;
+    struct sleepers s[ALL];
+    world_begin(&w, NULL);
+    for (size_t i = 0; i < ALL; i++)
+        sleepers_begin(&s[i], &w, FEW, HF_FOREVER, NULL);
+    for (size_t i = 0; i < STEPS; i++)
+        atomic_store(&s[i].memory.fail_at, atomic_load(&s[i].memory.calls) + 1 + (long)i);
+    atomic_store(&s[STARVED].memory.fail_from, 1);
+    proxy_stall_request(s[FORKED].proxy, LOOK);
+    for (size_t i = 0; i < STEPS; i++) /* one allocation of a look, or of what comes of it, fails */
+        assert_in_range(wake_after_a_failure(&s[i]), 0, 1);
+    assert_true(wake_after_a_failure(&s[STARVED]) > 0); /* all fail: who has kept some goes on */
+    fork_during_look(&s[FORKED]);
+    for (size_t i = 0; i < ALL; i++)
+        sleepers_end(&s[i]);
     world_end(&w);
 }
 
@@ -135,6 +144,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_message_costs_ten_seconds_at_most),
         cmocka_unit_test(whatever_is_answered_they_attempt),
+        cmocka_unit_test(forks_and_failures_in_the_middle_of_it),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
 }

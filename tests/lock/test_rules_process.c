@@ -101,6 +101,73 @@ static void U60_stopped_past_the_lease(void **state) {
     stopped_past_the_lease(FIRST_EXTEND);
 }
 
+/* ---- One that is stopped while it settles ---- */
+
+#define EXCHANGE_MS 1000
+
+struct quitter {
+    const char *url;
+    atomic_bool warm, start, cancel, cancelled, end;
+};
+
+/* Gives up an acquire that is on its way, when it is told to. */
+static int give_up_when_told(void *arg) {
+    struct quitter *quitter = arg;
+    hf_options options = world_options();
+    hf_client *client;
+    hf_lock *lock;
+    hf_op *op;
+    options.cmd_timeout_ms = EXCHANGE_MS;
+    if (hf_open(quitter->url, &options, &client) != HF_OK ||
+        hf_lock_new(client, WORLD_NAME, &lock) != HF_OK ||
+        world_acquire_async(lock, 5, 0, NULL) != HF_OK ||
+        world_release_async(lock, 5, NULL) != HF_OK)
+        return 20;
+    atomic_store(&quitter->warm, true);
+    if (!wait_until(is_set, &quitter->start, HANG_MS) ||
+        hf_lock_acquire_start(lock, NULL, NULL, NULL, &op) != HF_OK ||
+        !wait_until(is_set, &quitter->cancel, HANG_MS))
+        return 21;
+    hf_op_cancel(op);
+    if (hf_op_wait(op, HANG_MS, NULL) != HF_ECANCELED)
+        return 22;
+    hf_op_free(op);
+    atomic_store(&quitter->cancelled, true);
+    if (!wait_until(is_set, &quitter->end, HANG_MS))
+        return 23;
+    hf_lock_free(lock);
+    return hf_close(client) == HF_OK ? 0 : 24;
+}
+
+/* When it goes on, its connection is lost and the time is over in which the command could still act: both at once. What it
+ * gave up is undone all the same. */
+static void stopped_while_it_settles(void **state) {
+    (void)state;
+    server_redis_only(world_server(), "there is nothing to wait for there");
+    struct quitter *quitter = shared_new(sizeof *quitter);
+    struct proxy *proxy = proxy_start(server_socket(world_server()));
+    cmd_ok(world_server(), "FLUSHALL");
+    quitter->url = proxy_url(proxy);
+    pid_t pid = run_child(give_up_when_told, quitter);
+    assert_true(wait_until(is_set, &quitter->warm, HANG_MS));
+    proxy_stall_request(proxy, WORLD_ACQUIRE);
+    atomic_store(&quitter->start, true);
+    assert_true(proxy_wait_held(proxy, HANG_MS));
+    atomic_store(&quitter->cancel, true);
+    assert_true(wait_until(is_set, &quitter->cancelled, HANG_MS));
+    stop_process(pid);
+    size_t releases = proxy_seen(proxy, WORLD_RELEASE);
+    proxy_cut_all(proxy);
+    sleep_ms(EXCHANGE_MS); /* no command may act for longer */
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_true(proxy_wait_seen(proxy, WORLD_RELEASE, releases + 1, HANG_MS));
+    atomic_store(&quitter->end, true);
+    assert_true(expect_exit(pid, 0, HANG_MS));
+    assert_int_equal(world_keys(world_server()), 0);
+    proxy_free(proxy);
+    shared_free(quitter, sizeof *quitter);
+}
+
 static void U56_killed_holder_frees_by_its_lease(void **state) {
     (void)state;
     server_redis_only(world_server(), "its session frees it there (zk.sessions)");
@@ -343,6 +410,7 @@ static void U53_fork_while_holding_and_waiting(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(U60_stopped_past_the_lease),
+        cmocka_unit_test(stopped_while_it_settles),
         cmocka_unit_test(U56_killed_holder_frees_by_its_lease),
         cmocka_unit_test(U54_thread_that_ends_is_not_renewed),
         cmocka_unit_test(U54_named_owner_outlives_the_thread),

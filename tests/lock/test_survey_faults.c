@@ -105,7 +105,7 @@ static void an_answer_keeps_to_the_limit(void **state) {
         assert_int_equal(hf_lock_new(fleet.teller, name, &locks[i]), HF_OK);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
-    redisReply *message = ask_until_answered(fleet.w.server, "2000 0 0 limit-*");
+    redisReply *message = ask_until_answered(fleet.w.server, "2000 hwn 0 0 limit-*");
     const redisReply *text = message->element[2];
     assert_true(text->len <= 2000);
     assert_non_null(strstr(text->str, "\"name\":\"limit-"));
@@ -127,11 +127,11 @@ static void many_questions_are_answered_a_few_times(void **state) {
     fleet_begin(&fleet);
     assert_int_equal(hf_lock_new(fleet.teller, "asked", &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    freeReplyObject(ask_until_answered(fleet.w.server, "4000 0 0 "));
+    freeReplyObject(ask_until_answered(fleet.w.server, "4000 hwn 0 0 "));
     struct monitor *monitor = monitor_start(fleet.w.server);
     int64_t start_ms = now_ms();
     for (unsigned i = 0; i < 1000; i++)
-        publish_question(fleet.w.server, i, "4000 0 0 ");
+        publish_question(fleet.w.server, i, "4000 hwn 0 0 ");
     assert_true(monitor_wait(monitor, "\"holdfast_tell:", 1, HANG_MS));
     size_t answers = monitor_count(monitor, "\"holdfast_tell:");
     assert_true(answers <= (size_t)((now_ms() - start_ms) / 100 + 1));
@@ -148,26 +148,28 @@ static void nonsense_is_not_answered(void **state) {
         "",
         "ask",
         "ask 1 ",
-        "ask 2 " NUMBER " 4000 0 0 ",
-        "ask 1 0123 4000 0 0 ",
+        "ask 2 " NUMBER " 4000 hwn 0 0 ",
+        "ask 1 0123 4000 hwn 0 0 ",
         "ask 1 " NUMBER,
         "ask 1 " NUMBER " ",
-        "ask 1 " NUMBER " 10 0 0 ",
-        "ask 1 " NUMBER " 4000 7 0 ",
-        "ask 1 " NUMBER " 4000 0 9 a",
-        "ask 1 " NUMBER " -1 0 0 ",
-        "ask 1 " NUMBER " 99999999999999999999 0 0 ",
+        "ask 1 " NUMBER " 10 hwn 0 0 ",
+        "ask 1 " NUMBER " 4000 hwn 7 0 ",
+        "ask 1 " NUMBER " 4000 hwn 0 9 a",
+        "ask 1 " NUMBER " -1 hwn 0 0 ",
+        "ask 1 " NUMBER " 99999999999999999999 hwn 0 0 ",
+        "ask 1 " NUMBER " 4000  0 0 ",
+        "ask 1 " NUMBER " 4000 hwn",
     };
     struct fleet fleet;
     hf_lock *lock;
     fleet_begin(&fleet);
     assert_int_equal(hf_lock_new(fleet.teller, "asked", &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    freeReplyObject(ask_until_answered(fleet.w.server, "4000 0 0 "));
+    freeReplyObject(ask_until_answered(fleet.w.server, "4000 hwn 0 0 "));
     redisContext *hearer = subscribe(fleet.w.server, "holdfast_tell:" NUMBER);
     for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++)
         cmd_ok(fleet.w.server, "PUBLISH " ASK " %s", nonsense[i]);
-    cmd_ok(fleet.w.server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 0 0 no such name");
+    cmd_ok(fleet.w.server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 hwn 0 0 no such name");
     redisReply *message = next_message(hearer, HANG_MS);
     assert_non_null(message);
     assert_non_null(strstr(message->element[2]->str, "\"holds\":[]"));
@@ -259,7 +261,7 @@ static void without_rights_the_rest_is_told(void **state) {
     hf_fleet *fleet;
     world_begin(&w, NULL);
     cmd_ok(w.server, "ACL SETUSER mute on >secret ~* +@all resetchannels &redisson*");
-    cmd_ok(w.server, "ACL SETUSER blind on >secret ~* +@all -client|list allchannels");
+    cmd_ok(w.server, "ACL SETUSER blind on >secret ~* +@all -client +client|setname allchannels");
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
 
     hf_client *mute = open_as(w.server, "mute");
@@ -468,7 +470,7 @@ static void a_client_may_close_at_any_time(void **state) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_true(wait_until(somebody_listens, w.server, HANG_MS));
         assert_int_equal(hf_survey_start(client, NULL, &fleet, NULL, NULL, &op), HF_OK);
-        cmd_ok(w.server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 0 0 ");
+        cmd_ok(w.server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 hwn 0 0 ");
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_int_equal(hf_close(client), HF_OK);
         int err = hf_op_wait(op, HANG_MS, NULL);

@@ -1,8 +1,9 @@
 /*
  * How many connections carry the commands of synchronous callers: one while they do not meet, more while they
- * do, and never more than four.
+ * do, and never more than four; and when one of them counts as silent.
  */
 #include "net/scene.h"
+#include "net/voice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,44 @@ static void each_thread_keeps_to_its_own(void **state) {
     hf_close(crew.client);
 }
 
+/* ---- When one of them is silent ---- */
+
+#define LONG_AGO_MS 1000 /* more than any server takes */
+
+/* As if the last answer, or the first command since, were long ago. */
+static void put_back(_Atomic int64_t *time_ms) {
+    atomic_store(time_ms, hfi_now_ms() - LONG_AGO_MS);
+}
+
+/* A connection on which nothing was to be said for long is not silent when somebody speaks again; only one that owes an answer
+ * for long is. */
+static void idle_is_not_silent(void **state) {
+    (void)state;
+    struct line line;
+    struct voice first, second;
+    line_begin(&line);
+    connect_line(&line);
+    assert_line_works(&line);
+    put_back(&line.conn->last_rx_ms);
+    put_back(&line.conn->busy_since_ms);
+    proxy_stall_request(line.proxy, "ECHO");
+    start_voice(&first, &line, 10, HANG_MS);
+    wait_seated(&line, &first, 0);
+    assert_true(proxy_wait_held(line.proxy, HANG_MS));
+    assert_false(hfi_conn_stalls(line.conn));
+
+    put_back(&line.conn->last_rx_ms);
+    put_back(&line.conn->busy_since_ms);
+    start_voice(&second, &line, 10, HANG_MS);
+    wait_seated(&line, &first, 1);
+    assert_true(hfi_conn_stalls(line.conn));
+    assert_int_equal(proxy_release_held(line.proxy), 2);
+    assert_int_equal(join_voice(&first), ANSWERED);
+    assert_int_equal(join_voice(&second), ANSWERED);
+    assert_false(hfi_conn_stalls(line.conn));
+    line_end(&line);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_thread_has_one),
@@ -173,6 +212,7 @@ int main(void) {
         cmocka_unit_test(those_who_meet_have_up_to_four),
         cmocka_unit_test(those_that_are_lost_are_made_again),
         cmocka_unit_test(each_thread_keeps_to_its_own),
+        cmocka_unit_test(idle_is_not_silent),
     };
     return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
 }

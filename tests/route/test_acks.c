@@ -108,7 +108,7 @@ static void report_only_tells(void **state) {
 /* ---- Too few ---- */
 
 /* One attempt. It fails, and leaves nothing. */
-static void too_few_is_undone(void **state) {
+static void U88_too_few_is_undone(void **state) {
     (void)state;
     hf_client *client = acks_begin("acks=2" BRIEF);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "few");
@@ -438,7 +438,7 @@ int main(void) {
         cmocka_unit_test(a_group_is_confirmed),
         cmocka_unit_test(one_of_two_is_enough_for_one),
         cmocka_unit_test(report_only_tells),
-        cmocka_unit_test(too_few_is_undone),
+        cmocka_unit_test(U88_too_few_is_undone),
         cmocka_unit_test(a_nested_one_is_undone_alone),
         cmocka_unit_test(waits_until_there_are_enough),
         cmocka_unit_test(a_wait_ends_without_them),

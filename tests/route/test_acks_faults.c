@@ -109,7 +109,7 @@ static void an_extension_without_them_is_none(void **state) {
 
 /* Another has taken over, and these two do not hear of it. Who asks replicas has lost the lock when the other side gives
  * it away; who does not ask goes on believing, and two hold it, as the documentation says. */
-static void cut_off_beside_the_old_primary(void **state) {
+static void U89_cut_off_beside_the_old_primary(void **state) {
     (void)state;
     hf_client *asking = acks_begin("acks=2&watchdog_ms=4500&cmd_timeout_ms=30000");
     hf_client *trusting = acks_open("watchdog_ms=4500&cmd_timeout_ms=30000"), *other;
@@ -278,7 +278,7 @@ int main(void) {
         cmocka_unit_test(a_deadline_is_not_moved_without_them),
         cmocka_unit_test(a_later_renewal_makes_up_for_it),
         cmocka_unit_test(an_extension_without_them_is_none),
-        cmocka_unit_test(cut_off_beside_the_old_primary),
+        cmocka_unit_test(U89_cut_off_beside_the_old_primary),
         cmocka_unit_test(demoted_meanwhile),
         cmocka_unit_test(a_connection_lost_in_between),
         cmocka_unit_test(what_was_gathered_goes_on),

@@ -52,7 +52,7 @@ static void all_is_what_sentinels_say(void **state) {
 }
 
 /* Both replicas have it, so whichever becomes the primary has it, too. */
-static void what_was_confirmed_is_there_after_a_failover(void **state) {
+static void U88_what_was_confirmed_is_there_after_a_failover(void **state) {
     (void)state;
     struct scene s;
     struct scene_events events = {0};
@@ -78,7 +78,7 @@ static void what_was_confirmed_is_there_after_a_failover(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_what_sentinels_say),
-        cmocka_unit_test(what_was_confirmed_is_there_after_a_failover),
+        cmocka_unit_test(U88_what_was_confirmed_is_there_after_a_failover),
     };
     return cmocka_run_group_tests_name("route.acks_sentinel", tests, scene_start, scene_stop);
 }

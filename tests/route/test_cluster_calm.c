@@ -107,7 +107,7 @@ static void every_other_thing_everywhere(void **state) {
 }
 
 /* Braces that are no pair with something between would put the parts of a lock into several slots. */
-static void names_that_split_are_refused(void **state) {
+static void U05_U06_names_that_split_are_refused(void **state) {
     (void)state;
     static const char *const split[] = {"a{b", "a{}b", "}a"};
     struct ring r;
@@ -266,7 +266,7 @@ int main(void) {
         cmocka_unit_test(every_kind_of_lock_everywhere),
         cmocka_unit_test(replicas_of_each_shard_confirm),
         cmocka_unit_test(every_other_thing_everywhere),
-        cmocka_unit_test(names_that_split_are_refused),
+        cmocka_unit_test(U05_U06_names_that_split_are_refused),
         cmocka_unit_test(by_hand_while_all_are_busy),
         cmocka_unit_test(a_shard_that_is_gone_for_good),
     };

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CROWD 200
+
 struct move {
     struct ring *ring;
     unsigned slot;
@@ -76,6 +78,60 @@ static void every_kind_of_lock_while_held_and_waited_for(void **state) {
         char name[32];
         snprintf(name, sizeof name, "moved-%zu", i);
         moves_while_waited_for(&r, kinds[i], name);
+    }
+    assert_int_equal(scene_stats(r.client).losses, 0);
+    ring_end(&r);
+}
+
+/* Operations that sleep, and have nothing but a place on the list of those who listen. */
+struct crowd {
+    struct server *server; /* where they ask, */
+    long long asked;       /* and how often it had been asked before */
+    hf_lock *locks[CROWD], *rivals[CROWD];
+    hf_op *ops[CROWD];
+};
+
+static bool all_have_asked_twice(void *arg) {
+    const struct crowd *crowd = arg;
+    return server_calls(crowd->server, "evalsha") >= crowd->asked + 2 * CROWD;
+}
+
+static void wait_in_crowd(struct ring *r, struct crowd *crowd, struct server *server) {
+    crowd->server = server;
+    for (int i = 0; i < CROWD; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "{crowd}-%d", i);
+        crowd->locks[i] = scene_lock(r->client, HF_PLAIN, name);
+        crowd->rivals[i] = scene_lock(r->rival, HF_PLAIN, name);
+        assert_int_equal(hf_lock_acquire(crowd->rivals[i]), HF_OK);
+    }
+    crowd->asked = server_calls(server, "evalsha");
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(hf_lock_acquire_start(crowd->locks[i], NULL, NULL, NULL, &crowd->ops[i]),
+                         HF_OK);
+    assert_true(wait_until(all_have_asked_twice, crowd, HANG_MS));
+}
+
+static void those_who_sleep_move_along(void **state) {
+    static struct crowd crowd;
+    struct ring r;
+    (void)state;
+    ring_begin(&r, NULL);
+    struct move move = move_of(&r, "{crowd}");
+    wait_in_crowd(&r, &crowd, move.from);
+    open_slot(&move);
+    close_slot(&move);
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(hf_lock_release(crowd.rivals[i]), HF_OK);
+    for (int i = 0; i < CROWD; i++) {
+        hf_result result = HF_RESULT_INIT;
+        assert_int_equal(hf_op_wait(crowd.ops[i], HANG_MS, &result), HF_OK);
+        assert_int_equal(hf_lock_release_as(crowd.locks[i], result.owner), HF_OK);
+        assert_int_equal(hf_lock_try(crowd.rivals[i]), HF_OK); /* nobody has it twice */
+        assert_int_equal(hf_lock_release(crowd.rivals[i]), HF_OK);
+        hf_op_free(crowd.ops[i]);
+        hf_lock_free(crowd.locks[i]);
+        hf_lock_free(crowd.rivals[i]);
     }
     assert_int_equal(scene_stats(r.client).losses, 0);
     ring_end(&r);
@@ -413,6 +469,7 @@ static void the_url_chooses_the_messages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_lock_while_held_and_waited_for),
+        cmocka_unit_test(those_who_sleep_move_along),
         cmocka_unit_test(what_is_no_lock_while_waited_for),
         cmocka_unit_test(one_key_is_used_wherever_it_is),
         cmocka_unit_test(holds_outlive_a_move_that_has_stopped),

@@ -72,7 +72,7 @@ static void moved(void **state) {
 }
 
 /* Held while its slot moves: the hold goes along, and the map is learnt by whoever asks first. */
-static void moved_while_held(void **state) {
+static void U83_moved_while_held(void **state) {
     (void)state;
     struct move m;
     begin(&m, "held", HF_PLAIN, NULL);
@@ -165,7 +165,7 @@ static bool is_said(void *arg) {
 }
 
 /* Several keys, some of which do not exist: neither server can tell where they are until it is over. */
-static void told_to_try_again(void **state) {
+static void U84_told_to_try_again(void **state) {
     (void)state;
     struct move m;
     struct scene_waiter waiter;
@@ -187,7 +187,7 @@ static void told_to_try_again(void **state) {
 }
 
 /* Nobody serves it for a while. */
-static void told_that_it_is_down(void **state) {
+static void U87_told_that_it_is_down(void **state) {
     (void)state;
     struct move m;
     struct scene_waiter waiter;
@@ -290,11 +290,11 @@ static void one_server_as_a_cluster(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moved),
-        cmocka_unit_test(moved_while_held),
+        cmocka_unit_test(U83_moved_while_held),
         cmocka_unit_test(moved_what_counts),
         cmocka_unit_test(asked),
-        cmocka_unit_test(told_to_try_again),
-        cmocka_unit_test(told_that_it_is_down),
+        cmocka_unit_test(U84_told_to_try_again),
+        cmocka_unit_test(U87_told_that_it_is_down),
         cmocka_unit_test(renewed_by_slot),
         cmocka_unit_test(a_cluster_as_one_server),
         cmocka_unit_test(one_server_as_a_cluster),

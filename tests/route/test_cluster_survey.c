@@ -89,6 +89,70 @@ static void locks_of_all_servers_are_told(void **state) {
     assert_int_equal(hf_close(asker), HF_OK);
 }
 
+/* Each name has two keys, and both are at one server. */
+static void permits_of_all_servers_are_told(void **state) {
+    (void)state;
+    hf_client *client = open_one(-1), *asker = open_one(1000);
+    hf_permits *permits[LOCKS];
+    hf_permit_id ids[LOCKS];
+    hf_fleet *fleet = NULL;
+    bool set;
+    for (int i = 0; i < LOCKS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, i % 2 == 0 ? "pool-%d" : "pool-{%d}", i);
+        assert_int_equal(hf_permits_new(client, name, &permits[i]), HF_OK);
+        assert_int_equal(hf_permits_try_set(permits[i], 2, &set), HF_OK);
+        assert_int_equal(hf_permits_acquire(permits[i], &ids[i]), HF_OK);
+    }
+    assert_int_equal(hf_survey(asker, NULL, &fleet), HF_OK);
+    assert_int_equal(fleet->locks_len, LOCKS);
+    for (size_t i = 0; i < fleet->locks_len; i++) {
+        assert_string_equal(fleet->locks[i]->kind, "permits");
+        assert_int_equal(fleet->locks[i]->available, 1);
+        assert_int_equal(fleet->locks[i]->holders_len, 1);
+    }
+    hf_fleet_free(fleet);
+    for (int i = 0; i < LOCKS; i++) {
+        assert_int_equal(hf_permits_release(permits[i], &ids[i]), HF_OK);
+        hf_permits_free(permits[i]);
+    }
+    assert_int_equal(hf_close(client), HF_OK);
+    assert_int_equal(hf_close(asker), HF_OK);
+}
+
+static bool holder_is_alive(void *arg) {
+    hf_fleet *fleet = NULL;
+    assert_int_equal(hf_survey(arg, NULL, &fleet), HF_OK);
+    bool alive = fleet->missing == 0 && fleet->locks_len == 1 &&
+                 fleet->locks[0]->holders[0]->presence == HF_ALIVE;
+    hf_fleet_free(fleet);
+    return alive;
+}
+
+/* Whichever is the first: it does not let this user ask, and the next but one does. */
+static void who_cannot_be_asked_at_one_server_is_at_another(void **state) {
+    (void)state;
+    static const char *const refusals[] = {"resetchannels", "-publish", "-subscribe"};
+    hf_client *client = open_one(0), *asker;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_lock *lock;
+    options.user = "asker";
+    options.password = "secret";
+    assert_int_equal(hf_lock_new(client, "kept", &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    for (int i = 0; i < SHARDS; i++) {
+        for (int k = 0; k < SHARDS; k++)
+            cmd_ok(shards_server(shards, k), "ACL SETUSER asker reset on >secret ~* +@all %s %s",
+                   "allchannels", k != i ? refusals[i] : "+@all");
+        assert_int_equal(hf_open(shards_url(shards), &options, &asker), HF_OK);
+        assert_true(wait_until(holder_is_alive, asker, HANG_MS));
+        assert_int_equal(hf_close(asker), HF_OK);
+    }
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+}
+
 static bool all_answer(void *arg) {
     hf_fleet *fleet = NULL;
     bool answer = hf_survey(arg, NULL, &fleet) == HF_OK && fleet->missing == 0;
@@ -117,6 +181,8 @@ static void a_dead_server_is_missing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(locks_of_all_servers_are_told),
+        cmocka_unit_test(permits_of_all_servers_are_told),
+        cmocka_unit_test(who_cannot_be_asked_at_one_server_is_at_another),
         cmocka_unit_test(a_dead_server_is_missing),
     };
     return cmocka_run_group_tests(tests, start, stop);

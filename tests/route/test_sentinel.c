@@ -3,6 +3,7 @@
  * releases has released. With real servers and sentinels.
  */
 #include "route/scene.h"
+#include "support/heard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,6 +70,25 @@ static void killed_while_waited_for(any_kind kind) {
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
     hf_lock_free(lock);
     hf_lock_free(rival);
+    scene_end(&s);
+}
+
+/* Nobody here sends a command: it is the listening that finds the new primary. */
+static void killed_while_listened_to(void **state) {
+    (void)state;
+    struct scene s;
+    hf_listener *listener;
+    struct heard *heard = heard_new();
+    scene_begin(&s, NULL);
+    assert_int_equal(hf_listen(s.client, "waited", heard_note, heard, &listener), HF_OK);
+    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    struct server *primary = scene_kill_primary(&s);
+    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(wait_until(has_channel, primary, HANG_MS));
+    cmd_ok(primary, "PUBLISH redisson_lock__channel:{waited} 0");
+    assert_true(heard_wait(heard, HF_NEWS_RELEASED, 1, HANG_MS));
+    hf_listener_free(listener);
+    heard_free(heard);
     scene_end(&s);
 }
 
@@ -149,7 +169,7 @@ static bool goes_on(void *arg) {
     return atomic_load(&((struct busy *)arg)->rounds) > 0;
 }
 
-static void by_hand_there_and_back(void **state) {
+static void U90_by_hand_there_and_back(void **state) {
     (void)state;
     struct scene s;
     struct busy busy[4];
@@ -254,11 +274,12 @@ static void frozen_and_woken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_while_held),
+        cmocka_unit_test(killed_while_listened_to),
         cmocka_unit_test(killed_while_a_plain_one_is_waited_for),
         cmocka_unit_test(killed_while_a_fair_one_is_waited_for),
         cmocka_unit_test(killed_before_a_release),
         cmocka_unit_test(killed_before_an_acquire),
-        cmocka_unit_test(by_hand_there_and_back),
+        cmocka_unit_test(U90_by_hand_there_and_back),
         cmocka_unit_test(restarted_one_by_one),
         cmocka_unit_test(frozen_and_woken),
     };

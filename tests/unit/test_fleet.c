@@ -2,76 +2,7 @@
  * Joining the halves of a survey, and deadlocks in it (survey/survey.h), without servers: what is forged,
  * too old, twice or nonsense, and which circles are deadlocks.
  */
-#include "survey/survey.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define A "aaaaaaaa-0000-4000-8000-000000000001"
-#define B "bbbbbbbb-0000-4000-8000-000000000002"
-#define C "cccccccc-0000-4000-8000-000000000003"
-
-/* Found by a server, as these tests write it down. */
-static struct hfi_findings *begin(int64_t taken_ms) {
-    struct hfi_findings *findings = hfi_findings_new();
-    assert_non_null(findings);
-    findings->taken_ms = taken_ms;
-    findings->connections_told = true;
-    findings->hearers = 0;
-    return findings;
-}
-
-/* `owners` ends with NULL; the first holds, the others wait in line. */
-static void found(struct hfi_findings *findings, const char *name, const char *const *owners) {
-    struct hfi_found_lock *lock = calloc(1, sizeof *lock + strlen(name) + 1);
-    assert_non_null(lock);
-    lock->owners = calloc(8, sizeof *lock->owners);
-    assert_non_null(lock->owners);
-    lock->ttl_ms = 30000;
-    lock->listeners = -1;
-    lock->name_len = strlen(name);
-    memcpy(lock->name, name, lock->name_len);
-    for (; owners[lock->owners_len] != NULL; lock->owners_len++) {
-        struct hfi_found_owner *owner = &lock->owners[lock->owners_len];
-        snprintf(owner->owner, sizeof owner->owner, "%s", owners[lock->owners_len]);
-        owner->count = lock->owners_len == 0;
-    }
-    lock->kind = lock->owners_len > 1 ? HFI_FOUND_FAIR : HFI_FOUND_PLAIN;
-    hfi_list_push_back(&findings->locks, &lock->link);
-}
-
-static void answered(struct hfi_findings *findings, const char *text) {
-    size_t len = strlen(text);
-    struct hfi_found_answer *answer = malloc(sizeof *answer + len + 1);
-    assert_non_null(answer);
-    *answer = (struct hfi_found_answer){.len = len};
-    memcpy(answer->text, text, len + 1);
-    hfi_list_push_back(&findings->answers, &answer->link);
-    findings->hearers++;
-}
-
-static hf_fleet *join(struct hfi_findings *findings) {
-    hf_fleet *fleet = hfi_fleet_join(findings, "", 0);
-    assert_non_null(fleet);
-    hfi_findings_free(findings);
-    return fleet;
-}
-
-#define HOLD(name, owner)                                                                          \
-    "{\"name\":\"" name "\",\"kind\":\"plain\",\"owner\":\"" owner                                 \
-    "\",\"for_ms\":9000,\"left_ms\":20000,\"count\":1,\"renewed\":1}"
-#define WAIT(name, owner, for_ms, left_ms)                                                         \
-    "{\"name\":\"" name "\",\"kind\":\"plain\",\"owner\":\"" owner "\",\"for_ms\":" #for_ms        \
-    ",\"left_ms\":" #left_ms "}"
-#define ANSWER(id, more, waits, holds)                                                             \
-    "{\"v\":1,\"id\":\"" id "\",\"name\":\"holdfast:" id ":host:12:prog\"," more                   \
-    "\"waits\":[" waits "],\"holds\":[" holds "]}"
+#include "unit/findings.h"
 
 static void both_halves_are_one(void **state) {
     (void)state;
@@ -124,6 +55,66 @@ static void times_are_told(void **state) {
     assert_true(client->wait.count > client->wait.buckets[0]); /* and did not begin anew */
     assert_int_equal(client->wait.buckets[3], 0);
     hfi_fleet_free(fleet);
+}
+
+/* By name, whatever is wrong with some of them. */
+static void times_by_name_are_told(void **state) {
+    (void)state;
+    struct hfi_findings *findings = begin(1000);
+    answered(
+        findings,
+        ANSWER(
+            A,
+            "\"names_left_out\":2,\"names\":["
+            "{\"name\":\"one\",\"begun\":7,\"wait\":{\"sum_us\":9,\"buckets\":[1,2]},\"new\":{}},"
+            "{\"begun\":1,\"wait\":{\"buckets\":[1]}},{\"name\":\"\"},{\"name\":5},\"x\",[],"
+            "{\"name_hex\":\"ff00\",\"begun\":-1,\"hold\":{\"buckets\":[3]},\"wait\":1},"
+            "{\"name_hex\":\"zz\"}],",
+            "", ""));
+    answered(findings, ANSWER(B, "\"names\":{\"a\":1},\"names_left_out\":-1,", "", ""));
+    hf_fleet *fleet = join(findings);
+    const hf_fleet_client *client = fleet->clients[0];
+    assert_int_equal(fleet->locks_len, 0); /* nobody holds them */
+    assert_int_equal(client->names_len, 2);
+    assert_int_equal(client->names_left_out, 2);
+    assert_string_equal(client->names[0]->name, "one");
+    assert_int_equal(client->names[0]->begun, 7);
+    assert_int_equal(client->names[0]->wait.count, 3);
+    assert_int_equal(client->names[0]->wait.sum_us, 9);
+    assert_int_equal(client->names[0]->hold.count, 0);
+    assert_int_equal(client->names[1]->name_len, 2);
+    assert_memory_equal(client->names[1]->name, "\xff\0", 3);
+    assert_int_equal(client->names[1]->begun, 0);
+    assert_int_equal(client->names[1]->hold.count, 3);
+    assert_int_equal(client->names[1]->wait.count, 0);
+    assert_int_equal(fleet->clients[1]->names_len, 0);
+    assert_int_equal(fleet->clients[1]->names_left_out, 0);
+    hfi_fleet_free(fleet);
+}
+
+/* Short texts become large structs, so there is an end to them. */
+static void names_without_end_are_left_out(void **state) {
+    (void)state;
+    enum { NAMES = 70000 };
+    static const char one[] = "{\"name\":\"a\"},";
+    size_t one_len = sizeof one - 1, head_len;
+    char *text = malloc(200 + NAMES * one_len);
+    assert_non_null(text);
+    head_len = (size_t)sprintf(text, "{\"v\":1,\"id\":\"" A "\",\"names\":[");
+    for (size_t i = 0; i < NAMES; i++)
+        memcpy(text + head_len + i * one_len, one, one_len);
+    memcpy(text + head_len + NAMES * one_len - 1, "]}", 3);
+    struct hfi_findings *findings = begin(1000);
+    answered(findings, text);
+    answered(findings, "{\"v\":1,\"id\":\"" B "\",\"names\":[{\"name\":\"b\"}],"
+                       "\"names_left_out\":9223372036854775807}");
+    hf_fleet *fleet = join(findings);
+    assert_int_equal(fleet->clients[0]->names_len, 65536);
+    assert_int_equal(fleet->clients[0]->names_left_out, NAMES - 65536);
+    assert_int_equal(fleet->clients[1]->names_len, 0);
+    assert_true(fleet->clients[1]->names_left_out > 0);
+    hfi_fleet_free(fleet);
+    free(text);
 }
 
 /* What the server does not have is marked; what it has twice is one. */
@@ -307,6 +298,8 @@ static void an_adopter_is_believed_with_the_server(void **state) {
     assert_string_equal(holder->client->id, A);
     assert_int_equal(holder->presence, HF_ALIVE);
     assert_true(holder->renewed);
+    assert_int_equal(holder->for_ms, 9000);
+    assert_int_equal(holder->left_ms, 30000); /* anybody may say so, and the server knows better */
     assert_int_equal(fleet->locks[1]->holders[0]->presence, HF_GONE);
     assert_int_equal(fleet->locks[1]->waiters_len, 0);
     hfi_fleet_free(fleet);
@@ -416,6 +409,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_halves_are_one),
         cmocka_unit_test(times_are_told),
+        cmocka_unit_test(times_by_name_are_told),
+        cmocka_unit_test(names_without_end_are_left_out),
         cmocka_unit_test(a_dispute_is_marked),
         cmocka_unit_test(a_claim_is_never_instead_of_the_server),
         cmocka_unit_test(nonsense_is_passed_over),

@@ -98,6 +98,7 @@ static const struct good good[] = {
      "&fair_wait_ms=5&max_hold_ms=6",
      {TCP("host", 6379), .cmd_timeout_ms = 1, .connect_timeout_ms = 2, .watchdog_ms = 3,
       .ping_ms = 4, .fair_wait_ms = 5, .max_hold_ms = 6}},
+    {"redis://host?timed_names=100", {TCP("host", 6379), .timed_names = 100}},
     {"redis://host?watchdog_ms=316224000000", {TCP("host", 6379), .watchdog_ms = HF_LEASE_MAX_MS}},
     {"redis://host?look=off", {TCP("host", 6379), .look = HFI_SWITCH_OFF}},
     {"redis://host?look=on", {TCP("host", 6379), .look = HFI_SWITCH_ON}},
@@ -139,6 +140,7 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->max_hold_ms, expected->max_hold_ms) &&
            same_time(found->ping_ms, expected->ping_ms) && found->look == expected->look &&
            same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
+           same_time(found->timed_names, expected->timed_names) &&
            same_text(found->name_prefix, expected->name_prefix) &&
            same_text(found->tls_ca_file, expected->tls_ca_file) &&
            same_text(found->tls_ca_dir, expected->tls_ca_dir) &&
@@ -267,6 +269,8 @@ static const struct bad bad[] = {
     {"redis://host?ping_ms=1&ping_ms=2", HF_EINVAL, "ping_ms is given twice"},
     {"redis://host?fair_wait_ms=5m", HF_EINVAL, "fair_wait_ms"},
     {"redis://host?fair_wait_ms=1&fair_wait_ms=1", HF_EINVAL, "fair_wait_ms is given twice"},
+    {"redis://host?timed_names=all", HF_EINVAL, "timed_names is not a number"},
+    {"redis://host?timed_names=1&timed_names=1", HF_EINVAL, "timed_names is given twice"},
     {"redis://host?watchdog_ms=316224000001", HF_EINVAL, "watchdog_ms"},
     {"redis://host?cmd_timeout_ms=99999999999999999999999", HF_EINVAL, "cmd_timeout_ms"},
     {"redis://host?name_prefix=%", HF_EINVAL, "name_prefix"},

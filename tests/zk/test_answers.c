@@ -4,6 +4,7 @@
  *
  * The proxy gives the answers, in place of a server that would have to be old, full, without a quorum or another product.
  */
+#include "support/heard.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -65,6 +66,24 @@ static void what_an_acquire_is_told(void **state) {
     assert_int_equal(scene_stats(client).losses, 0);
     hf_lock_free(lock);
     hf_close(client);
+}
+
+/* Without an answer there is no watch: it asks again before it says that it listens. */
+static void whoever_listens_asks_again(void **state) {
+    (void)state;
+    struct heard *heard = heard_new();
+    hf_listener *listener;
+    assert_int_equal(zk_make(scene.eyes, "/busy", "", 0), 0);
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    assert_hf(HF_OK, hf_ping(client));
+    refuse_next("getChildren2 /busy", THROTTLED);
+    assert_hf(HF_OK, hf_listen(client, "busy", heard_note, heard, &listener));
+    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(zk_make(scene.eyes, "/busy/child", "", 0), 0);
+    assert_true(heard_wait(heard, HF_NEWS_CHANGED, 1, HANG_MS));
+    hf_listener_free(listener);
+    hf_close(client);
+    heard_free(heard);
 }
 
 /* It is refused to its caller, who is told; the node goes all the same, in the background. */
@@ -182,9 +201,10 @@ static void a_server_that_can_only_be_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ROW(what_an_acquire_is_told),     ROW(what_a_release_is_told),
-        ROW(what_a_question_is_told),     ROW(a_heartbeat_that_is_refused),
-        ROW(a_handshake_with_another_id), ROW(a_server_that_can_only_be_read),
+        ROW(what_an_acquire_is_told),        ROW(whoever_listens_asks_again),
+        ROW(what_a_release_is_told),         ROW(what_a_question_is_told),
+        ROW(a_heartbeat_that_is_refused),    ROW(a_handshake_with_another_id),
+        ROW(a_server_that_can_only_be_read),
     };
     zk_need();
     return cmocka_run_group_tests(tests, scene_start, scene_stop);

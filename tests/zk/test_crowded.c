@@ -3,6 +3,8 @@
  * whoever asks for the list is refused, with words, and nobody else of the client notices: the connection stays, and so
  * does what is held by it.
  *
+ * Those who hold it can be so many that to delete them is more than a server takes in one request.
+ *
  * Some thousands of nodes here, with long names where the list is to be long; a hundred thousand in `make soak`.
  */
 #include "zk/scene.h"
@@ -29,6 +31,15 @@ static void make(const char *format, const char *parent, int number, const char 
     assert_int_equal(zk_make(scene.eyes, path, "", 0), 0);
 }
 
+static hf_fleet *survey(hf_client *client, const char *pattern) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    options.pattern = pattern;
+    options.limit_ms = HANG_MS;
+    assert_hf(HF_OK, hf_survey(client, &options, &fleet));
+    return fleet;
+}
+
 /* ---- A long line ----------------------------------------------------------------------------- */
 
 /* As Curator's mutex makes them without protection; they stay, so the line does not move but by a break. */
@@ -52,10 +63,131 @@ static void a_line_of_many(void **state) {
     assert_int_equal(info->holders_len, 1);
     assert_int_equal(info->waiters_len, 99);
     hf_lock_info_free(info);
+    hf_fleet *fleet = survey(client, "many");
+    assert_string_equal(fleet->words, "");
+    assert_int_equal(fleet->locks_len, 1);
+    assert_int_equal(fleet->locks[0]->listeners, waiters - 1);
+    hf_fleet_free(fleet);
     assert_hf(HF_OK, hf_lock_break(lock, &broken));
     assert_true(broken);
     assert_int_equal(zk_exists(scene.eyes, "/many/lock-0000000000"), ZK_NO_NODE);
     hf_lock_free(lock);
+    hf_close(client);
+}
+
+/* ---- Many who hold it ------------------------------------------------------------------------ */
+
+/* Readers of nobody's, who stay: a lock whose name is so long that deleting them all is more than a server takes in one
+ * request. In soak the name is short, and they are more. */
+struct readers {
+    int count;
+    char name[801], path[802];
+    hf_client *client;
+    hf_lock *read, *write;
+};
+
+static void readers_begin(struct readers *readers, char letter) {
+    readers->count = in_soak() ? 30000 : 1500;
+    size_t name_len = in_soak() ? 8 : 800;
+    memset(readers->name, letter, name_len);
+    readers->name[name_len] = '\0';
+    snprintf(readers->path, sizeof readers->path, "/%s", readers->name);
+    assert_int_equal(zk_make(scene.eyes, readers->path, "", 0), 0);
+    for (int i = 0; i < readers->count; i++)
+        make("%s/__READ__%010d%s", readers->path, i, "");
+    readers->client = scene_proxied(SURVIVES_MS);
+    readers->read = scene_lock(readers->client, HF_READ, readers->name);
+    readers->write = scene_lock(readers->client, HF_WRITE, readers->name);
+    assert_hf(HF_EBUSY, hf_lock_try(readers->write));
+}
+
+static void assert_all_are_broken(struct readers *readers) {
+    bool broken = false;
+    assert_hf(HF_OK, hf_lock_break(readers->read, &broken));
+    assert_true(broken);
+    assert_true(zk_wait_children(scene.eyes, readers->path, 0, HANG_MS));
+    assert_hf(HF_OK, hf_lock_try(readers->write));
+    assert_hf(HF_OK, hf_lock_release(readers->write));
+}
+
+static void readers_end(struct readers *readers) {
+    hf_lock_free(readers->read);
+    hf_lock_free(readers->write);
+    hf_close(readers->client);
+}
+
+static void many_readers_are_broken_in_pieces(void **state) {
+    (void)state;
+    struct readers readers;
+    readers_begin(&readers, 'p');
+    size_t before = proxy_seen(scene.proxy, "multi");
+    assert_all_are_broken(&readers);
+    assert_true(proxy_seen(scene.proxy, "multi") > before + 1);
+    readers_end(&readers);
+}
+
+/* A reader of the one piece leaves before its nodes are deleted: the others are, all the same. */
+static void one_of_many_leaves_meanwhile(void **state) {
+    (void)state;
+    struct readers readers;
+    char left[1024];
+    bool broken = false;
+    readers_begin(&readers, 'm');
+    hf_op *op = NULL;
+    proxy_stall_request(scene.proxy, "multi");
+    assert_hf(HF_OK, hf_lock_break_start(readers.read, NULL, NULL, &op));
+    assert_true(proxy_wait_held(scene.proxy, HANG_MS));
+    for (int i = 0; i < readers.count; i += readers.count / 3) {
+        snprintf(left, sizeof left, "%s/__READ__%010d", readers.path, i);
+        assert_int_equal(zk_delete(scene.eyes, left), 0);
+    }
+    assert_true(proxy_release_held(scene.proxy) > 0);
+    hf_result result = HF_RESULT_INIT;
+    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, &result));
+    hf_op_free(op);
+    assert_true(zk_wait_children(scene.eyes, readers.path, 0, HANG_MS));
+    assert_hf(HF_OK, hf_lock_break(readers.read, &broken));
+    assert_false(broken);
+    readers_end(&readers);
+}
+
+/* The answer to a piece is lost: it is sent again, finds nothing any more, and the others follow. */
+static void an_answer_of_a_piece_is_lost(void **state) {
+    (void)state;
+    struct readers readers;
+    readers_begin(&readers, 'a');
+    size_t fired = proxy_fired(scene.proxy);
+    proxy_drop_replies_after(scene.proxy, "multi");
+    assert_all_are_broken(&readers);
+    assert_int_equal(proxy_fired(scene.proxy), fired + 1);
+    readers_end(&readers);
+}
+
+/* Leases as Curator's semaphore makes them, and with them the number of permits. */
+static void many_permits_are_deleted_in_pieces(void **state) {
+    (void)state;
+    enum { LEASES = 1500 };
+    char name[801], path[1024];
+    hf_client *client = scene_direct(SURVIVES_MS);
+    hf_permits *permits = NULL;
+    int64_t free = -1;
+    bool deleted = false;
+    memset(name, 'l', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_hf(HF_OK, hf_permits_new(client, name, &permits));
+    assert_hf(HF_OK, hf_permits_set(permits, 2 * LEASES));
+    snprintf(path, sizeof path, "/%s/leases", name);
+    (void)zk_make(scene.eyes, path, "", 0); /* unless the number has made it */
+    for (int i = 0; i < LEASES; i++)
+        make("%s/lease-%010d%s", path, i, "");
+    assert_hf(HF_OK, hf_permits_available(permits, &free));
+    assert_int_equal(free, LEASES);
+    assert_hf(HF_OK, hf_permits_delete(permits, &deleted));
+    assert_true(deleted);
+    assert_true(zk_wait_children(scene.eyes, path, 0, HANG_MS));
+    assert_hf(HF_OK, hf_permits_delete(permits, &deleted));
+    assert_false(deleted);
+    hf_permits_free(permits);
     hf_close(client);
 }
 
@@ -94,6 +226,16 @@ static void a_list_that_is_too_long_is_refused(void **state) {
     assert_too_long(hf_lock_inspect(lock, &info));
     assert_too_long(hf_lock_break(lock, &flag));
     assert_null(info);
+
+    /* A survey tells of the others, and that it does not tell all. */
+    hf_fleet *fleet = survey(client, "o*");
+    assert_int_equal(fleet->locks_len, 1);
+    assert_string_equal(fleet->words, "");
+    hf_fleet_free(fleet);
+    fleet = survey(client, NULL);
+    assert_true(fleet->locks_len >= 1);
+    assert_string_equal(fleet->words, "a list of nodes is longer than an answer may be");
+    hf_fleet_free(fleet);
 
     /* Nothing of ours is left there, and nobody else has noticed. */
     assert_true(zk_wait_children(scene.eyes, "/long", count, HANG_MS));
@@ -136,6 +278,10 @@ static void a_line_that_becomes_too_long(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ROW(a_line_of_many),
+        ROW(many_readers_are_broken_in_pieces),
+        ROW(one_of_many_leaves_meanwhile),
+        ROW(an_answer_of_a_piece_is_lost),
+        ROW(many_permits_are_deleted_in_pieces),
         ROW(a_list_that_is_too_long_is_refused),
         ROW(a_line_that_becomes_too_long),
     };

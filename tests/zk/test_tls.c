@@ -3,6 +3,7 @@
  */
 #include "support/server_internal.h"
 #include "support/tls.h"
+#include "support/tool.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -132,6 +133,42 @@ static void options_of_tls_need_tls(void **state) {
     assert_non_null(strstr(hf_last_error()->text, "zks://"));
 }
 
+/* Words are answered over TLS, too, by whom the library trusts. */
+static void the_doctor_asks_over_tls(void **state) {
+    (void)state;
+    static const char checks[] = "doctor --skip latency --skip waking --skip deadlocks";
+    char *trusting = text("--cacert '%s' %s", authority_file(world.ca), checks),
+         *doubting = text("--cacert '%s' -t 2s %s 2>&1", authority_file(world.other_ca), checks),
+         *careless = text("--insecure %s 2>/dev/null", checks);
+    tool_use(world.url);
+    assert_true(tool_says(trusting, "ok       version      ZooKeeper 3."));
+    assert_true(tool_says(trusting, "ok       ensemble     one server"));
+    assert_true(tool_says(careless, "ok       version      ZooKeeper 3."));
+    char *said = tool_output(doubting, NULL);
+    assert_null(strstr(said, "ZooKeeper 3."));
+    free(said);
+
+    /* What the url says of whom to trust is for both. */
+    char *whole = text("%s?tls_ca_file=%%2F%s", world.url, authority_file(world.ca) + 1),
+         *none = text("%s?watchdog_ms=20000&tls_verify=none", world.url);
+    tool_use(whole);
+    assert_true(tool_says(checks, "ok       version      ZooKeeper 3."));
+    tool_use(none);
+    assert_true(tool_says(checks, "ok       version      ZooKeeper 3."));
+    free(whole);
+    free(none);
+
+    /* The same server by a name that its certificate does not have. */
+    char *both = text("%s,localhost:%s", world.url, strrchr(world.url, ':') + 1);
+    tool_use(both);
+    assert_true(tool_says(trusting, "ok       version      ZooKeeper 3."));
+    assert_true(tool_says(trusting, "warning  ensemble     localhost:"));
+    free(both);
+    free(trusting);
+    free(doubting);
+    free(careless);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lock_over_tls),
@@ -139,6 +176,7 @@ int main(void) {
         cmocka_unit_test(a_stranger_is_not_believed),
         cmocka_unit_test(in_clear_nobody_answers),
         cmocka_unit_test(options_of_tls_need_tls),
+        cmocka_unit_test(the_doctor_asks_over_tls),
     };
     zk_need();
     return cmocka_run_group_tests(tests, start, stop);

@@ -4,6 +4,7 @@
  *
  * A command goes on as long as this program does, so that a row that fails leaves nothing running.
  */
+#include "support/tool.h"
 #include "zk/scene.h"
 
 #include <signal.h>
@@ -17,33 +18,8 @@ enum { BUSY = 75, LOST = 79 };
 
 static char *dir;
 
-/* The tool's line for a shell. */
-struct line {
-    char text[4096];
-};
-
-static void write_line(struct line *line, const char *words) {
-    const char *tool = getenv("HOLDFAST");
-    assert_non_null(tool);
-    snprintf(line->text, sizeof line->text,
-             "exec '%s' -u '%s?cmd_timeout_ms=5000&connect_timeout_ms=%d' -t 60s %s", tool,
-             zk_url(scene.zk), HANG_MS, words);
-}
-
-static int run_line(void *arg) {
-    const struct line *line = arg;
-    execl("/bin/sh", "sh", "-c", line->text, (char *)NULL);
-    return 126;
-}
-
-static pid_t start_tool(const char *words) {
-    struct line line;
-    write_line(&line, words);
-    return run_child(run_line, &line);
-}
-
 static void assert_tool(int status, const char *words) {
-    assert_true(expect_exit(start_tool(words), status, HANG_MS));
+    assert_true(expect_exit(tool_start(words), status, HANG_MS));
 }
 
 /* `holdfast run` of a command that writes a file and waits, and another file when it is told to end, if it is to heed that. */
@@ -53,7 +29,7 @@ static pid_t start_run(const char *options, const char *name, const char *on_ter
              "run %s %s -- bash -c 'trap \"touch %s/%s.term; %s\" TERM; touch %s/%s; "
              "while [ -d /proc/%d ]; do sleep 0.02; done'",
              options, name, dir, name, on_term, dir, name, (int)getpid());
-    return start_tool(words);
+    return tool_start(words);
 }
 
 static bool has_file(void *path) {
@@ -113,36 +89,17 @@ static void a_killed_tool_frees_it_with_its_session(void **state) {
     hf_close(client);
 }
 
-/* What the tool prints with these words, whatever its status; the caller frees it. */
-static char *output_of(const char *words) {
-    struct line line;
-    char *text = NULL;
-    size_t size = 0;
-    write_line(&line, words);
-    FILE *tool = popen(line.text, "re"), *copy = open_memstream(&text, &size);
-    assert_non_null(tool);
-    assert_non_null(copy);
-    for (int c = fgetc(tool); c != EOF; c = fgetc(tool))
-        fputc(c, copy);
-    pclose(tool);
-    fclose(copy);
-    return text;
-}
-
 static void assert_says(const char *words, const char *expected) {
-    char *text = output_of(words);
-    if (strstr(text, expected) == NULL)
-        fail_msg("'%s' says: %s", words, text);
-    free(text);
+    assert_true(tool_says(words, expected));
 }
 
 static void who_holds_and_who_waits_is_listed(void **state) {
     (void)state;
     pid_t holder = start_run("--ttl 30s", "listed", "exit 0");
     assert_true(is_there("listed", "", HANG_MS));
-    pid_t waiter = start_tool("run --wait 60s listed -- true");
+    pid_t waiter = tool_start("run --wait 60s listed -- true");
     assert_nodes("listed", 2);
-    char *text = output_of("ls 'list*'");
+    char *text = tool_output("ls 'list*'", NULL);
     assert_non_null(strstr(text, "listed  plain  connected"));
     assert_non_null(strstr(text, " holdfast  "));
     free(text);
@@ -166,7 +123,7 @@ static void the_doctor_looks_at_what_zookeeper_has(void **state) {
 
 static bool doctor_finds_a_deadlock(void *arg) {
     (void)arg;
-    char *text = output_of("doctor --skip ensemble --skip latency --skip waking");
+    char *text = tool_output("doctor --skip ensemble --skip latency --skip waking", NULL);
     bool found = strstr(text, "bad      deadlocks") != NULL &&
                  strstr(text, "waits for 'knot-a'") != NULL &&
                  strstr(text, "waits for 'knot-b'") != NULL;
@@ -180,17 +137,17 @@ static void a_deadlock_of_two_scripts_is_found(void **state) {
     static const char *const names[] = {"knot-a", "knot-b"};
     pid_t scripts[2];
     for (int i = 0; i < 2; i++) {
-        char words[4600];
-        static struct line inner;
+        char words[TOOL_LINE + 512];
+        char inner[TOOL_LINE];
         char inner_words[128];
         snprintf(inner_words, sizeof inner_words, "run --wait 60s %s -- true", names[1 - i]);
-        write_line(&inner, inner_words);
-        for (char *quote = strchr(inner.text, '\''); quote != NULL; quote = strchr(quote, '\''))
+        tool_line(inner, inner_words);
+        for (char *quote = strchr(inner, '\''); quote != NULL; quote = strchr(quote, '\''))
             *quote = '"';
         snprintf(words, sizeof words,
                  "run %s -- sh -c 'touch %s/%s; while ! [ -e %s/go ]; do sleep 0.01; done; %s'",
-                 names[i], dir, names[i], dir, inner.text);
-        scripts[i] = start_tool(words);
+                 names[i], dir, names[i], dir, inner);
+        scripts[i] = tool_start(words);
     }
     assert_true(is_there("knot-a", "", HANG_MS) && is_there("knot-b", "", HANG_MS));
     char path[512];
@@ -220,7 +177,9 @@ static void a_leader_is_elected_and_the_server_measured(void **state) {
 
 static int start(void **state) {
     dir = temp_dir();
-    return scene_start(state);
+    int err = scene_start(state);
+    tool_use(zk_url(scene.zk));
+    return err;
 }
 
 static int stop(void **state) {

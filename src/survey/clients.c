@@ -1,0 +1,172 @@
+/*
+ * The clients of a survey: who has answered, who is connected, and who is not.
+ *
+ * Called by join.c, on the thread of the operation, before anything else is joined. They are found by a table, since there may be thousands.
+ *
+ * Who is there: a client that answered is alive, or only connected if it tells nothing. One that did not and has a connection is silent if it is
+ * known to have heard the question, or, where that is not told, if somebody who heard it is missing and it listens to
+ * something; else it is only connected. One without
+ * a connection is gone if its owner's number is one that only our library hands out; else it may be a Java
+ * client, whose connections do not say whose they are.
+ */
+#include "survey/join.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const char our_name[] = "holdfast:";
+
+static struct hfi_joined_client *joined_of(hf_fleet_client *client) {
+    return HFI_CONTAINER(client, struct hfi_joined_client, pub);
+}
+
+static struct hfi_joined_client **bucket_of(const struct hfi_clients *clients, const char *id) {
+    uint64_t hash = clients->seed;
+    for (int i = 0; i < HFI_UUID_LEN && id[i] != '\0'; i++)
+        hash = (hash ^ (unsigned char)id[i]) * 0x9e3779b97f4a7c15u;
+    return &clients->buckets[(hash ^ hash >> 32) & (clients->buckets_len - 1)];
+}
+
+/* False: out of memory. */
+static bool grow_buckets(struct hfi_clients *clients) {
+    size_t len = clients->buckets_len == 0 ? 64 : clients->buckets_len * 2;
+    struct hfi_joined_client **buckets = calloc(len, sizeof(struct hfi_joined_client *));
+    if (buckets == NULL)
+        return false;
+    if (clients->seed == 0 &&
+        getrandom(&clients->seed, sizeof clients->seed, GRND_NONBLOCK) != sizeof clients->seed)
+        clients->seed = 1; /* as good as any, to whoever does not want it to be slow */
+    free(clients->buckets);
+    clients->buckets = buckets;
+    clients->buckets_len = len;
+    for (size_t i = 0; i < clients->len; i++) {
+        struct hfi_joined_client *client = joined_of(clients->all[i]);
+        struct hfi_joined_client **bucket = bucket_of(clients, client->pub.id);
+        client->next = *bucket;
+        *bucket = client;
+    }
+    return true;
+}
+
+hf_fleet_client *hfi_join_find_client(const struct hfi_clients *clients, const char *id) {
+    struct hfi_joined_client *client = clients->len > 0 ? *bucket_of(clients, id) : NULL;
+    while (client != NULL && strncmp(client->pub.id, id, HFI_UUID_LEN) != 0)
+        client = client->next;
+    return client != NULL ? &client->pub : NULL;
+}
+
+static bool has_room(struct hfi_clients *clients) {
+    void *all = clients->all;
+    bool grown = hfi_join_grow(&all, &clients->cap, clients->len, sizeof(hf_fleet_client *));
+    clients->all = all;
+    return grown && (clients->len < clients->buckets_len || grow_buckets(clients));
+}
+
+hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
+    struct hfi_clients *clients = &join->clients;
+    hf_fleet_client *known = hfi_join_find_client(clients, id);
+    if (known != NULL)
+        return known;
+    struct hfi_joined_client *joined =
+        has_room(clients) ? hfi_arena_take(&join->arena, sizeof *joined) : NULL;
+    if (joined == NULL) {
+        join->failed = true;
+        return NULL;
+    }
+    joined->pub = (hf_fleet_client){.id = hfi_arena_text(&join->arena, id, HFI_UUID_LEN),
+                                    .host = "",
+                                    .program = "",
+                                    .version = "",
+                                    .under = "",
+                                    .up_ms = -1};
+    struct hfi_joined_client **bucket = bucket_of(clients, id);
+    joined->next = *bucket;
+    *bucket = joined;
+    clients->all[clients->len++] = &joined->pub;
+    return &joined->pub;
+}
+
+void hfi_join_describe(struct hfi_join *join, hf_fleet_client *client, const char *name) {
+    const char *host = name + strlen(our_name) + HFI_UUID_LEN;
+    if (*host++ != ':' || client->host[0] != '\0')
+        return;
+    const char *pid = strchr(host, ':');
+    const char *program = pid != NULL ? strchr(pid + 1, ':') : NULL;
+    client->host =
+        hfi_arena_text(&join->arena, host, pid != NULL ? (size_t)(pid - host) : strlen(host));
+    if (pid != NULL)
+        client->pid = strtol(pid + 1, NULL, 10);
+    if (program != NULL)
+        client->program = hfi_arena_text(&join->arena, program + 1, strlen(program + 1));
+}
+
+/* A uuid in the name of a connection that is not ours: NULL, there is none. */
+static const char *uuid_in(const char *name) {
+    for (size_t len = strlen(name); len >= HFI_UUID_LEN; len--, name++)
+        if (name[8] == '-' && hfi_is_uuid(name))
+            return name;
+    return NULL;
+}
+
+static void add_connection(struct hfi_join *join, const struct hfi_found_connection *connection,
+                           bool somebody_is_missing) {
+    bool ours = strncmp(connection->name, our_name, strlen(our_name)) == 0;
+    const char *id = uuid_in(connection->name);
+    hf_fleet_client *client = id != NULL ? hfi_join_client(join, id) : NULL;
+    if (client == NULL)
+        return;
+    if (ours)
+        hfi_join_describe(join, client, connection->name);
+    else if (client->program[0] == '\0')
+        client->program = hfi_arena_text(&join->arena, connection->name, strlen(connection->name));
+    if (client->under[0] == '\0')
+        client->under = hfi_arena_text(&join->arena, connection->under, strlen(connection->under));
+    if (client->presence == HF_PRESENCE_UNKNOWN)
+        client->presence = HF_CONNECTED;
+    if (client->presence == HF_CONNECTED && somebody_is_missing && connection->listens)
+        client->presence = HF_SILENT;
+}
+
+void hfi_join_clients(struct hfi_join *join) {
+    const struct hfi_findings *findings = join->findings;
+    struct hfi_link *link;
+    int64_t answers = 0;
+    for (link = findings->answers.next; link != &findings->answers && !join->failed;
+         link = link->next) {
+        const struct hfi_found_answer *answer = HFI_CONTAINER(link, struct hfi_found_answer, link);
+        hfi_join_answer(join, answer->text, answer->len);
+    }
+    for (size_t i = 0; i < join->clients.len; i++)
+        answers += join->clients.all[i]->presence == HF_ALIVE;
+    bool missing =
+        findings->hearers >= 0 && (findings->hearers_known || answers < findings->hearers);
+    for (link = findings->connections.next; link != &findings->connections && !join->failed;
+         link = link->next)
+        add_connection(join, HFI_CONTAINER(link, struct hfi_found_connection, link), missing);
+    for (size_t i = 0; i < join->clients.len; i++)
+        if (HFI_CONTAINER(join->clients.all[i], struct hfi_joined_client, pub)->tells_nothing)
+            join->clients.all[i]->presence = HF_CONNECTED;
+}
+
+/* ---- As they are told ---- */
+
+static int compare_clients(const void *a, const void *b) {
+    return strcmp((*(hf_fleet_client *const *)a)->id, (*(hf_fleet_client *const *)b)->id);
+}
+
+void hfi_join_list_clients(struct hfi_join *join, hf_fleet *fleet) {
+    struct hfi_clients *clients = &join->clients;
+    const hf_fleet_client **all = hfi_arena_take(&join->arena, (clients->len + 1) * sizeof *all);
+    if (clients->len > 1)
+        qsort(clients->all, clients->len, sizeof *clients->all, compare_clients);
+    for (size_t i = 0; all != NULL && i < clients->len; i++)
+        all[i] = clients->all[i];
+    fleet->clients = all;
+    fleet->clients_len = clients->len;
+}
+
+void hfi_join_forget_clients(struct hfi_clients *clients) {
+    free(clients->all);
+    free(clients->buckets);
+}

@@ -1,0 +1,50 @@
+#!/usr/bin/python3
+"""A client that answers surveys with what a test wants: teller.py SOCKET UUID FILE publishes for each question, on a server
+at that Unix socket, the text of the file as it is then. It says "ready" when it hears questions."""
+import socket
+import sys
+
+
+def send(connection, *words):
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
+    connection.sendall(b"".join(parts))
+
+
+def read(stream):
+    """One reply: bytes, a number or a list."""
+    line = stream.readline()
+    if not line:
+        sys.exit(0)
+    kind, rest = line[:1], line[1:-2]
+    if kind == b"$":
+        text = stream.read(int(rest) + 2)
+        return text[:-2]
+    if kind == b"*":
+        return [read(stream) for _ in range(int(rest))]
+    return int(rest) if kind == b":" else rest
+
+
+def connect():
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    return connection, connection.makefile("rb")
+
+
+path, uuid, text = sys.argv[1], sys.argv[2].encode(), sys.argv[3]
+hearing, heard = connect()
+telling, told = connect()
+# By its name, and by a channel of its own, a survey knows that it has to wait for it.
+send(hearing, b"CLIENT", b"SETNAME", b"holdfast:" + uuid + b":host:1:teller")
+read(heard)
+for channel in (b"holdfast_ask", b"holdfast_tell:0:" + uuid):
+    send(hearing, b"SUBSCRIBE", channel)
+    read(heard)
+print("ready", flush=True)
+while True:
+    words = read(heard)[2].split(b" ")
+    if words[:2] == [b"ask", b"1"]:
+        with open(text, "rb") as file:
+            send(telling, b"PUBLISH", b"holdfast_tell:" + words[2], file.read())
+        read(told)

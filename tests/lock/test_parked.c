@@ -1,0 +1,241 @@
+/*
+ * What happens to waiters that are parked (src/core/park.c) when something goes wrong: the server stops, restarts empty
+ * or drops whoever listens; the process forks; a cancel or the end of the wait comes together with the message.
+ * Each of them gets its lock once, or ends with what the header says, and nobody holds what was given to no one.
+ *
+ * In the long form (HF_SOAK) the server stops for longer than anybody waits for it.
+ */
+#include "lock/sleepers.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MANY 1000
+#define SOME 200
+#define FEW 4
+#define STOPPED_MS 40000
+
+static bool is_long(void) {
+    return getenv("HF_SOAK") != NULL;
+}
+
+/* The rival, who goes straight to the server, finds each lock free: nobody has it who did not get it. */
+static void all_are_free(struct sleepers *s) {
+    for (size_t i = 0; i < s->len; i++) {
+        assert_int_equal(hf_lock_acquire_for(s->all[i].rival, HANG_MS), HF_OK);
+        assert_int_equal(hf_lock_release(s->all[i].rival), HF_OK);
+    }
+}
+
+static void release_all(struct sleepers *s) {
+    for (size_t i = 0; i < s->len; i++)
+        assert_int_equal(hf_lock_release(s->all[i].rival), HF_OK);
+}
+
+static void all_get_it(struct sleepers *s) {
+    for (size_t i = 0; i < s->len; i++)
+        assert_int_equal(sleepers_join(s, i), HF_OK);
+    all_are_free(s);
+}
+
+/* ---- The server ---- */
+
+struct noticed {
+    struct proxy *proxy;
+    size_t connections;
+};
+
+static bool connects_again(void *arg) {
+    const struct noticed *noticed = arg;
+    return proxy_connections(noticed->proxy) > noticed->connections;
+}
+
+/* Its connections stay, and say nothing; so all ask, which is not answered, either. */
+static void the_server_stops_for_a_while(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    hf_options options = world_options();
+    options.watchdog_ms = 4 * STOPPED_MS; /* nothing is lost meanwhile */
+    world_begin(&w, &options);
+    options.cmd_timeout_ms = 1000;
+    options.ping_ms = 200;
+    sleepers_begin(&s, &w, MANY, HF_FOREVER, &options);
+    struct noticed noticed = {s.proxy, proxy_connections(s.proxy)};
+    server_freeze(w.server);
+    assert_true(wait_until(connects_again, &noticed, HANG_MS));
+    if (is_long())
+        sleep_ms(STOPPED_MS);
+    server_unfreeze(w.server);
+    release_all(&s);
+    for (size_t i = 0; i < MANY; i++) {
+        int err = sleepers_join(&s, i);
+        assert_true(err == HF_OK || err == HF_EUNREACH);
+    }
+    all_are_free(&s);
+    sleepers_end(&s);
+    world_end(&w);
+}
+
+/* What they waited for is gone with everything else, and nobody is there to tell them. */
+static void the_server_restarts_empty(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    struct server *server = server_start(NULL);
+    world_begin_on(&w, server, NULL);
+    sleepers_begin(&s, &w, MANY, HF_FOREVER, NULL);
+    server_restart(server);
+    for (size_t i = 0; i < MANY; i++)
+        assert_int_equal(sleepers_join(&s, i), HF_OK);
+    sleepers_end(&s);
+    world_end(&w);
+    server_free(server);
+}
+
+/* The releases are told to nobody, since nobody listens at that moment. */
+static void messages_are_lost_with_their_connection(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    world_begin(&w, NULL);
+    sleepers_begin(&s, &w, MANY, HF_FOREVER, NULL);
+    proxy_refuse(s.proxy, true);
+    assert_true(cmd_int(w.server, "CLIENT KILL TYPE pubsub") >= 1);
+    release_all(&s);
+    proxy_refuse(s.proxy, false);
+    all_get_it(&s);
+    sleepers_end(&s);
+    world_end(&w);
+}
+
+/* ---- In the same instant ---- */
+
+/* Whichever comes first: what was got is released, and what was cancelled leaves nothing. The cancel comes a little later
+ * each time, so that it meets all there is between the message and the lock. */
+static void a_cancel_comes_with_the_message(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    int cancelled = 0;
+    world_begin(&w, NULL);
+    sleepers_begin(&s, &w, SOME, HF_FOREVER, NULL);
+    for (size_t i = 0; i < SOME; i++) {
+        assert_int_equal(hf_lock_release(s.all[i].rival), HF_OK);
+        for (size_t moments = 0; moments < 2 * i; moments++)
+            sched_yield();
+        hf_op_cancel(s.all[i].op);
+        int err = sleepers_join(&s, i);
+        assert_true(err == HF_OK || err == HF_ECANCELED);
+        cancelled += err == HF_ECANCELED;
+    }
+    print_message("%d of %d were cancelled\n", cancelled, SOME);
+    all_are_free(&s);
+    sleepers_end(&s);
+    world_end(&w);
+}
+
+/* Each lock becomes free within the few milliseconds in which its wait ends. */
+static void the_wait_ends_with_the_message(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    int late = 0;
+    int64_t wait_ms = 1000;
+    world_begin(&w, NULL);
+    sleepers_begin(&s, &w, SOME, wait_ms, NULL);
+    for (size_t i = 0; i < SOME; i++) {
+        while (now_ms() < s.all[i].start_ms + wait_ms - (int64_t)(i % 5))
+            sched_yield();
+        assert_int_equal(hf_lock_release(s.all[i].rival), HF_OK);
+    }
+    for (size_t i = 0; i < SOME; i++) {
+        int err = sleepers_join(&s, i);
+        assert_true(err == HF_OK || err == HF_ETIMEDOUT);
+        late += err == HF_ETIMEDOUT;
+    }
+    print_message("%d of %d were too late\n", late, SOME);
+    all_are_free(&s);
+    sleepers_end(&s);
+    world_end(&w);
+}
+
+/* ---- Who waits ---- */
+
+static bool has_answered(const hf_fleet *fleet, const hf_client *client) {
+    for (size_t i = 0; i < fleet->clients_len; i++)
+        if (strcmp(fleet->clients[i]->id, hf_client_id(client)) == 0)
+            return fleet->clients[i]->presence == HF_ALIVE;
+    return false;
+}
+
+/* They wake for nothing and go to sleep again on one thread, while another tells of them, which a sanitizer sees. Who has no
+ * processor in time is silent, and that is asked again. */
+static void they_are_told_of_while_they_come_and_go(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    hf_options options = world_options();
+    options.report_after_ms = 0;
+    options.flags = HF_MANUAL_DISPATCH;
+    world_begin(&w, NULL);
+    sleepers_begin(&s, &w, FEW, HF_FOREVER, &options);
+    for (int answers = 0; answers < 20;) {
+        hf_fleet *fleet = NULL;
+        hf_op *survey;
+        assert_int_equal(hf_survey_start(w.rival, NULL, &fleet, NULL, NULL, &survey), HF_OK);
+        while (hf_op_wait(survey, 0, NULL) == HF_EPENDING)
+            for (size_t i = 0; i < FEW; i++) {
+                char name[64];
+                sleepers_name(&s, i, name);
+                cmd_int(w.server, "PUBLISH redisson_lock__channel:{%s} 0", name);
+            }
+        assert_int_equal(hf_op_wait(survey, 0, NULL), HF_OK);
+        hf_op_free(survey);
+        size_t waiters = 0;
+        for (size_t i = 0; i < fleet->locks_len; i++)
+            waiters += fleet->locks[i]->waiters_len;
+        bool answered = has_answered(fleet, s.client);
+        assert_int_equal(waiters, answered ? FEW : 0);
+        answers += answered;
+        hf_fleet_free(fleet);
+    }
+    release_all(&s);
+    all_get_it(&s);
+    sleepers_end(&s);
+    world_end(&w);
+}
+
+/* ---- fork ---- */
+
+static void a_fork_leaves_them_alone(void **state) {
+    (void)state;
+    struct world w;
+    struct sleepers s;
+    hf_options options = world_options();
+    options.ping_ms = 10 * HANG_MS; /* who is idle sends nothing */
+    world_begin(&w, NULL);
+    sleepers_begin(&s, &w, FEW, HF_FOREVER, &options);
+    size_t sent = proxy_seen(s.proxy, "");
+    assert_true(expect_exit(run_child(sleepers_forked, &s), 0, HANG_MS));
+    assert_int_equal(proxy_seen(s.proxy, ""), sent);
+    release_all(&s);
+    all_get_it(&s);
+    assert_int_equal(world_stats(s.client).reconnects, 0);
+    sleepers_end(&s);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_server_stops_for_a_while),
+        cmocka_unit_test(the_server_restarts_empty),
+        cmocka_unit_test(messages_are_lost_with_their_connection),
+        cmocka_unit_test(a_cancel_comes_with_the_message),
+        cmocka_unit_test(the_wait_ends_with_the_message),
+        cmocka_unit_test(they_are_told_of_while_they_come_and_go),
+        cmocka_unit_test(a_fork_leaves_them_alone),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}

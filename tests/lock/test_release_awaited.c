@@ -1,0 +1,55 @@
+/*
+ * A release whose turn comes while somebody waits for it is not one that was left to the keeper (src/core/release.c):
+ * it counts as one that somebody cares for, and has its caller's time.
+ *
+ * What is counted is the core's own, and nothing that a caller sees while it is off by one or two, so it is looked at there.
+ */
+#include "core/op.h"
+#include "lock/world.h"
+
+#define OWNER 9
+
+static void *await(void *op) {
+    hf_op_wait(op, HANG_MS, NULL);
+    return NULL;
+}
+
+static bool is_awaited(void *arg) {
+    return atomic_load(&((struct hf_op *)arg)->complete) == HFI_AWAITED;
+}
+
+/* An acquire of the same owner is on its way, so the release is in line until that is answered. */
+static void one_that_is_awaited_in_line(void **state) {
+    (void)state;
+    struct world w;
+    hf_op *acquire, *release;
+    hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
+    pthread_t thread;
+    options.owner = OWNER;
+    world_begin(&w, NULL);
+    assert_int_equal(world_acquire_async(w.lock, OWNER, 0, NULL), HF_OK);
+    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &acquire), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_lock_release_start(w.lock, OWNER, NULL, NULL, &release), HF_OK);
+    assert_int_equal(pthread_create(&thread, NULL, await, release), 0);
+    assert_true(wait_until(is_awaited, release, HANG_MS));
+    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(hf_op_wait(acquire, HANG_MS, NULL), HF_OK);
+    assert_int_equal(hf_op_wait(release, HANG_MS, NULL), HF_OK);
+    assert_int_equal(release->hold->leaving, 0);
+    assert_int_equal(release->call->deadline_ms, release->deadline_ms);
+    assert_int_equal(hf_lock_release_as(w.lock, OWNER), HF_OK);
+    assert_true(world_free(&w));
+    hf_op_free(acquire);
+    hf_op_free(release);
+    world_end(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_that_is_awaited_in_line),
+    };
+    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+}
