@@ -35,9 +35,10 @@ local function one_of(name)
   return ask('hrandfield', name, 1, 'withvalues')
 end
 
--- And `mode`, wherever it is, since that says what kind of lock it is.
+-- And `mode`, wherever it is, since that says what kind of lock it is. One more than is told is
+-- asked for: `mode` may be among them.
 local function some_of(name)
-  local found, mode = ask('hscan', name, '0', 'count', most), ask('hget', name, 'mode')
+  local found, mode = ask('hscan', name, '0', 'count', most + 1), ask('hget', name, 'mode')
   local fields = mode and {'mode', mode} or {}
   local limit = 2 * most + #fields
   for i = 1, found and #found[2] or 0, 2 do

@@ -79,6 +79,23 @@ test_more_than_are_told() {
     redis del line 'redisson_lock_queue:{line}' readers >/dev/null
 }
 
+# The field that says what kind of lock it is takes nobody's place, wherever a scan comes across it. A
+# packed hash is scanned whole.
+test_a_hundred_are_told() {
+    local readers
+    redis config set hash-max-ziplist-entries 8 >/dev/null
+    for readers in 101 102 103 104 105 106 107 108; do
+        redis eval 'redis.call("hset", KEYS[1], "mode", "read")
+            for i = 1, ARGV[1] do
+                redis.call("hset", KEYS[1], "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:" .. i, 1)
+            end' 1 hundred "$readers" >/dev/null
+        expect 0 hf --json ls hundred
+        [[ $out == *'"kind":"read"'*"\"left_out\":$((readers - 100))"[,}]* ]] || fail "$readers: $out"
+        redis del hundred >/dev/null
+    done
+    redis config set hash-max-ziplist-entries 512 >/dev/null
+}
+
 test_gone_is_stuck() {
     redis hset dead 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:4294967297 1 >/dev/null
     redis hset java 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
