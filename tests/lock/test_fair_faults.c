@@ -10,7 +10,6 @@
 #include "lock/fair.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 
 #define FIRST 100
@@ -470,24 +469,6 @@ static void refusal_leaves_no_entry(void **state) {
     assert_leaves_no_entry(&w);
 }
 
-static void *fire(void *cancel) {
-    sched_yield();
-    hf_cancel_fire(cancel);
-    return NULL;
-}
-
-/* An acquire that is cancelled as soon as it may have begun. */
-static int acquire_and_cancel(hf_lock *lock, hf_owner owner) {
-    hf_acquire_options options = as(owner, HF_FOREVER, HF_WATCHDOG);
-    pthread_t thread;
-    assert_int_equal(hf_cancel_new(&options.cancel), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, fire, options.cancel), 0);
-    int err = hf_lock_acquire_with(lock, &options, NULL);
-    pthread_join(thread, NULL);
-    hf_cancel_free(options.cancel);
-    return err;
-}
-
 /* The second is about to take over what the first has left in line when it is cancelled, too: one of the two sees to that. */
 static void two_are_cancelled(void **state) {
     (void)state;
@@ -497,8 +478,8 @@ static void two_are_cancelled(void **state) {
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     proxy_delay(w.proxy, FAIR_ACQUIRE, 1);
     for (hf_owner owner = FIRST; owner < FIRST + ROUNDS; owner++) {
-        assert_int_equal(acquire_and_cancel(w.lock, owner), HF_ECANCELED);
-        assert_int_equal(acquire_and_cancel(w.lock, owner), HF_ECANCELED);
+        assert_int_equal(world_acquire_and_cancel(w.lock, owner), HF_ECANCELED);
+        assert_int_equal(world_acquire_and_cancel(w.lock, owner), HF_ECANCELED);
     }
     proxy_heal(w.proxy);
     assert_true(wait_queue(w.server, 0));

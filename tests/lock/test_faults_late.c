@@ -284,6 +284,28 @@ static void U22_cancelled_copy_is_refused_after_another_calls(void **state) {
     world_end(&w);
 }
 
+/* The second is about to take over what the first may hold when it is cancelled, too: one of the two sees to that. */
+static void two_are_cancelled(void **state) {
+    (void)state;
+    enum { ROUNDS = 1000, FIRST = 100 };
+    struct world w;
+    world_begin(&w, NULL);
+    world_warm_up(w.lock);
+    proxy_delay(w.proxy, WORLD_ACQUIRE, 1);
+    for (hf_owner owner = FIRST; owner < FIRST + ROUNDS; owner++)
+        for (int i = 0; i < 2; i++) {
+            int err = world_acquire_and_cancel(w.lock, owner);
+            if (err == HF_OK)
+                assert_int_equal(hf_lock_release_as(w.lock, owner), HF_OK);
+            else
+                assert_int_equal(err, HF_ECANCELED);
+        }
+    proxy_heal(w.proxy);
+    assert_true(world_wait_free(&w, HANG_MS));
+    assert_int_equal(world_stats(w.client).holds, 0);
+    world_end(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rule2_late_acquire_leaves_no_ghost),
@@ -297,6 +319,7 @@ int main(void) {
         cmocka_unit_test(U22_cancelled_async_acquire_that_wins_is_undone),
         cmocka_unit_test(U22_cancelled_copy_is_refused_after_one_that_ran),
         cmocka_unit_test(U22_cancelled_copy_is_refused_after_another_calls),
+        cmocka_unit_test(two_are_cancelled),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
 }

@@ -1,10 +1,11 @@
 /*
  * Listeners (hf_listen()) whose server goes away and comes back: whether they hear it is told in the end as it is, also to a
- * callback that was slow, and to one whom the server has come to refuse.
+ * callback that was slow, to one whom the server has come to refuse, and to a process that was stopped meanwhile.
  */
 #include "lock/world.h"
 #include "support/heard.h"
 
+#include <signal.h>
 #include <string.h>
 
 /* Whatever was published before this call has been heard: another connection has been made since. */
@@ -102,10 +103,119 @@ static void whoever_is_refused_later_is_told(void **state) {
     heard_free(heard);
 }
 
+/* ---- A process that is stopped past the lease of what it holds ---- */
+
+#define SHORT_MS 2400 /* for a hold that is to be lost */
+
+struct stopped {
+    const char *url;
+    atomic_int listening, deaf, released, missed, losses;
+    atomic_bool holds, end;
+};
+
+static void count_in_child(hf_listener *listener, const hf_news *news, void *user) {
+    struct stopped *stopped = user;
+    (void)listener;
+    if (news->kind == HF_NEWS_LISTENING)
+        atomic_fetch_add(&stopped->listening, 1);
+    else if (news->kind == HF_NEWS_DEAF)
+        atomic_fetch_add(&stopped->deaf, 1);
+    else if (news->kind == HF_NEWS_RELEASED)
+        atomic_fetch_add(&stopped->released, 1);
+    else if (news->kind == HF_NEWS_MISSED)
+        atomic_fetch_add(&stopped->missed, (int)news->number);
+}
+
+static void count_loss_in_child(hf_lock *lock, const hf_event *event, void *arg) {
+    struct stopped *stopped = arg;
+    (void)lock;
+    if (event->kind == HF_EVENT_LOST)
+        atomic_fetch_add(&stopped->losses, 1);
+}
+
+static bool is_set(void *flag) {
+    return atomic_load((atomic_bool *)flag);
+}
+
+/* Holds a lock and listens to it, until it is told to end. */
+static int hold_and_listen(void *arg) {
+    struct stopped *stopped = arg;
+    hf_options options = world_options();
+    hf_client *client;
+    hf_lock *lock;
+    hf_listener *listener;
+    options.watchdog_ms = SHORT_MS;
+    if (hf_open(stopped->url, &options, &client) != HF_OK ||
+        hf_lock_new(client, WORLD_NAME, &lock) != HF_OK ||
+        hf_lock_on_lost(lock, count_loss_in_child, stopped) != HF_OK ||
+        hf_listen(client, WORLD_NAME, count_in_child, stopped, &listener) != HF_OK ||
+        hf_lock_acquire(lock) != HF_OK)
+        return 10;
+    atomic_store(&stopped->holds, true);
+    if (!wait_until(is_set, &stopped->end, HANG_MS))
+        return 11;
+    int err = hf_lock_release(lock);
+    hf_listener_free(listener);
+    hf_lock_free(lock);
+    if (hf_close(client) != HF_OK)
+        return 12;
+    return err == HF_ELOST ? 0 : 100 - err;
+}
+
+/* What was said while it was stopped is told afterwards, or that something may have been missed; it knows that its lock
+ * is lost, and it hears on. `dropped`: the server has ended its connection meanwhile, as it does with one that does not read. */
+static void stopped_past_its_lease(bool dropped) {
+    enum { SAID = 5 };
+    struct server *server = world_server();
+    struct world w = {.server = server};
+    struct stopped *stopped = shared_new(sizeof *stopped);
+    stopped->url = server_url(server);
+    cmd_ok(server, "FLUSHALL");
+    pid_t pid = run_child(hold_and_listen, stopped);
+    assert_true(world_wait_atomic(&stopped->listening, 1, HANG_MS));
+    assert_true(wait_until(is_set, &stopped->holds, HANG_MS));
+    stop_process(pid);
+    int before = atomic_load(&stopped->released);
+    if (dropped)
+        cmd_ok(server, "CLIENT KILL TYPE pubsub");
+    for (int i = 0; i < SAID; i++)
+        cmd_ok(server, "PUBLISH " WORLD_CHANNEL " 0");
+    assert_true(world_wait_free(&w, HANG_MS)); /* nobody renews it */
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    assert_true(world_wait_atomic(&stopped->losses, 1, HANG_MS));
+    if (dropped) {
+        assert_true(world_wait_atomic(&stopped->listening, 2, HANG_MS));
+        assert_int_equal(atomic_load(&stopped->released), before);
+        assert_int_equal(atomic_load(&stopped->deaf), 1);
+    } else {
+        assert_true(world_wait_atomic(&stopped->released, before + SAID, HANG_MS));
+    }
+    int heard = atomic_load(&stopped->released);
+    cmd_ok(server, "PUBLISH " WORLD_CHANNEL " 0");
+    assert_true(world_wait_atomic(&stopped->released, heard + 1, HANG_MS));
+    atomic_store(&stopped->end, true);
+    assert_true(expect_exit(pid, 0, HANG_MS));
+    assert_int_equal(atomic_load(&stopped->losses), 1);
+    assert_int_equal(atomic_load(&stopped->missed), 0);
+    shared_free(stopped, sizeof *stopped);
+}
+
+static void a_process_that_was_stopped_hears_it_late(void **state) {
+    (void)state;
+    stopped_past_its_lease(false);
+}
+
+static void a_process_that_was_stopped_and_dropped_says_so(void **state) {
+    (void)state;
+    stopped_past_its_lease(true);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(how_it_stands_is_told_in_order),
         cmocka_unit_test(whoever_is_refused_later_is_told),
+        cmocka_unit_test(a_process_that_was_stopped_hears_it_late),
+        cmocka_unit_test(a_process_that_was_stopped_and_dropped_says_so),
     };
     return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
 }

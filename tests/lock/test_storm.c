@@ -119,17 +119,11 @@ static void visit(struct actor *actor, int thing, const hf_acquire_options *opti
     judge_release(storm, hf_lock_release(lock));
 }
 
-static void *fire(void *cancel) {
-    sched_yield();
-    hf_cancel_fire(cancel);
-    return NULL;
-}
-
 static void visit_with_a_switch(struct actor *actor, int thing) {
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     pthread_t thread;
     if (hf_cancel_new(&options.cancel) != HF_OK ||
-        pthread_create(&thread, NULL, fire, options.cancel) != 0)
+        pthread_create(&thread, NULL, world_fire, options.cancel) != 0)
         abort();
     visit(actor, thing, &options);
     pthread_join(thread, NULL);

@@ -9,6 +9,7 @@
 #include "lock/world.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,6 +244,24 @@ int world_release_async(hf_lock *lock, hf_owner owner, hf_result *ret) {
     hf_op *op = NULL;
     int err = hf_lock_release_start(lock, owner, NULL, NULL, &op);
     return wait_op(err, op, ret);
+}
+
+void *world_fire(void *cancel) {
+    sched_yield();
+    hf_cancel_fire(cancel);
+    return NULL;
+}
+
+int world_acquire_and_cancel(hf_lock *lock, hf_owner owner) {
+    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
+    pthread_t thread;
+    options.owner = owner;
+    assert_int_equal(hf_cancel_new(&options.cancel), HF_OK);
+    assert_int_equal(pthread_create(&thread, NULL, world_fire, options.cancel), 0);
+    int err = hf_lock_acquire_with(lock, &options, NULL);
+    pthread_join(thread, NULL);
+    hf_cancel_free(options.cancel);
+    return err;
 }
 
 static void *run_acquire(void *arg) {

@@ -107,6 +107,11 @@ void world_acquire_brief(hf_lock *lock, const hf_acquire_options *options);
 int world_acquire_async(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_result *ret);
 int world_release_async(hf_lock *lock, hf_owner owner, hf_result *ret);
 
+/* The body of a thread: fires that hf_cancel as soon as it runs. */
+void *world_fire(void *cancel);
+/* An acquire that waits for ever, and is cancelled as soon as it may have begun. */
+int world_acquire_and_cancel(hf_lock *lock, hf_owner owner);
+
 /* A call on a thread of its own. */
 struct world_caller {
     pthread_t thread;

@@ -56,10 +56,12 @@ static void begin_looking(struct line *line) {
 
 /* ---- While it looks ---- */
 
-/* One that is held in the middle of its look. On a machine that is busy its time to look may be over before it has yielded once,
- * and then it sleeps: so another one comes. */
+/* One that is held in the middle of its look, with no answer under way. On a machine that is busy its time to look may be
+ * over before it has yielded once, and then it sleeps: so another one comes, when what the first has left is answered, since
+ * until then it is the keeper who reads. */
 static void start_held(struct line *line, struct voice *voice) {
     for (;;) {
+        proxy_blackhole(line->proxy, false, true);
         atomic_store(&holds_next, true);
         start_voice(voice, line, 40, HANG_MS);
         if (wait_until(was_held, NULL, 1000))
@@ -67,6 +69,8 @@ static void start_held(struct line *line, struct voice *voice) {
         atomic_store(&is_free, true);
         cancel_voice(voice);
         assert_int_equal(join_voice(voice), CANCELLED);
+        proxy_heal(line->proxy);
+        assert_line_works(line);
         atomic_store(&is_held, false);
         atomic_store(&is_free, false);
     }
@@ -93,7 +97,6 @@ static void a_cancel_ends_it_at_once(void **state) {
     struct line line;
     struct voice voice;
     begin_looking(&line);
-    proxy_blackhole(line.proxy, false, true);
     start_held(&line, &voice);
     cancel_voice(&voice);
     unsigned before = atomic_load(&yields);
@@ -129,7 +132,6 @@ static void a_loss_is_noticed(void **state) {
     struct line line;
     struct voice voice;
     begin_looking(&line);
-    proxy_blackhole(line.proxy, false, true);
     start_held(&line, &voice);
     assert_int_equal(proxy_cut_all(line.proxy), 1);
     atomic_store(&is_free, true);
@@ -146,7 +148,6 @@ static void one_that_is_stuck_is_relieved(void **state) {
     struct line line;
     struct voice driver, follower;
     begin_looking(&line);
-    proxy_blackhole(line.proxy, false, true);
     start_held(&line, &driver);
     trap_catch(driver.thread);
     atomic_store(&is_free, true);

@@ -107,6 +107,25 @@ static void whoever_connects_again_says_so(void **state) {
     hf_close(client);
 }
 
+/* It has another session then, and listens on; that what there was is gone is a change like any other. */
+static void a_server_that_comes_back_empty(void **state) {
+    int told = 0;
+    (void)state;
+    hf_client *client = scene_direct(ENDURING_MS);
+    assert_int_equal(zk_make(scene.eyes, "/forgotten", "", 0), 0);
+    struct ear ear = ear_new(client, "forgotten");
+    zk_restart_empty(scene.zk);
+    assert_true(heard_wait(ear.heard, HF_NEWS_DEAF, 1, HANG_MS));
+    assert_true(heard_wait(ear.heard, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_changed(&ear, &told);
+    assert_int_equal(zk_make(scene.eyes, "/forgotten", "", 0), 0);
+    assert_changed(&ear, &told);
+    assert_int_equal(zk_make(scene.eyes, "/forgotten/child", "", 0), 0);
+    assert_changed(&ear, &told);
+    ear_free(&ear);
+    hf_close(client);
+}
+
 /* Others listen beside it, wait beside it, and end while it is told. */
 static void two_listeners_and_a_waiter(void **state) {
     int told = 0;
@@ -169,6 +188,7 @@ int main(void) {
         cmocka_unit_test_setup(who_comes_into_line_and_leaves_it, scene_heal),
         cmocka_unit_test_setup(what_is_no_lock, scene_heal),
         cmocka_unit_test_setup(whoever_connects_again_says_so, scene_heal),
+        cmocka_unit_test_setup(a_server_that_comes_back_empty, scene_heal),
         cmocka_unit_test_setup(two_listeners_and_a_waiter, scene_heal),
         cmocka_unit_test_setup(memory_runs_out_at_each_step, scene_heal),
     };
