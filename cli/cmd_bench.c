@@ -94,9 +94,10 @@ struct worker {
     hf_error error;
 };
 
+/* One pair at least, however late its thread begins. */
 static void *work(void *arg) {
     struct worker *worker = arg;
-    while (worker->code == HF_OK && now_us() < worker->until_us) {
+    while (worker->code == HF_OK && (worker->pairs == 0 || now_us() < worker->until_us)) {
         worker->code = acquire(worker->lock);
         if (worker->code == HF_OK)
             worker->code = hf_lock_release(worker->lock);

@@ -18,7 +18,7 @@ contend() { # PROCESSES ROUNDS
     local i process pids=()
     echo 0 >"$dir/number"
     for ((i = 0; i < $1; i++)); do
-        start bash -c 'for ((i = 0; i < $0; i++)); do hf run number add_one "$1" || exit; done' "$2" \
+        start sh -c 'i=0; while [ $i -lt "$0" ]; do hf run number add_one "$1" || exit; i=$((i + 1)); done' "$2" \
             "$dir/number"
         pids+=("$pid")
     done

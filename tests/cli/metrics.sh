@@ -40,17 +40,24 @@ test_an_empty_fleet() {
 }
 
 test_holder_and_waiter() {
+    local holder waiter
     start hf run busy -- sleep 100
+    holder=$pid
     wait_until locked busy
     start hf run busy -- true
+    waiter=$pid
     wait_until told "^holdfast_fleet_lock_waiters\{.*name='busy'.*\} 1"
     wait_until told "^holdfast_fleet_client_holds\{.*program='holdfast'.*\} 1"
     wait_until told "^holdfast_fleet_client_waits\{.*program='holdfast'.*\} 1"
-    told "^holdfast_fleet_client_acquired_total\{.*\} 1" || fail "$samples"
-    told "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1" || fail "$samples"
-    told "^holdfast_fleet_client_wait_seconds_count\{.*\} 1" || fail "$samples"
+    wait_until told "^holdfast_fleet_client_acquired_total\{.*\} 1"
+    wait_until told "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1"
+    wait_until told "^holdfast_fleet_client_wait_seconds_count\{.*\} 1"
     told "^holdfast_fleet_client_hold_seconds_count" && fail "nothing was released: $samples"
-    told "^holdfast_fleet_lock_held_seconds\{.*name='busy'.*\} [1-9.]" || fail "$samples"
+    wait_until told "^holdfast_fleet_lock_held_seconds\{.*name='busy'.*\} [1-9.]"
+    kill -TERM "$waiter" "$holder"
+    finish "$waiter"
+    finish "$holder"
+    free busy || fail "still locked"
 }
 
 # Whatever a name is made of, the text stays well formed, and no two are the same.

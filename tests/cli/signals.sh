@@ -201,16 +201,23 @@ test_while_the_server_hangs() {
 }
 has_child() { [ -n "$(children_of "$1")" ]; }
 
+# How often it went to sleep by itself.
+sleeps_of() { sed -n 's/^voluntary_ctxt_switches:[[:space:]]*//p' "/proc/$1/status"; }
+has_slept_again() { [ "$(sleeps_of "$1")" -gt "$2" ]; }
+
 # The attempt is on its way when the signal comes: the holder must not leave before it is undone.
 test_while_an_attempt_is_on_its_way() {
+    local holder before
     redis hset way somebody 1 >/dev/null
     redis pexpire way 5000 >/dev/null # it is waited for before that
     start hf run --ttl 1h way touch "$dir/way"
     wait_until awaited way
     kill -STOP "$server"
     sleep 5.1 # the lock would be free by now, and has been asked for again
+    holder=$(holder_of "$pid")
+    before=$(sleeps_of "$holder")
     kill -TERM "$pid"
-    sleep 0.2 # it must have noticed, and still be there
+    wait_until has_slept_again "$holder" "$before" # it has noticed, and is still there
     kill -CONT "$server"
     finish "$pid"
     same "$status" 143

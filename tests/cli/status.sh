@@ -194,7 +194,7 @@ test_timeout_with_kill_137() {
     expect 137 hf run -t 2s -k 200ms a bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
     expect 137 hf run -t 200ms --signal KILL a sleep 100
     # The command has ended by the signal; that what it left behind needed KILL is not its status.
-    expect 124 hf run -t 500ms -k 200ms a bash -c '(trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done) & wait'
+    expect 124 hf run -t 500ms -k 3s a bash -c '(trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done) & wait'
     free a || fail "still locked"
 }
 

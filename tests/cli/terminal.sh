@@ -253,7 +253,7 @@ test_background_job_that_reads_is_stopped() {
 test_lost_during_a_prompt() {
     person '
         shell
-        send "hf run --ttl 2s l ask; echo status=\$?\r"
+        send "hf run --ttl 6s l ask; echo status=\$?\r"
         must "Password: "
         exec redis-cli -s $env(socket) del l
         must "the lock is lost"

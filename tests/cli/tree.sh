@@ -68,7 +68,7 @@ test_daemon_is_killed_when_the_lock_is_lost() {
 }
 
 test_many_layers() {
-    start hf run --ttl 2s layers sh -c 'for i in 1 2 3 4 5 6; do
+    start hf run --ttl 6s layers sh -c 'for i in 1 2 3 4 5 6; do
             setsid sh -c "sleep 100 & echo \$! >>\"\$0.pids\"; sleep 100 & echo \$! >>\"\$0.pids\"; wait" "$0" &
         done; wait' "$dir/layers"
     wait_until lines_in "$dir/layers.pids" 12

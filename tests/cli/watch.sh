@@ -15,8 +15,9 @@ watch() {
 seen() { grep -Eq -- "$1" "$log"; }
 ends_with() { tail -n 1 "$log" | grep -Eq -- "$1"; }
 seen_twice() { [ "$(grep -Ec -- "$1" "$log")" = 2 ]; }
-# in_order WORD...: the events of the log are these; the times and who it was aside.
-in_order() { same "$(awk '{ print $2 }' "$log" | tr '\n' ' ')" "$* "; }
+# in_order WORD...: the events of the log are these; the times and who it was aside, and that a client which a busy machine has
+# kept from answering in time was silent for a moment.
+in_order() { same "$(awk '$2 != "silent" && $2 != "alive" { print $2 }' "$log" | tr '\n' ' ')" "$* "; }
 stop_watch() {
     kill -INT "$watcher"
     finish "$watcher"
@@ -93,7 +94,7 @@ test_one_gives_up_and_a_lease_ends() {
     wait_until seen '  left   '
     redis hincrby held "$owner" 1 >/dev/null
     wait_until seen '  count     5c4dd3c1.*, 2 times'
-    redis pexpire held 300 >/dev/null
+    redis pexpire held 3000 >/dev/null # a look has seen that it ends before it does
     wait_until seen '  expired   5c4dd3c1'
     stop_watch
     in_order held waits left count expired
@@ -159,7 +160,7 @@ test_readers_and_latches_are_heard() {
 # Nobody publishes that a lease ends: it is looked at then.
 test_the_end_of_a_lease_is_aimed_at() {
     redis hset leased "$owner" 1 >/dev/null
-    redis pexpire leased 700 >/dev/null
+    redis pexpire leased 5000 >/dev/null # it is watched before that
     watch_and_listen leased
     wait_until seen '  expired   5c4dd3c1'
     stop_watch
