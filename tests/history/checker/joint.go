@@ -15,13 +15,17 @@ func isJoint(kind string) bool { return joints[kind] || isMoving(kind) }
 // isQuorum: a server that forgets is one of several.
 func isQuorum(kind string) bool { return joints[kind] && kind != "multi" }
 
-// refused: somebody else must have come, some time.
+// refused: somebody else must have come, some time; or the same owner has given up the other side, of which
+// something may be left.
 func (b *builder) refused(o *op) {
 	if o.code != "HF_EBUSY" {
 		return
 	}
+	_, side := splitSide(o.verb)
 	for _, other := range b.h.ops {
-		if other.name == o.name && verbIs(other, "acquire") && other.owner != o.owner && other.call < o.ret {
+		_, otherSide := splitSide(other.verb)
+		mayBeInTheWay := other.owner != o.owner || unknown[other.code] && otherSide != side
+		if other.name == o.name && verbIs(other, "acquire") && mayBeInTheWay && other.call < o.ret {
 			return
 		}
 	}

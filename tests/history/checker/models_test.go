@@ -356,3 +356,13 @@ func TestCohortPassesOnForAWhile(t *testing.T) {
 		cohortTake(5, 6, "c", "q"), cohortGive(7, 8, "a", "p", "HF_OK"), cohortTake(200, 202, "d", "p"),
 		cohortGive(201, 202, "b", "p", "HF_OK"))
 }
+
+// What an owner has given up of one side may be in its own way at the other; nothing else of its own is.
+func TestRefusedByItself(t *testing.T) {
+	for _, kind := range []string{"readwrite", "moving_readwrite"} {
+		refused := acquire(3, 4, kind, "a", "acquire_write", "HF_EBUSY")
+		judged(t, porcupine.Ok, nil, acquire(1, 2, kind, "a", "acquire_read", "HF_ECANCELED"), refused)
+		judged(t, porcupine.Illegal, nil, acquire(1, 2, kind, "a", "acquire_write", "HF_ECANCELED"), refused)
+		judged(t, porcupine.Illegal, nil, refused)
+	}
+}
