@@ -69,8 +69,10 @@ static void restore_at_the_end(void) {
         sigaction(faults[i], &action, NULL);
 }
 
-/* Ctrl-C and Ctrl-Z stay signals. */
+/* Ctrl-C and Ctrl-Z stay signals. What was typed before the first time was not meant for us; what was typed while it was left
+ * is. */
 bool top_terminal_enter(void) {
+    static bool again;
     if (entered)
         return true;
     if (tcgetattr(STDIN_FILENO, &before) != 0)
@@ -81,8 +83,9 @@ bool top_terminal_enter(void) {
     keys.c_cc[VTIME] = 0;
     restore_at_the_end();
     entered = 1;
-    if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &keys) == 0 &&
-        top_terminal_write(ENTER, sizeof ENTER - 1))
+    int when = again ? TCSADRAIN : TCSAFLUSH;
+    again = true;
+    if (tcsetattr(STDIN_FILENO, when, &keys) == 0 && top_terminal_write(ENTER, sizeof ENTER - 1))
         return true;
     top_terminal_leave();
     return false;

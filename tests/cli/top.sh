@@ -129,16 +129,14 @@ test_not_stopped_where_it_would_be_for_good() {
     terminal
     tmux respawn-pane -k 'hf top -d 200ms; sleep 1000'
     wait_until on_screen '^NAME '
-    keys C-z
-    keys "?"
+    keys C-z "?" # what is typed meanwhile is not lost
     wait_until on_screen 'Any key goes on'
     keys x
     wait_until on_screen '^NAME '
     # nor if whoever began it has no use for that
     tmux respawn-pane -k 'trap "" TSTP; hf top -d 200ms; sleep 1000'
     wait_until on_screen '^NAME '
-    keys C-z
-    keys "?"
+    keys C-z "?"
     wait_until on_screen 'Any key goes on'
 }
 
