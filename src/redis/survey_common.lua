@@ -25,8 +25,8 @@ local function beside(what, name)
   return what .. ':{' .. name .. '}'
 end
 
--- Who waits is on the channel of its kind alone. Who only wants to hear, of whatever there is, is on
--- all of them: on one that nobody waits on, too, and does not count.
+-- Who waits is on the channel of its kind alone. Who only wants to hear, of whatever there is, is
+-- on all of them: on one that nobody waits on, too, and does not count.
 local function listeners_of(what, name)
   local other = what == 'redisson_sc' and 'redisson_rwlock' or 'redisson_sc'
   local answer = ask('pubsub', ARGV[2], beside(what, name), beside(other, name))

@@ -90,7 +90,7 @@ test_a_hundred_are_told() {
                 redis.call("hset", KEYS[1], "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:" .. i, 1)
             end' 1 hundred "$readers" >/dev/null
         expect 0 hf --json ls hundred
-        [[ $out == *'"kind":"read"'*"\"left_out\":$((readers - 100))"[,}]* ]] || fail "$readers: $out"
+        [[ $out == *'"kind":"read"'*"\"left_out\":$((readers - 100))"[,\}]* ]] || fail "$readers: $out"
         redis del hundred >/dev/null
     done
     redis config set hash-max-ziplist-entries 512 >/dev/null
