@@ -28,6 +28,7 @@ static void drop_survey(struct hfi_call *call) {
         hfi_node_unref(survey->nodes[i]);
     free(survey->nodes);
     free(survey->names);
+    free(survey->awaited);
     free(survey);
     state->u.survey = NULL;
 }

@@ -17,6 +17,12 @@ struct hfi_survey_name {
 /* A step of a survey: it goes on with the next when it is done, or ends the call. */
 typedef void hfi_survey_step(struct hfi_call *call);
 
+/* A client whose answer is waited for, by its id, which is somewhere in the findings. */
+struct hfi_survey_hearer {
+    const char *id;
+    bool answered;
+};
+
 struct hfi_redis_survey {
     struct hfi_findings *findings;
     hfi_survey_step *next;
@@ -47,7 +53,10 @@ struct hfi_redis_survey {
     char number[HFI_ASK_NUMBER_LEN + 1];
     int64_t asked_ms;
     size_t answers_bytes; /* of them; guarded by the registry of channels */
-    atomic_llong answers; /* how many came */
+    atomic_llong answers; /* how many came, of those that are waited for */
+    /* Those, in the order of their ids; `answered` is guarded by the registry, too. NULL: whoever answers counts. */
+    struct hfi_survey_hearer *awaited;
+    size_t awaited_len;
 
     /* survey_look.c */
     const struct hfi_survey_pass *pass;

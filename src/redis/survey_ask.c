@@ -5,7 +5,7 @@
  * number first, and publishes when that is confirmed, so no answer is missed. Servers of a cluster pass on both, so if that fails at one
  * of them it is done at the next. Answers come on the thread of
  * whoever reads the connection, under the mutex of the registry of channels; they are kept as they are,
- * up to a limit, and read by nobody here.
+ * up to a limit, and nobody here reads more of them than whose they are.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -20,6 +21,66 @@
 #define ALL_BYTES (64 * 1024 * 1024)
 #define MORE_BYTES 512  /* an answer counts as this much more: many short ones cost memory, too */
 #define PATIENCE_MS 500 /* those who are well answer in a tenth of this */
+#define ID_LEN 36
+#define ID_WITHIN 64 /* bytes of an answer: it comes first */
+
+/* ---- Who is waited for ---- */
+
+static bool are_hearers_known(const struct hfi_redis_survey *survey) {
+    return survey->hearers_known && !survey->hearers_unknown;
+}
+
+static int compare_ids(const void *a, const void *b) {
+    const struct hfi_survey_hearer *one = a, *other = b;
+    return memcmp(one->id, other->id, ID_LEN);
+}
+
+/* Each once, though it may have several connections. */
+static void sort_awaited(struct hfi_redis_survey *survey) {
+    struct hfi_survey_hearer *all = survey->awaited;
+    size_t len = 0;
+    qsort(all, survey->awaited_len, sizeof *all, compare_ids);
+    for (size_t i = 0; i < survey->awaited_len; i++)
+        if (len == 0 || compare_ids(&all[len - 1], &all[i]) != 0)
+            all[len++] = all[i];
+    survey->awaited_len = len;
+    survey->hearers = (int64_t)len;
+}
+
+/* Those who were seen to hear questions. Somebody may come between that and the question, and answer; that must not be taken for
+ * the answer of one of them, who would then seem to be silent. */
+static void note_awaited(struct hfi_redis_survey *survey) {
+    const struct hfi_link *head = &survey->findings->connections;
+    if (!are_hearers_known(survey) || survey->hearers == 0)
+        return;
+    survey->awaited = calloc((size_t)survey->hearers, sizeof *survey->awaited);
+    if (survey->awaited == NULL)
+        return;
+    for (struct hfi_link *link = head->next; link != head; link = link->next) {
+        const struct hfi_found_connection *connection =
+            HFI_CONTAINER(link, struct hfi_found_connection, link);
+        if (connection->listens && survey->awaited_len < (size_t)survey->hearers)
+            survey->awaited[survey->awaited_len++].id = connection->name + strlen("holdfast:");
+    }
+    sort_awaited(survey);
+}
+
+/* Under the mutex of the registry. Whether it is the first answer of one who is waited for. */
+static bool is_awaited(struct hfi_redis_survey *survey, const char *answer, size_t len) {
+    static const char key[] = "\"id\":\"";
+    if (survey->awaited == NULL)
+        return true;
+    const char *at = memmem(answer, len < ID_WITHIN ? len : ID_WITHIN, key, strlen(key));
+    if (at == NULL || (size_t)(answer + len - at) < strlen(key) + ID_LEN)
+        return false;
+    const struct hfi_survey_hearer wanted = {.id = at + strlen(key)};
+    struct hfi_survey_hearer *hearer = bsearch(&wanted, survey->awaited, survey->awaited_len,
+                                               sizeof *survey->awaited, compare_ids);
+    if (hearer == NULL || hearer->answered)
+        return false;
+    hearer->answered = true;
+    return true;
+}
 
 /* ---- Answers ---- */
 
@@ -35,7 +96,8 @@ static void hear(struct hfi_waiter *waiter, const char *message, size_t len) {
     memcpy(answer->text, message, len);
     survey->answers_bytes += MORE_BYTES + len;
     hfi_list_push_back(&survey->findings->answers, &answer->link);
-    atomic_fetch_add(&survey->answers, 1);
+    if (is_awaited(survey, message, len))
+        atomic_fetch_add(&survey->answers, 1);
 }
 
 static const struct hfi_listener listener = {
@@ -61,9 +123,8 @@ static void note_news(struct hfi_redis_survey *survey, unsigned events) {
 
 /* Those of other databases hear questions, too, and do not answer. */
 static int64_t expected(const struct hfi_redis_survey *survey) {
-    bool known = survey->hearers_known && !survey->hearers_unknown;
-    return known ? hfi_min_ms(survey->hearers, survey->findings->hearers)
-                 : survey->findings->hearers;
+    return are_hearers_known(survey) ? hfi_min_ms(survey->hearers, survey->findings->hearers)
+                                     : survey->findings->hearers;
 }
 
 static bool all_answered(const struct hfi_redis_survey *survey) {
@@ -226,5 +287,6 @@ void hfi_survey_ask(struct hfi_call *call, hfi_survey_step *next) {
         hfi_call_finish(call, HF_ESYS);
         return;
     }
+    note_awaited(survey);
     ask_here(call);
 }
