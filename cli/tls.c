@@ -87,10 +87,14 @@ static SSL_CTX *context_new(const hf_options *options) {
 
 /* The certificate has to be of that name, or of that address. */
 static bool expect_host(SSL *tls, const char *host) {
+    char name[TLSEXT_MAXLEN_host_name + 1]; /* OpenSSL wants one that it could write to */
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host) == 1)
         return true;
     ERR_clear_error(); /* it is a name */
-    return SSL_set1_host(tls, host) == 1 && SSL_set_tlsext_host_name(tls, host) == 1;
+    if (strlen(host) >= sizeof name)
+        return false;
+    strcpy(name, host);
+    return SSL_set1_host(tls, name) == 1 && SSL_set_tlsext_host_name(tls, name) == 1;
 }
 
 /* ---- The exchange ---- */

@@ -38,7 +38,7 @@ static uint64_t write_down(struct hfi_diaries *diaries, struct hfi_diary_slot *s
 }
 
 static uint64_t write_once(struct hfi_diaries *diaries, const char *name) {
-    struct hfi_diary_slot slot = {0};
+    struct hfi_diary_slot slot = {.looked = false};
     uint64_t begun = write_down(diaries, &slot, name);
     hfi_diary_slot_clear(&slot);
     return begun;
@@ -69,7 +69,7 @@ static struct found look_for(struct hfi_diaries *diaries, const char *name) {
 static void handles_on_one_name_share_a_diary(void **state) {
     (void)state;
     struct hfi_diaries diaries;
-    struct hfi_diary_slot one = {0}, other = {0};
+    struct hfi_diary_slot one = {.looked = false}, other = {.looked = false};
     begin(&diaries, 8, 0);
     uint64_t begun = write_down(&diaries, &one, "a");
     assert_int_equal(write_down(&diaries, &other, "a"), begun);
@@ -85,7 +85,7 @@ static void handles_on_one_name_share_a_diary(void **state) {
 static void what_is_in_use_makes_no_room(void **state) {
     (void)state;
     struct hfi_diaries diaries;
-    struct hfi_diary_slot slots[4] = {0}, late = {0};
+    struct hfi_diary_slot slots[4] = {{.looked = false}}, late = {.looked = false};
     static const char *const names[] = {"a", "b", "c", "d"};
     begin(&diaries, 4, 0);
     for (int i = 0; i < 4; i++)
@@ -127,7 +127,7 @@ static void who_was_used_last_stays(void **state) {
 static void what_was_used_of_late_makes_no_room(void **state) {
     (void)state;
     struct hfi_diaries diaries;
-    struct hfi_diary_slot empty = {0};
+    struct hfi_diary_slot empty = {.looked = false};
     begin(&diaries, 2, 3600000);
     write_once(&diaries, "a");
     hfi_diary_unref(hfi_diary_take(&diaries, &empty, "tried", 5)); /* in vain: nothing is in it */
@@ -146,7 +146,7 @@ static void what_was_used_of_late_makes_no_room(void **state) {
 static void some_names_have_none(void **state) {
     (void)state;
     struct hfi_diaries diaries;
-    struct hfi_diary_slot slot = {0};
+    struct hfi_diary_slot slot = {.looked = false};
     char *name = malloc(HFI_DIARY_NAME_MAX + 2);
     assert_non_null(name);
     memset(name, 'x', HFI_DIARY_NAME_MAX + 1);
