@@ -72,7 +72,8 @@ static void whatever_is_answered_they_attempt(void **state) {
     world_begin(&w, NULL);
     for (size_t i = 0; i < KINDS; i++) {
         sleepers_begin(&s[i], &w, FEW, HF_FOREVER, NULL);
-        for (size_t k = 0; k < FEW; k++) /* who fell asleep much later than others is looked at by itself */
+        /* who fell asleep much later than others is looked at by itself */
+        for (size_t k = 0; k < FEW; k++)
             proxy_answer_instead(s[i].proxy, LOOK, nonsense[i], strlen(nonsense[i]));
     }
     sleepers_begin(silent, &w, FEW, HF_FOREVER, NULL);
@@ -97,7 +98,8 @@ static void fork_during_look(struct sleepers *s) {
     size_t sent = proxy_seen(s->proxy, "");
     assert_true(expect_exit(run_child(sleepers_forked, s), 0, HANG_MS));
     assert_int_equal(proxy_seen(s->proxy, ""), sent);
-    assert_true(proxy_release_held(s->proxy) >= 1); /* those who fell asleep later may have a look of their own behind it */
+    /* those who fell asleep later may have a look of their own behind it */
+    assert_true(proxy_release_held(s->proxy) >= 1);
     sleepers_settle(s);
     assert_int_equal(proxy_seen_in_time(s->proxy, WORLD_ACQUIRE), 2 * FEW); /* all is as it was */
 }

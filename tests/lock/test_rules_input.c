@@ -59,7 +59,8 @@ static void U01_U02_leases(void **state) {
         assert_int_equal(world_count(&w, w.owner), held);
         if (held == 0) {
             assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-            assert_true(world_wait_verified(&w, HANG_MS)); /* or it would have something to say meanwhile */
+            /* or it would have something to say meanwhile */
+            assert_true(world_wait_verified(&w, HANG_MS));
         }
     }
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
