@@ -282,8 +282,8 @@ static void what_comes_before_the_confirmation_is_heard(void **state) {
     struct world w;
     hf_options options = patient();
     world_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     proxy_stall_request(w.proxy, ASK);
+    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
     assert_int_equal(listeners(w.server), 0);
     assert_int_equal(hf_lock_break(w.rival_lock, NULL), HF_OK);

@@ -160,7 +160,7 @@ static void tries_once_behind_a_release(void **state) {
     struct world w;
     hf_op *release = NULL;
     hf_options options = world_options();
-    options.cmd_timeout_ms = 500;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
     cohort_begin(&w, &options, 1000, 1);
     world_warm_up(w.lock);
     assert_int_equal(cohort_join(cohort_start(w.lock, 11, HF_FOREVER, NULL)), HF_OK);
@@ -328,7 +328,7 @@ static void errors_say_why(void **state) {
     (void)state;
     struct world w;
     hf_options options = world_options();
-    options.cmd_timeout_ms = 500;
+    options.cmd_timeout_ms = WORLD_BRIEF_MS;
     options.connect_timeout_ms = HANG_MS;
     cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
     assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
@@ -341,7 +341,7 @@ static void errors_say_why(void **state) {
     assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     proxy_blackhole(w.proxy, true, true);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 1000), HF_EUNREACH);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 2 * WORLD_BRIEF_MS), HF_EUNREACH);
     assert_string_not_equal(hf_last_error()->text, hf_strerror(HF_EUNREACH));
     assert_string_not_equal(hf_last_error()->node, "");
     proxy_heal(w.proxy);

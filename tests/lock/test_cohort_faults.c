@@ -221,8 +221,7 @@ static void no_answer(void **state) {
     (void)state;
     struct world w;
     hf_options options = brief_options(ENDURING_MS);
-    options.cmd_timeout_ms = 500;
-    options.connect_timeout_ms = 1500;
+    options.connect_timeout_ms = 3 * WORLD_BRIEF_MS;
     cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
     proxy_blackhole(w.proxy, true, true);
     hf_op *brief = cohort_start(w.lock, 11, 100, NULL);

@@ -4,7 +4,7 @@
  */
 #include "lock/kinds.h"
 
-/* Refused, and nothing was sent; the hold is what it was. */
+/* Refused, and nothing was sent; the hold is what it was. It was verified before, or the client itself might say something. */
 #define assert_refused(w, call)                                                                    \
     do {                                                                                           \
         uint64_t sent_ = world_stats((w)->client).commands;                                        \
@@ -34,6 +34,7 @@ static void C206_refused_at_once_through_every_handle(void **state) {
     hf_lock *second = new_handle(w.client, HF_NONREENTRANT);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(world_wait_verified(&w, HANG_MS));
     int64_t left_ms = hf_lock_remaining_ms(w.lock);
     assert_refused_in_every_form(&w, w.lock);
     assert_refused_in_every_form(&w, second);
@@ -59,6 +60,7 @@ static void C204_another_thread_waits_and_enters(void **state) {
     struct world_caller waiter;
     kind_begin(&w, HF_NONREENTRANT, NULL);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(world_wait_verified(&w, HANG_MS));
     size_t seen = proxy_seen(w.proxy, world_acquires(&w));
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_true(world_wait_asleep(&w, seen, HANG_MS));
@@ -103,6 +105,7 @@ static void mixed_with_a_plain_handle(void **state) {
     kind_begin(&w, HF_NONREENTRANT, NULL);
     hf_lock *plain = new_handle(w.client, HF_PLAIN);
     assert_int_equal(hf_lock_acquire(plain), HF_OK);
+    assert_true(world_wait_verified(&w, HANG_MS));
     assert_refused_in_every_form(&w, w.lock);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
 

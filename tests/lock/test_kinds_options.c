@@ -103,11 +103,11 @@ static size_t attempts_with(int64_t first_ms, int64_t factor, int64_t max_ms, bo
     assert_int_equal(hf_lock_new_with(w.client, WORLD_NAME, strlen(WORLD_NAME), &options, &lock),
                      HF_OK);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t before = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    size_t before = proxy_seen_in_time(w.proxy, WORLD_ACQUIRE);
     assert_int_equal(async ? world_acquire_async(lock, 0, 900, NULL)
                            : hf_lock_acquire_for(lock, 900),
                      HF_ETIMEDOUT);
-    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE) - before;
+    size_t attempts = proxy_seen_in_time(w.proxy, WORLD_ACQUIRE) - before;
     hf_lock_free(lock);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     world_end(&w);
@@ -121,8 +121,11 @@ static void a_handle_says_how_its_waiters_sleep(void **state) {
         assert_int_equal(attempts_with(60000, 2, 60000, async), 1); /* not while it waits */
         assert_in_range(attempts_with(300, 1, 300, async), 2, 4);   /* at 0, 300, 600 ... */
         assert_in_range(attempts_with(10, 1000, 500, async), 2, 3); /* 0, 10, 510 */
-        /* 1 to 128 ms makes 13 at most */
-        assert_true(attempts_with(1, 1, 5, async) > 20);
+        /* 1 to 128 ms makes 13 at most; a busy machine may do no more, and then it is tried again */
+        size_t attempts = 0;
+        for (int64_t end_ms = now_ms() + HANG_MS; attempts <= 20 && now_ms() < end_ms;)
+            attempts = attempts_with(1, 1, 5, async);
+        assert_true(attempts > 20);
     }
 }
 

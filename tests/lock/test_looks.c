@@ -17,13 +17,17 @@
 #define GONE 50     /* the first of them go without a message */
 #define REPLACED 10 /* the next are something else then */
 #define LOOK hfi_script_look.sha1
+#define GATHER_MS 200    /* who is due within it goes into the same look */
+#define INTERVAL_MS 9300 /* and is due again after that */
 
 static void a_lost_message_costs_ten_seconds_at_most(void **state) {
     (void)state;
     struct world w;
     struct sleepers s;
     world_begin(&w, NULL);
+    int64_t start_ms = now_ms();
     sleepers_begin(&s, &w, MANY, HF_FOREVER, NULL);
+    int64_t begun_ms = now_ms() - start_ms;
     for (size_t i = 0; i < GONE + REPLACED; i++) {
         char name[64];
         sleepers_name(&s, i, name);
@@ -37,8 +41,10 @@ static void a_lost_message_costs_ten_seconds_at_most(void **state) {
     for (size_t i = GONE + REPLACED; i < MANY; i++)
         assert_int_equal(hf_op_wait(s.all[i].op, 0, NULL), HF_EPENDING);
     /* who was not concerned has slept on */
-    assert_int_equal(proxy_seen(s.proxy, WORLD_ACQUIRE), 2 * MANY + GONE + REPLACED);
-    assert_in_range(proxy_seen(s.proxy, LOOK), 1, 8);
+    assert_int_equal(proxy_seen_in_time(s.proxy, WORLD_ACQUIRE), 2 * MANY + GONE + REPLACED);
+    /* whoever came much later than others is looked at by itself, each time */
+    int64_t rounds = (now_ms() - start_ms) / INTERVAL_MS + 1;
+    assert_in_range(proxy_seen_in_time(s.proxy, LOOK), 1, 8 + rounds * (begun_ms / GATHER_MS));
     /* and is as awake as ever */
     assert_int_equal(hf_lock_release(s.all[MANY - 1].rival), HF_OK);
     assert_int_equal(hf_op_wait(s.all[MANY - 1].op, HANG_MS, NULL), HF_OK);
@@ -66,7 +72,9 @@ static void whatever_is_answered_they_attempt(void **state) {
     world_begin(&w, NULL);
     for (size_t i = 0; i < KINDS; i++) {
         sleepers_begin(&s[i], &w, FEW, HF_FOREVER, NULL);
-        proxy_answer_instead(s[i].proxy, LOOK, nonsense[i], strlen(nonsense[i]));
+        /* who fell asleep much later than others is looked at by itself */
+        for (size_t k = 0; k < FEW; k++)
+            proxy_answer_instead(s[i].proxy, LOOK, nonsense[i], strlen(nonsense[i]));
     }
     sleepers_begin(silent, &w, FEW, HF_FOREVER, NULL);
     proxy_mute_replies_after(silent->proxy, LOOK); /* and one that is not answered at all */
@@ -90,9 +98,10 @@ static void fork_during_look(struct sleepers *s) {
     size_t sent = proxy_seen(s->proxy, "");
     assert_true(expect_exit(run_child(sleepers_forked, s), 0, HANG_MS));
     assert_int_equal(proxy_seen(s->proxy, ""), sent);
-    assert_int_equal(proxy_release_held(s->proxy), 1);
+    /* those who fell asleep later may have a look of their own behind it */
+    assert_true(proxy_release_held(s->proxy) >= 1);
     sleepers_settle(s);
-    assert_int_equal(proxy_seen(s->proxy, WORLD_ACQUIRE), 2 * FEW); /* all is as it was */
+    assert_int_equal(proxy_seen_in_time(s->proxy, WORLD_ACQUIRE), 2 * FEW); /* all is as it was */
 }
 
 static bool has_looked_or_attempted(void *arg) {
@@ -124,17 +133,19 @@ static void forks_and_failures_in_the_middle_of_it(void **state) {
     enum { STEPS = 10, STARVED = STEPS, FORKED, ALL };
     struct world w;
     struct sleepers s[ALL];
+    hf_options quiet = world_options();
+    quiet.ping_ms = 10 * HANG_MS; /* who is idle sends nothing */
     world_begin(&w, NULL);
     for (size_t i = 0; i < ALL; i++)
-        sleepers_begin(&s[i], &w, FEW, HF_FOREVER, NULL);
+        sleepers_begin(&s[i], &w, FEW, HF_FOREVER, i == FORKED ? &quiet : NULL);
     for (size_t i = 0; i < STEPS; i++)
         atomic_store(&s[i].memory.fail_at, atomic_load(&s[i].memory.calls) + 1 + (long)i);
     atomic_store(&s[STARVED].memory.fail_from, 1);
     proxy_stall_request(s[FORKED].proxy, LOOK);
+    fork_during_look(&s[FORKED]); /* first, since a look is given up after three seconds */
     for (size_t i = 0; i < STEPS; i++) /* one allocation of a look, or of what comes of it, fails */
         assert_in_range(wake_after_a_failure(&s[i]), 0, 1);
     assert_true(wake_after_a_failure(&s[STARVED]) > 0); /* all fail: who has kept some goes on */
-    fork_during_look(&s[FORKED]);
     for (size_t i = 0; i < ALL; i++)
         sleepers_end(&s[i]);
     world_end(&w);

@@ -59,7 +59,6 @@ static void the_server_stops_for_a_while(void **state) {
     hf_options options = world_options();
     options.watchdog_ms = 4 * STOPPED_MS; /* nothing is lost meanwhile */
     world_begin(&w, &options);
-    options.cmd_timeout_ms = 1000;
     options.ping_ms = 200;
     sleepers_begin(&s, &w, MANY, HF_FOREVER, &options);
     struct noticed noticed = {s.proxy, proxy_connections(s.proxy)};

@@ -171,6 +171,14 @@ hf_stats world_stats(hf_client *client) {
     return stats;
 }
 
+static bool has_verified(void *client) {
+    return world_stats(client).renewals >= 1;
+}
+
+bool world_wait_verified(struct world *world, int64_t limit_ms) {
+    return server_is_other(world->server) || wait_until(has_verified, world->client, limit_ms);
+}
+
 const char *world_acquires(const struct world *world) {
     return server_is_other(world->server) ? "create2 /" WORLD_NAME "/" : WORLD_ACQUIRE;
 }

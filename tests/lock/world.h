@@ -81,6 +81,9 @@ bool world_wait_no_channels(struct server *server, int64_t limit_ms);
 
 void world_owner_text(const hf_client *client, hf_owner owner, char text[64]);
 hf_stats world_stats(hf_client *client);
+/* Until a client that holds something listens, which it does after a second, and has asked whether it still holds that: it
+ * has nothing more to say by itself then. On ZooKeeper there is no such thing. */
+bool world_wait_verified(struct world *world, int64_t limit_ms);
 
 /* The request that takes the lock, gives it back, keeps it, or sees to it that a waiter is told, on either engine: matchers.
  */

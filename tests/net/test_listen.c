@@ -235,7 +235,7 @@ static void an_answer_that_nobody_read_is_no_silence(void **state) {
     struct station station;
     struct listener listener;
     int kept = 0;
-    station_begin_with(&station, 30, 5);
+    station_begin_with(&station, 30, 25);
     for (int64_t end_ms = now_ms() + HANG_MS; kept < ENOUGH && now_ms() < end_ms;) {
         struct kept_seat seat = {&station, 0};
         assert_true(wait_until(keeper_is_back, &seat, HANG_MS));

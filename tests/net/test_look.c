@@ -183,7 +183,8 @@ struct odds {
     int64_t phase; /* of the cycle; -1: any in which it is as it was better */
 };
 
-/* A period with enough answers has just gone by; the next voice ends it. Again until it came in time. */
+/* A period with enough answers has just gone by; the next voice ends it. Again until it came in time: on this thread, since
+ * a new one would take a part of the period to begin. */
 static bool decides(void *arg) {
     struct odds *odds = arg;
     struct hfi_trial *trial = &odds->line->target.trial;
@@ -191,14 +192,15 @@ static bool decides(void *arg) {
     int64_t period = hfi_now_us() / PERIOD_US;
     if (odds->phase >= 0 ? period % CYCLE != odds->phase : period % CYCLE < 2)
         return false;
+    voice_begin(&voice, odds->line);
     atomic_store(&trial->rates[false], odds->rates[false]);
     atomic_store(&trial->rates[true], odds->rates[true]);
     atomic_store(&trial->answers, 1000);
     atomic_store(&trial->looks, !odds->looks);
     atomic_store(&trial->since_us, hfi_now_us() - PERIOD_US);
     atomic_store(&trial->period, period - 1);
-    start_voice(&voice, odds->line, 40, HANG_MS);
-    assert_int_equal(join_voice(&voice), ANSWERED);
+    assert_int_equal(speak(&voice, 40, HANG_MS), ANSWERED);
+    voice_end(&voice);
     return atomic_load(&trial->period) == period && atomic_load(&trial->looks) == odds->looks;
 }
 

@@ -89,6 +89,16 @@ static void one_script_that_is_refused_costs_no_other_hold(void **state) {
 
 /* ---- Too late ---- */
 
+struct extension {
+    const hf_permit_id *id;
+    long long before_ms; /* when its lease ended before */
+};
+
+static bool has_run(void *arg) {
+    const struct extension *extension = arg;
+    return pool_ends_at(extension->id) != extension->before_ms;
+}
+
 /* The lease was extended in time, but the answer came when its end had been told: that stays true,
  * and nothing is left of the permit, also if it was to have no end. */
 static void an_extension_that_is_answered_after_the_loss(void **state) {
@@ -103,7 +113,10 @@ static void an_extension_that_is_answered_after_the_loss(void **state) {
         assert_int_equal(hf_permits_on_lost(p.permits, pool_on_event, &events), HF_OK);
         pool_take(p.permits, 1, 2 * PASSING_MS, &id); /* it is extended before that */
         proxy_blackhole(p.proxy, false, true);
+        struct extension extension = {&id, pool_ends_at(&id)};
         int err = hf_permits_extend_start(p.permits, &id, leases[i], NULL, NULL, &op);
+        assert_true(wait_until(has_run, &extension, HANG_MS));
+        proxy_blackhole(p.proxy, true, true); /* it is given back half a second after the loss */
         assert_true(pool_wait_atomic(&events.losses, 1, HANG_MS));
         assert_int_equal(pool_taken_there(), 1);
         proxy_heal(p.proxy);

@@ -178,7 +178,8 @@ static void what_came_too_late_is_sent_again(void **state) {
 
 /* ---- Cancelled ---- */
 
-/* Cancels an acquire of three permits when it has reached the server, and its answer is held up. */
+/* Cancels an acquire of three permits when it has reached the server, and its answer is held up. From then on nothing gets
+ * through: half a second after it was sent, what makes up for it is sent without the answer. */
 static void cancel_unanswered(struct scene *s, hf_cancel *cancel, bool taken) {
     struct waiter waiter;
     proxy_blackhole(s->proxy, false, true);
@@ -187,6 +188,7 @@ static void cancel_unanswered(struct scene *s, hf_cancel *cancel, bool taken) {
         assert_true(scene_wait_number(SEM_NAME, 7, HANG_MS));
     else
         assert_true(proxy_wait_seen(s->proxy, SCENE_ACQUIRE, 1, HANG_MS));
+    proxy_blackhole(s->proxy, true, true);
     hf_cancel_fire(cancel);
     assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
 }
@@ -253,18 +255,20 @@ static void U22_cancelled_and_closed_with_manual_dispatch(void **state) {
     scene_end(&s);
 }
 
-/* The answer says that there were too few: nothing is given back. */
+/* The answer says that there were too few: nothing is given back, and if it came in time nothing is asked for. */
 static void U22_cancelled_and_not_taken_gives_nothing_back(void **state) {
     (void)state;
     struct scene s;
     hf_cancel *cancel = NULL;
     begin_with(&s, 1);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    int64_t start_ms = now_ms();
     cancel_unanswered(&s, cancel, false);
     proxy_heal(s.proxy);
     hf_sem_free(s.sem);
     assert_int_equal(hf_close(s.client), HF_OK); /* waits for the settlement */
-    assert_int_equal(proxy_seen(s.proxy, SCENE_UNDO), 0);
+    if (now_ms() - start_ms < 500)
+        assert_int_equal(proxy_seen(s.proxy, SCENE_UNDO), 0);
     assert_int_equal(scene_number(SEM_NAME), 1);
     s.sem = NULL;
     s.client = NULL;
