@@ -107,8 +107,10 @@ static void keep_locked(hf_listener *listener, const struct hfi_tidings *tidings
         listener->ring[place_of(listener, listener->len++)] = kept;
     else
         listener->missed++;
-    if (stands) /* what is kept in the ring is later than what was missed before */
-        listener->standing[kept.server] = fits ? (struct kept){.kind = 0} : kept;
+    if (stands && fits) /* what is kept in the ring is later than what was missed before */
+        listener->standing[kept.server].kind = 0;
+    else if (stands)
+        listener->standing[kept.server] = kept;
 }
 
 static bool take_standing_locked(hf_listener *listener, struct kept *ret) {

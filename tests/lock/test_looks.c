@@ -142,7 +142,7 @@ static void forks_and_failures_in_the_middle_of_it(void **state) {
         atomic_store(&s[i].memory.fail_at, atomic_load(&s[i].memory.calls) + 1 + (long)i);
     atomic_store(&s[STARVED].memory.fail_from, 1);
     proxy_stall_request(s[FORKED].proxy, LOOK);
-    fork_during_look(&s[FORKED]); /* first, since a look is given up after three seconds */
+    fork_during_look(&s[FORKED]);      /* first, since a look is given up after three seconds */
     for (size_t i = 0; i < STEPS; i++) /* one allocation of a look, or of what comes of it, fails */
         assert_in_range(wake_after_a_failure(&s[i]), 0, 1);
     assert_true(wake_after_a_failure(&s[STARVED]) > 0); /* all fail: who has kept some goes on */
