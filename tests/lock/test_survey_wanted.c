@@ -100,15 +100,9 @@ static const hf_fleet_times *times_of(const hf_fleet_client *client, const char 
     return NULL;
 }
 
-/* Until the client answers, and its waiter waits; and until the asker listens, too, since it holds a lock: if it begins to in
- * the middle of a survey, its own answer is taken for the last one. */
+/* Until the client answers, and its waiter waits. */
 static bool is_ready(void *arg) {
     struct scene *scene = arg;
-    redisReply *reply = cmd(scene->w.server, "PUBSUB NUMSUB holdfast_ask");
-    bool both = reply->elements == 2 && reply->element[1]->integer == 2;
-    freeReplyObject(reply);
-    if (!both)
-        return false;
     hf_fleet *fleet = survey(scene, HF_WANT_HOLDS | HF_WANT_WAITS, NULL);
     bool ready = is_told_by_client(fleet, "held", false) && is_told_by_client(fleet, WAITED, true);
     hf_fleet_free(fleet);
