@@ -1,9 +1,10 @@
 /*
  * Plays scenarios and compares what they leave (see play.h). Runs on the test's one thread.
  *
- * The key's end is compared with the table, all others with Java's: each may have come nearer by as much
- * time as has passed since the scenario began, and no more. The one difference that needs no step: Java leaves a latch key for a moment after
- * each unlock; a dump of Java's state waits until it is gone, a dump of ours must never show one.
+ * The key's end is compared with the table, all others with Java's: each may have come nearer by as
+ * much time as has passed since the scenario began, and no more. The one difference that needs no step:
+ * Java leaves a latch key for a moment after each unlock; a dump of Java's state waits until it is gone,
+ * a dump of ours must never show one.
  */
 #include "play.h"
 

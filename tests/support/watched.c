@@ -2,9 +2,9 @@
  * A primary, two replicas and three sentinels; see watched.h, the manual.
  *
  * The sentinels are told of each other and of the replicas in their configuration, and run by a quicker
- * clock than usual, so that they are ready in a moment and notice a dead primary in half a second unless they are told to
- * take longer. They write their configuration themselves as they learn, so a sentinel that is started again
- * goes on where it was.
+ * clock than usual, so that they are ready in a moment and notice a dead primary in half a second, unless
+ * they are to take longer. They write their configuration themselves as they learn, so a sentinel that is
+ * started again goes on where it was.
  */
 #include "support/watched.h"
 
