@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So much of a renewed lease may be over; less than is left of one that was not renewed. */
+/* So much of a lease that was renewed may be over. */
 #define SLACK_MS 8000
 
 /* The server's clock is another than the one by which a scenario's time is taken. */
