@@ -60,7 +60,8 @@ static void start(struct run *run) {
         run->shards = shards_start(&options);
         add_url(run->urls, shards_url(run->shards));
     } else if (run->plan->kinds->moving) {
-        run->watched = watched_start(NULL);
+        const struct watched_options options = {.down_after_ms = 15000}; /* the same */
+        run->watched = watched_start(&options);
         add_url(run->urls, watched_url(run->watched));
     } else {
         run->servers_len = run->plan->kinds->quorum ? PLAY_SERVERS : 1;

@@ -166,15 +166,15 @@ static void forget_at_replicas(struct run *run, const struct server *primary) {
 }
 
 /* By hand, so that the old primary answers until it is told, or by its death. Replicas forget only when it
- * is dead: else what it goes on to send them would be a part of something that they do not have. */
+ * is dead: else what it goes on to send them would be a part of something that they do not have. The
+ * sentinels would wait long until they take it for dead, so they are told. */
 static void replace_primary(struct run *run, bool loses) {
     struct server *old = watched_primary(run->watched);
-    if (!loses && run_pick(run, 2) == 0)
-        watched_fail_over(run->watched);
-    else
+    if (loses || run_pick(run, 2) != 0)
         server_kill(old);
     if (loses)
         forget_at_replicas(run, old);
+    watched_fail_over(run->watched);
     watched_wait_switch(run->watched, old);
     watched_heal(run->watched);
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* By a message: less than any waiter's own poll. */
-#define WOKEN_MS ((int64_t)3000)
+#define WOKEN_MS BY_MESSAGE_MS
 
 enum { SIDES = 2 }; /* of a read/write lock */
 

@@ -92,6 +92,13 @@ hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner);
  * milliseconds begin elsewhere. */
 int64_t wall_ms(void);
 
+/* Asserts that so much can be left of a lease that was given after `since_ms` of that clock. */
+void assert_left(int64_t left_ms, int64_t lease_ms, int64_t since_ms);
+
+/* The lease that a step like "lock lease=20000" gives; without one, that of a watchdog by default; 0: the
+ * step gives none. */
+int64_t lease_of_step(const char *step);
+
 /* Asserts that nothing is left on the server, apart from what Redisson deletes by itself in a
  * moment. */
 void assert_server_empty(void);

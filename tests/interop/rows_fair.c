@@ -18,13 +18,13 @@
 #define NAME "fair"
 #define QUEUE "redisson_lock_queue:{" NAME "}"
 #define RECORDS "holdfast_fair:{" NAME "}"
-#define HANDED_MS ((int64_t)3000)
+#define HANDED_MS BY_MESSAGE_MS
 #define UNHEARD_MS ((int64_t)20 * 1000) /* 2 s and a machine that is slow; deadlines are minutes */
 #define DEAD_MS ((int64_t)120 * 1000)   /* at most, after somebody was killed */
 /* Watchdog and fair wait where somebody is killed. The living must not be taken for dead when the
  * machine pauses: they have two thirds of it to come back, or all of it. */
-#define SHORT_MS 3000
-#define SHORT_OPTIONS "watchdog=3000 fairwait=3000"
+#define SHORT_MS 4500 /* ENDURING_MS, as it is written for Java */
+#define SHORT_OPTIONS "watchdog=4500 fairwait=4500"
 
 enum { MOST = 8 };
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define GROUP "team"
-#define LEASE_MS 2000
+#define LEASE_MS ENDURING_MS /* it ends by itself, but not before the other side has tried */
 #define WATCHDOG_MS ENDURING_MS
 #define BOTH GROUP "|jack|mary"
 
@@ -392,26 +392,33 @@ void group_killed_java_holder(void **state) {
 
 /* ---- State equality -------------------------------------------------------------------------- */
 
-/* All of the hash in order, with the owner as O, and each end as what is left of it in whole
- * seconds, rounded up. */
+#define SPARE_MS 100 /* so much longer than the lease our key lasts */
+
+/* What the values were locked with. */
+struct leased {
+    int64_t lease_ms;
+    int64_t since_ms; /* on wall_ms()'s clock, before any of it */
+    bool by_java;
+};
+
 static int by_text(const void *a, const void *b) {
     return strcmp(a, b);
 }
 
-static void take_down(const char *owner, char *text, size_t room) {
+/* All of the hash in order, with the owner as O. The ends are asserted, and no part of the text: by how
+ * much they differ is how long the two sides took. */
+static void take_down(const char *owner, const struct leased *leased, char *text, size_t room) {
     char lines[16][192];
     redisReply *all = cmd(suite.server, "HGETALL " GROUP);
     size_t count = all->elements / 2, used = 0;
     assert_true(count <= 16);
-    int64_t at = wall_ms();
+    int64_t at_ms = wall_ms();
     for (size_t i = 0; i < count; i++) {
         const char *field = all->element[2 * i]->str, *value = all->element[2 * i + 1]->str;
         const char *mine = strstr(field, owner);
-        char left[32];
         if (mine != NULL && strcmp(mine + strlen(owner), ":expire_time") == 0) {
-            snprintf(left, sizeof left, "%llds",
-                     (long long)(strtoll(value, NULL, 10) - at + 999) / 1000);
-            value = left;
+            assert_left(strtoll(value, NULL, 10) - at_ms, leased->lease_ms, leased->since_ms);
+            value = "later";
         }
         snprintf(lines[i], sizeof lines[i], "%.*s%s%s %s\n",
                  mine != NULL ? (int)(mine - field) : (int)strlen(field), field,
@@ -422,8 +429,9 @@ static void take_down(const char *owner, char *text, size_t room) {
     text[0] = '\0';
     for (size_t i = 0; i < count; i++)
         used += (size_t)snprintf(text + used, room - used, "%s", lines[i]);
-    long long ttl_ms = pttl(suite.server, GROUP);
-    snprintf(text + used, room - used, "for %llds\n", ttl_ms < 0 ? ttl_ms : (ttl_ms + 500) / 1000);
+    if (count > 0)
+        assert_left(pttl(suite.server, GROUP), leased->lease_ms + (leased->by_java ? 0 : SPARE_MS),
+                    leased->since_ms);
     freeReplyObject(all);
 }
 
@@ -458,9 +466,12 @@ void group_leaves_the_same_state(void **state) {
         for (int by_java = 0; by_java < 2; by_java++) {
             snprintf(owner, sizeof owner, "%s",
                      by_java ? java_owner("jg", pair.thread) : c_owner(pair.client, 0));
+            struct leased leased = {.since_ms = wall_ms(), .by_java = by_java};
             for (size_t step = 0; step < 6 && scenarios[i][step] != NULL; step++) {
+                int64_t lease_ms = lease_of_step(scenarios[i][step]);
+                leased.lease_ms = lease_ms != 0 ? lease_ms : leased.lease_ms;
                 do_step(&pair, by_java, scenarios[i][step]);
-                take_down(owner, by_java ? java : c, sizeof c);
+                take_down(owner, &leased, by_java ? java : c, sizeof c);
                 if (by_java)
                     assert_string_equal(after[step], java);
                 else

@@ -219,9 +219,8 @@ void multi_opposite_orders(void **state) {
 
 /* ---- State equality -------------------------------------------------------------------------- */
 
-/* All keys of all servers, with the owners as O, and what is left of each member in whole seconds. */
-static void take_down(const struct multi *multi, bool by_java, bool with_ttl, char *text,
-                      size_t room) {
+/* All keys of all servers, with the owners as O. */
+static void take_down(const struct multi *multi, bool by_java, char *text, size_t room) {
     struct alias aliases[HOMES];
     size_t used = 0;
     text[0] = '\0';
@@ -238,10 +237,14 @@ static void take_down(const struct multi *multi, bool by_java, bool with_ttl, ch
         used += (size_t)snprintf(text + used, room - used, "%s", dump);
         free(dump);
     }
-    for (int i = 0; with_ttl && i < MEMBERS; i++) {
+}
+
+/* Of the members that are there, which the text says: their ends differ by how long the sides took. */
+static void assert_ends(const struct multi *multi, int64_t lease_ms, int64_t since_ms) {
+    for (int i = 0; i < MEMBERS; i++) {
         long long ttl_ms = pttl(home_of(multi, i), names[i]);
-        used += (size_t)snprintf(text + used, room - used, "%s %llds\n", names[i],
-                                 ttl_ms < 0 ? ttl_ms : (ttl_ms + 500) / 1000);
+        if (ttl_ms != -2)
+            assert_left(ttl_ms, lease_ms, since_ms);
     }
 }
 
@@ -263,21 +266,19 @@ static void do_step(struct multi *multi, bool by_java, const char *step) {
 
 struct comparison {
     const struct multi *multi;
-    bool with_ttl;
     const char *wanted;
     char found[2048];
 };
 
 static bool java_left_the_same(void *arg) {
     struct comparison *comparison = arg;
-    take_down(comparison->multi, true, comparison->with_ttl, comparison->found,
-              sizeof comparison->found);
+    take_down(comparison->multi, true, comparison->found, sizeof comparison->found);
     return strcmp(comparison->found, comparison->wanted) == 0;
 }
 
 /* Redisson deletes its latch key after the answer, without waiting for it. */
-static void assert_java_left(const struct multi *multi, bool with_ttl, const char *wanted) {
-    struct comparison comparison = {multi, with_ttl, wanted, ""};
+static void assert_java_left(const struct multi *multi, const char *wanted) {
+    struct comparison comparison = {multi, wanted, ""};
     if (!wait_until(java_left_the_same, &comparison, BY_MESSAGE_MS))
         assert_string_equal(comparison.found, wanted);
 }
@@ -298,13 +299,17 @@ void multi_leaves_the_same_state(void **state) {
         for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
             char after[STEPS][2048];
             for (int by_java = 0; by_java < 2; by_java++) {
+                int64_t lease_ms = 0, since_ms = wall_ms();
                 for (size_t step = 0; step < STEPS && scenarios[i][step] != NULL; step++) {
-                    bool with_ttl = strchr(scenarios[i][step], '*') == NULL;
+                    int64_t given_ms = lease_of_step(scenarios[i][step]);
+                    lease_ms = given_ms != 0 ? given_ms : lease_ms;
                     do_step(&multi, by_java, scenarios[i][step]);
                     if (by_java)
-                        assert_java_left(&multi, with_ttl, after[step]);
+                        assert_java_left(&multi, after[step]);
                     else
-                        take_down(&multi, false, with_ttl, after[step], sizeof after[step]);
+                        take_down(&multi, false, after[step], sizeof after[step]);
+                    if (strchr(scenarios[i][step], '*') == NULL)
+                        assert_ends(&multi, lease_ms, since_ms);
                 }
                 five_assert_empty();
             }

@@ -31,8 +31,10 @@ void sentinel_stop(void) {
 static void begin(void) {
     hf_options options = HF_OPTIONS_INIT;
     char set_up[256];
+    /* No failover but ours: Redisson would throw for seconds. */
+    const struct watched_options patient = {.down_after_ms = 15000};
     if (pair.watched == NULL)
-        pair.watched = watched_start(NULL);
+        pair.watched = watched_start(&patient);
     snprintf(set_up, sizeof set_up, "client watched %s watchdog=%d", watched_url(pair.watched),
              TOLD_MS);
     if (strncmp(java_call(suite.java, "ids watched"), "ok ", 3) != 0)
@@ -91,6 +93,7 @@ static struct server *kill_primary(void) {
     struct server *old = watched_primary(pair.watched);
     assert_true(wait_until(has_replicated, old, JAVA_LIMIT_MS));
     server_kill(old);
+    watched_fail_over(pair.watched);
     struct server *primary = watched_wait_switch(pair.watched, old);
     assert_true(wait_until(c_has_followed, NULL, JAVA_LIMIT_MS));
     return primary;

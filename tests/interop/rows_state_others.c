@@ -324,7 +324,8 @@ static const struct scenario permits[] = {
      1,
      {
          STEP("trySetPermits A permits=1", "true", NO_TTL),
-         STEP("acquire A lease=700", "held", NO_TTL),
+         /* B sleeps before it has run out, and hears of its end sooner than "woken" gives up. */
+         STEP("acquire A lease=3000", "held", NO_TTL),
          STEP("wait B", "ok", 0, .unsettled = true),
          STEP("woken B", "held", NO_TTL, .c_messages = ""), /* Nothing is left for anybody else. */
          STEP("tryRelease A P1", "false", NO_TTL),

@@ -119,6 +119,20 @@ int64_t wall_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+void assert_left(int64_t left_ms, int64_t lease_ms, int64_t since_ms) {
+    int64_t elapsed_ms = wall_ms() - since_ms;
+    if (left_ms > lease_ms || left_ms < lease_ms - elapsed_ms)
+        fail_msg("%lld ms are left of %lld after %lld", (long long)left_ms, (long long)lease_ms,
+                 (long long)elapsed_ms);
+}
+
+int64_t lease_of_step(const char *step) {
+    const char *lease = strstr(step, "lease=");
+    if (strncmp(step, "lock", 4) != 0)
+        return 0;
+    return lease != NULL ? atoll(lease + strlen("lease=")) : 30000;
+}
+
 /* The proof that a latch was open, which stays for some minutes. */
 bool is_proof(const char *key) {
     const char *end = strstr(key, ":holdfast_latch");

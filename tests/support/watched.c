@@ -2,9 +2,9 @@
  * A primary, two replicas and three sentinels; see watched.h, the manual.
  *
  * The sentinels are told of each other and of the replicas in their configuration, and run by a quicker
- * clock than usual, so that they are ready in a moment and notice a dead primary in half a second. They
- * write their configuration themselves as they learn, so a sentinel that is started again goes on where
- * it was.
+ * clock than usual, so that they are ready in a moment and notice a dead primary in half a second, unless
+ * they are to take longer. They write their configuration themselves as they learn, so a sentinel that is
+ * started again goes on where it was.
  */
 #include "support/watched.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_MS = 90000, STOP_PATIENCE_MS = 30000 };
+enum { LIMIT_MS = 90000, STOP_PATIENCE_MS = 30000, DOWN_AFTER_MS = 500 };
 
 struct sentinel {
     char *dir, *config_path, *log_path;
@@ -29,6 +29,7 @@ struct watched {
     struct server *servers[WATCHED_SERVERS];
     struct sentinel sentinels[WATCHED_SENTINELS];
     char *password, *sentinel_password, *url;
+    int down_after_ms;
 };
 
 static char *format(const char *template, const char *a, const char *b) {
@@ -171,9 +172,11 @@ static void write_config(const struct watched *w, int i) {
     fprintf(file, "bind 127.0.0.1\nport %d\ndir %s\nsentinel myid %040x\n", sentinel->port,
             sentinel->dir, 0xabc0 + i);
     fprintf(file, "sentinel monitor " WATCHED_NAME " 127.0.0.1 %d 2\n", server_port(w->servers[0]));
-    fprintf(file, "sentinel down-after-milliseconds " WATCHED_NAME " 500\n"
-                  "sentinel failover-timeout " WATCHED_NAME " 2000\n"
-                  "sentinel parallel-syncs " WATCHED_NAME " 9\n");
+    fprintf(file,
+            "sentinel down-after-milliseconds " WATCHED_NAME " %d\n"
+            "sentinel failover-timeout " WATCHED_NAME " 2000\n"
+            "sentinel parallel-syncs " WATCHED_NAME " 9\n",
+            w->down_after_ms);
     if (w->password != NULL)
         fprintf(file, "sentinel auth-pass " WATCHED_NAME " %s\n", w->password);
     if (w->sentinel_password != NULL)
@@ -331,6 +334,8 @@ struct watched *watched_start(const struct watched_options *options) {
         w->password = strdup(options->password);
     if (options != NULL && options->sentinel_password != NULL)
         w->sentinel_password = strdup(options->sentinel_password);
+    w->down_after_ms =
+        options != NULL && options->down_after_ms != 0 ? options->down_after_ms : DOWN_AFTER_MS;
     for (int i = 0; i < WATCHED_SERVERS; i++)
         start_server(w, i);
     for (int i = 0; i < WATCHED_SENTINELS; i++) {

@@ -25,6 +25,10 @@ struct watched;
 struct watched_options {
     const char *password;          /* of the servers */
     const char *sentinel_password; /* of the sentinels */
+    /* So long without an answer, and a server is down for a sentinel; 0: half a second. A busy machine
+     * may keep a primary silent for that long. Where a failover that nobody asked for would be wrong, it is
+     * longer, and one by a death is begun by watched_fail_over() as well. */
+    int down_after_ms;
 };
 
 struct watched *watched_start(const struct watched_options *options);
@@ -40,7 +44,8 @@ struct server *watched_primary(struct watched *watched);
 /* The same, when it is another than that one, and says so itself. */
 struct server *watched_wait_switch(struct watched *watched, const struct server *old);
 
-/* A failover by hand, begun; it is repeated if the sentinels are not ready for one. */
+/* A failover by hand, begun, though the primary may be dead; it is repeated if the sentinels are not ready
+ * for one. */
 void watched_fail_over(struct watched *watched);
 
 /* Every server and sentinel runs again, the replicas follow the primary, the sentinels know all of
