@@ -82,7 +82,7 @@ void a_writer_becomes_a_reader_but_not_the_other_way(void **) {
 
 void each_side_tells_of_its_loss(void **) {
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = 1500;
+    options.watchdog_ms = ENDURING_MS;
     holdfast::client client(url(), options);
     holdfast::shared_mutex mutex(client, "config");
     std::atomic<int> lost{0}, told{0};
@@ -222,7 +222,7 @@ void permits_by_the_dozen(void **) {
 
 void a_lost_permit_is_told_by_its_id(void **) {
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = 1500;
+    options.watchdog_ms = ENDURING_MS;
     holdfast::client client(url(), options);
     holdfast::permits slots(client, "slots");
     slots.set(1);

@@ -213,7 +213,7 @@ void unlock_without_a_handler_is_quiet(void **) {
 
 hf_options quick_watchdog() {
     hf_options options = HF_OPTIONS_INIT;
-    options.watchdog_ms = 1500;
+    options.watchdog_ms = ENDURING_MS;
     return options;
 }
 

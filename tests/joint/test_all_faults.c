@@ -14,6 +14,9 @@ static hf_options restless(void) {
     return options;
 }
 
+/* Where one does not answer, and how long it is waited for is how long the test takes; the others have answered by then. */
+#define SILENT_MS 3000
+
 /* ---- Servers ---- */
 
 static void one_is_down(void **state) {
@@ -22,7 +25,7 @@ static void one_is_down(void **state) {
         struct pack p;
         struct fleet_caller caller;
         hf_options options = pack_options();
-        options.cmd_timeout_ms = 1000;
+        options.cmd_timeout_ms = SILENT_MS;
         pack_begin(&p, &options);
         proxy_cut_all(p.proxy[i]);
         proxy_refuse(p.proxy[i], true);
@@ -118,7 +121,7 @@ static void one_is_silent(void **state) {
     for (int i = 0; i < PACK; i++) {
         struct pack p;
         hf_options options = pack_options();
-        options.cmd_timeout_ms = 1000;
+        options.cmd_timeout_ms = SILENT_MS;
         options.watchdog_ms = 10 * HANG_MS; /* what is left behind does not go by itself */
         pack_begin(&p, &options);
         proxy_blackhole(p.proxy[i], false, true);
@@ -159,6 +162,7 @@ static void replies_to_renewals_are_lost(void **state) {
     struct pack p;
     struct fleet_events events = {0};
     hf_options options = restless();
+    options.watchdog_ms = 2 * ENDURING_MS; /* one renewal less is done in it */
     pack_begin(&p, &options);
     assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
     for (int i = 0; i < PACK; i++)
@@ -180,7 +184,7 @@ static void a_release_is_not_answered(void **state) {
     (void)state;
     struct pack p;
     hf_options options = pack_options();
-    options.cmd_timeout_ms = 1000;
+    options.cmd_timeout_ms = SILENT_MS;
     pack_begin(&p, &options);
     assert_int_equal(hf_lock_acquire(p.all), HF_OK);
     proxy_blackhole(p.proxy[1], true, true);
@@ -271,7 +275,7 @@ static void one_is_lost_before_all_are_held(void **state) {
     hf_acquire_options acquire = HF_ACQUIRE_INIT;
     pack_begin(&p, NULL);
     acquire.owner = owner;
-    proxy_hold_request(p.proxy[2], FLEET_ACQUIRE);
+    proxy_stall_request(p.proxy[2], FLEET_ACQUIRE);
     assert_int_equal(hf_lock_acquire_start(p.all, &acquire, NULL, NULL, &op), HF_OK);
     int64_t end_ms = now_ms() + HANG_MS;
     while (hf_lock_remaining_ms_as(p.lock[0], owner) == 0) {
@@ -342,7 +346,8 @@ static void one_is_cut_off(void **state) {
     struct pack p;
     struct fleet_events events = {0};
     hf_options options = restless();
-    options.cmd_timeout_ms = 1000;
+    options.watchdog_ms = 2 * ENDURING_MS; /* who sleeps through half of it does not warn */
+    options.cmd_timeout_ms = SILENT_MS;
     pack_begin(&p, &options);
     assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(p.all), HF_OK);

@@ -57,8 +57,9 @@ static void make_slow(struct fleet *f) {
     assert_true(fleet_wait_free(f, HANG_MS));
 }
 
-/* One server grants it, and that lease runs out before three others are free: those are enough. */
-static void release_beside_a_vote_that_ran_out(int first) {
+/* One server grants it, and that lease runs out before three others are free: those are enough. False: on a busy machine the
+ * leases of those have run out, too, before the last of their answers came. */
+static bool release_beside_a_vote_that_ran_out(int first) {
     struct fleet f;
     struct fleet_caller caller;
     fleet_begin(&f, NULL);
@@ -71,20 +72,30 @@ static void release_beside_a_vote_that_ran_out(int first) {
     sleep_ms(LEASE_MS + 30);
     for (int i = 1; i <= MAJORITY; i++)
         fleet_vacate(&f, (first + i) % FLEET);
-    assert_int_equal(fleet_join(&caller), HF_OK);
+    int err = fleet_join(&caller);
+    if (err != HF_OK) {
+        assert_int_equal(err, HF_ETIMEDOUT);
+        assert_true(caller.took_ms < HANG_MS);
+        fleet_end(&f);
+        return false;
+    }
 
     int64_t asked_ms = now_ms(), remaining_ms = hf_lock_remaining_ms_as(f.lock, options.owner);
-    int err = hf_lock_release_as(f.lock, options.owner);
+    err = hf_lock_release_as(f.lock, options.owner);
     if (now_ms() < asked_ms + remaining_ms) /* else it may have been lost, on a slow machine */
         assert_int_equal(err, HF_OK);
     fleet_end(&f);
+    return true;
 }
 
 /* Which server is the first is known to the library only: each is, in one of these. */
 static void a_vote_that_ran_out_is_no_loss(void **state) {
     (void)state;
-    for (int first = 0; first < FLEET; first++)
-        release_beside_a_vote_that_ran_out(first);
+    for (int first = 0; first < FLEET; first++) {
+        int rounds = 1;
+        while (!release_beside_a_vote_that_ran_out(first))
+            assert_true(rounds++ < 10);
+    }
 }
 
 int main(void) {

@@ -16,6 +16,13 @@ static hf_options short_exchanges(void) {
     return options;
 }
 
+/* Where all are silent when it is closed: it must not have given them up before, and have asked again. */
+static hf_options long_exchanges(void) {
+    hf_options options = fleet_options();
+    options.cmd_timeout_ms = 10000;
+    return options;
+}
+
 static void open_victim(struct fleet *f, struct victim *victim, const hf_options *options) {
     assert_int_equal(hf_open(f->urls, options, &victim->client), HF_OK);
     assert_int_equal(hf_lock_new(victim->client, FLEET_NAME, &victim->lock), HF_OK);
@@ -62,7 +69,7 @@ static void while_it_asks(void **state) {
     struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
-    hf_options options = short_exchanges();
+    hf_options options = long_exchanges();
     fleet_begin(&f, &options);
     open_victim(&f, &victim, &options);
     stall_all(&f, FLEET_ACQUIRE);
@@ -186,7 +193,7 @@ static void while_it_releases(void **state) {
     (void)state;
     struct fleet f;
     struct victim victim;
-    hf_options options = short_exchanges();
+    hf_options options = long_exchanges();
     atomic_int outcome = 0;
     begin_held(&f, &victim, &options);
     stall_all(&f, FLEET_RELEASE);

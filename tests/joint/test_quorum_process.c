@@ -56,7 +56,7 @@ static void holder_stopped(void **state) {
     struct fleet f;
     struct shared *shared = shared_new(sizeof *shared);
     fleet_begin(&f, NULL);
-    pid_t pid = start_holder(&f, shared, 2000);
+    pid_t pid = start_holder(&f, shared, ENDURING_MS);
     stop_process(pid);
     assert_int_equal(hf_lock_acquire_for(f.lock, HANG_MS), HF_OK);
     kill(pid, SIGCONT);

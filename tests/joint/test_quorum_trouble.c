@@ -132,8 +132,16 @@ static int waiting_place(struct fleet *f) {
     return -1;
 }
 
+/* Where it was found: whoever waits goes elsewhere now and then, and is at none of them for a moment. */
+struct place {
+    struct fleet *fleet;
+    int server;
+};
+
 static bool waits_somewhere(void *arg) {
-    return waiting_place(arg) >= 0;
+    struct place *place = arg;
+    place->server = waiting_place(place->fleet);
+    return place->server >= 0;
 }
 
 /* Somebody died and left one server behind, where we wait; nobody tells that the others are free. */
@@ -147,14 +155,14 @@ static void found_free_elsewhere(void **state) {
         cmd_ok(f.server[i], "PERSIST %s", FLEET_NAME);
     }
     fleet_call_acquire(&caller, f.lock, fleet_wait_for(HF_FOREVER, 60000));
-    assert_true(wait_until(waits_somewhere, &f, HANG_MS));
-    int place = waiting_place(&f);
+    struct place place = {.fleet = &f};
+    assert_true(wait_until(waits_somewhere, &place, HANG_MS));
     for (int i = 0; i < FLEET; i++)
-        if (i != place)
+        if (i != place.server)
             cmd_ok(f.server[i], "DEL %s", FLEET_NAME);
     assert_int_equal(fleet_join(&caller), HF_OK);
-    assert_int_equal(cmd_int(f.server[place], "HEXISTS %s another:1", FLEET_NAME), 1);
-    cmd_ok(f.server[place], "DEL %s", FLEET_NAME);
+    assert_int_equal(cmd_int(f.server[place.server], "HEXISTS %s another:1", FLEET_NAME), 1);
+    cmd_ok(f.server[place.server], "DEL %s", FLEET_NAME);
     fleet_end(&f);
 }
 

@@ -2,7 +2,8 @@
  *
  * Include as "route/acks.h". One set of servers for all tests of a program (acks_start); each finds it whole
  * and empty. What has to be confirmed has ten seconds for it, what must not be has a fraction of one: then
- * replicas are frozen, and whoever waits for them waits in vain. */
+ * replicas are frozen, and whoever waits for them waits in vain. Where one is frozen and the other has to
+ * confirm, that one has half of it. */
 #ifndef HF_TEST_ROUTE_ACKS_H
 #define HF_TEST_ROUTE_ACKS_H
 
@@ -22,6 +23,7 @@
 #define ACKS_HANG_MS 60000
 /* Options of urls, beside `acks`. */
 #define PATIENT "&cmd_timeout_ms=30000&ack_timeout_ms=10000&watchdog_ms=300000"
+#define HALF_IN_VAIN "&cmd_timeout_ms=30000&ack_timeout_ms=5000&watchdog_ms=300000"
 #define BRIEF "&cmd_timeout_ms=30000&ack_timeout_ms=200&watchdog_ms=300000"
 
 extern struct trio *acks_trio;

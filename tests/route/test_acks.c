@@ -110,7 +110,7 @@ static void report_only_tells(void **state) {
 /* One attempt. It fails, and leaves nothing. */
 static void U88_too_few_is_undone(void **state) {
     (void)state;
-    hf_client *client = acks_begin("acks=2" BRIEF);
+    hf_client *client = acks_begin("acks=2" HALF_IN_VAIN);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "few");
     trio_freeze(acks_trio, 1);
     assert_int_equal(hf_lock_try(lock), HF_ENOREPLICA);
@@ -249,7 +249,7 @@ static void a_fair_grant_is_confirmed(void **state) {
 /* Of a number nothing can be undone: it is only told. */
 static void a_semaphore_only_tells(void **state) {
     (void)state;
-    hf_client *client = acks_begin("acks=2" BRIEF);
+    hf_client *client = acks_begin("acks=2" HALF_IN_VAIN);
     hf_result result = HF_RESULT_INIT;
     hf_sem *sem;
     hf_op *op;

@@ -57,8 +57,6 @@ static bool run_step(struct shards *shards, long fail_at) {
     char name[32];
     hf_options options = scene_options();
     hf_client *client = NULL;
-    options.cmd_timeout_ms = 2000;
-    options.connect_timeout_ms = 2000;
     options.allocator = memory_allocator(&memory);
     atomic_store(&memory.fail_at, fail_at);
     snprintf(name, sizeof name, "memory-%ld", fail_at);

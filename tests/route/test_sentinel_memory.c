@@ -48,13 +48,14 @@ static void cut_off(struct server *server) {
     freeReplyObject(cmd(server, "CLIENT KILL TYPE normal"));
 }
 
-/* It was told of the change, or is now. */
+/* It was told of the change, or is now. What was acquired before may be released after it: the new one does not have it. */
 static bool has_moved(void *arg) {
     hf_lock *lock = arg;
     if (hf_lock_acquire_for(lock, HANG_MS) != HF_OK)
         return false;
     bool moved = key_exists(servers[1], "memory");
-    assert_int_equal(hf_lock_release(lock), HF_OK);
+    int err = hf_lock_release(lock);
+    assert_true(err == HF_OK || (!moved && err == HF_ELOST));
     if (!moved)
         cut_off(servers[0]);
     return moved;
@@ -85,8 +86,6 @@ static bool run_step(long fail_at) {
     hf_options options = scene_options();
     hf_client *client = NULL;
     char url[256];
-    options.cmd_timeout_ms = 2000;
-    options.connect_timeout_ms = 2000;
     options.allocator = memory_allocator(&memory);
     atomic_store(&memory.fail_at, fail_at);
     cmd_ok(servers[0], "FLUSHALL");

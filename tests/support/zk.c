@@ -136,7 +136,7 @@ bool zk_has_mode(const struct zk *zk, const char *mode) {
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 /* Ended as text; on a taken port the server ends by itself. */
-void zk_write_config(const struct zk *zk, const struct zk_options *options, const char *members) {
+void zk_write_config(struct zk *zk, const struct zk_options *options, const char *members) {
     FILE *file = fopen(zk->config, "we");
     if (file == NULL)
         support_die("%s: %s", zk->config, strerror(errno));
@@ -151,6 +151,7 @@ void zk_write_config(const struct zk *zk, const struct zk_options *options, cons
         fprintf(file, "%s\n", options->config[i]);
     if (fclose(file) != 0)
         support_die("%s: %s", zk->config, strerror(errno));
+    zk->keeps_containers = options->keeps_containers; /* that is told when it is launched */
 }
 
 static void empty_data(const struct zk *zk) {
@@ -183,6 +184,8 @@ void zk_launch(struct zk *zk) {
     /* Small and quick to start: it shares two cores with everything else that is being tested. A hundred thousand nodes
      * need more. */
     const char *memory = getenv("HF_SOAK") != NULL ? "-Xmx1g" : "-Xmx128m";
+    const char *containers = zk->keeps_containers ? "-Dznode.container.checkIntervalMs=86400000"
+                                                  : "-Dznode.container.checkIntervalMs=60000";
     const char *argv[] = {"java",
                           "-XX:+UseSerialGC",
                           "-XX:TieredStopAtLevel=1",
@@ -190,6 +193,7 @@ void zk_launch(struct zk *zk) {
                           "-Xshare:auto",
                           "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                           "-Dzookeeper.jmx.log4j.disable=true",
+                          containers,
                           "-cp",
                           zk_classpath(),
                           "org.apache.zookeeper.server.quorum.QuorumPeerMain",

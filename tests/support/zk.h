@@ -32,6 +32,7 @@ struct zk_options {
     int tick_ms;               /* 0: 500 */
     int sync_limit;            /* ticks; 0: 20 */
     bool fsync;                /* for benchmarks */
+    bool keeps_containers;     /* that are empty; else it deletes them, once a minute */
     const char *const *config; /* more lines, e.g. "maxSessionTimeout=3000"; NULL at the end */
 };
 

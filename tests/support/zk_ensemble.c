@@ -73,14 +73,23 @@ int zk_leader(struct zk_ensemble *ensemble) {
     return -1;
 }
 
+struct led {
+    struct zk_ensemble *ensemble;
+    int leader;
+};
+
 static bool is_led(void *arg) {
-    return zk_leader(arg) >= 0;
+    struct led *led = arg;
+    led->leader = zk_leader(led->ensemble);
+    return led->leader >= 0;
 }
 
+/* The one that was found: asked again, it may not answer in time. */
 int zk_wait_leader(struct zk_ensemble *ensemble) {
-    if (!wait_until(is_led, ensemble, WHOLE_LIMIT_MS))
+    struct led led = {.ensemble = ensemble};
+    if (!wait_until(is_led, &led, WHOLE_LIMIT_MS))
         zk_die_with_log(ensemble->members[0], "has no leader");
-    return zk_leader(ensemble);
+    return led.leader;
 }
 
 static int count(struct zk_ensemble *ensemble, const char *mode) {

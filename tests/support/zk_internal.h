@@ -11,12 +11,13 @@ struct zk {
     int id; /* in its ensemble, from 1 on */
     int port;
     pid_t pid; /* 0: down */
+    bool keeps_containers;
 };
 
 /* A server with a directory, and nothing more yet; then its port, and a configuration for it. */
 struct zk *zk_new(int id);
 void zk_take_port(struct zk *zk);
-void zk_write_config(const struct zk *zk, const struct zk_options *options, const char *members);
+void zk_write_config(struct zk *zk, const struct zk_options *options, const char *members);
 
 /* Whether it says to serve, and in that mode. */
 bool zk_serves(const struct zk *zk);

@@ -357,7 +357,7 @@ static void use_permits(struct pair *pair, hf_permits *one, hf_permits *other) {
     assert_hf(HF_OK, hf_permits_release_many(other, woken_ids, 2));
 
     /* Leases that end: what is gone is given back by whoever looks next. */
-    two.lease_ms = 300;
+    two.lease_ms = ENDURING_MS; /* long enough to be granted */
     assert_hf(HF_OK, hf_permits_acquire_with(one, &two, ids));
     two.lease_ms = HF_NO_LEASE;
     assert_hf(HF_OK, hf_permits_acquire_with(other, &two, ids));

@@ -327,7 +327,7 @@ static void readers_of_both_keep_writers_of_both_out(void **state) {
     assert_nothing_left(BY_MESSAGE_MS);
 }
 
-#define DEAD_LEASE_MS 1500
+#define DEAD_LEASE_MS ENDURING_MS /* long enough to be granted */
 
 static void killed_readers_beside_a_living_one_of_the_other_version(void **state) {
     (void)state;
@@ -380,10 +380,11 @@ static void permits_pass_from_one_to_the_other(void **state) {
         say(one, "ok", "release permits pass %s", third);
         say(other, "ok", "release permits pass %s", two);
 
-        /* A lease that ends. */
-        say(one, "ok", "acquire permits pass count=3 lease=500");
-        told(other, later(other, "acquire permits pass count=3 lease=500"), "ok");
-        told(one, later(one, "acquire permits pass count=3 lease=500"), "ok");
+        /* A lease that ends, and is long enough to be granted. */
+        say(one, "ok", "acquire permits pass count=3 lease=%d", ENDURING_MS);
+        told_after_lease(other, later(other, "acquire permits pass count=3 lease=%d", ENDURING_MS),
+                         "ok");
+        told_after_lease(one, later(one, "acquire permits pass count=3 lease=60000"), "ok");
         say(other, "ok", "delete permits pass");
     }
     assert_nothing_left(BY_LEASE_MS);

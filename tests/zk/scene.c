@@ -7,7 +7,7 @@
 
 struct scene scene;
 const struct zk_options scene_options = {
-    .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
+    .keeps_containers = true, .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
 
 int scene_start(void **state) {
     (void)state;

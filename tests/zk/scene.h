@@ -33,7 +33,7 @@ struct scene {
 };
 extern struct scene scene;
 
-/* Lets servers grant that much. */
+/* Lets servers grant that much. They delete nothing by themselves while a test looks at it. */
 extern const struct zk_options scene_options;
 
 /* For cmocka's group functions, and for each test. */

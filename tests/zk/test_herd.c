@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FEW = 200, MANY = 1000, RELEASES = 20, HOLDS = 500, MANY_HOLDS = 10000, KEPT_MS = 10000 };
+enum { FEW = 200, MANY = 1000, RELEASES = 20, HOLDS = 500, MANY_HOLDS = 10000 };
 
 static int how_many(int here, int in_soak) {
     return getenv("HF_SOAK") != NULL ? in_soak : here;
@@ -68,13 +68,13 @@ static void one_event_for_each_release(void **state) {
     hf_close(client);
 }
 
-/* All of them are kept for longer than a session would last by itself, and none is late: whoever has less than 3/8 of the
+/* All of them are kept for as long as a session would last by itself, and none is late: whoever has less than 3/8 of the
  * session's time left is warned. */
 static void many_holds_are_kept(void **state) {
     (void)state;
     struct scene_events events = {0};
     int holds = how_many(HOLDS, MANY_HOLDS);
-    hf_client *client = scene_proxied(KEPT_MS);
+    hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock **locks = calloc((size_t)holds, sizeof *locks);
     hf_op **ops = calloc((size_t)holds, sizeof *ops);
     assert_true(locks != NULL && ops != NULL);
@@ -91,10 +91,12 @@ static void many_holds_are_kept(void **state) {
         assert_hf(HF_OK, hf_op_wait(ops[i], HANG_MS, NULL));
         hf_op_free(ops[i]);
     }
-    int warned = atomic_load(
-        &events.warnings); /* while they were acquired, which takes longer than a session */
     size_t beats = (size_t)(holds + 99) / 100, seen = proxy_seen(scene.proxy, "multi");
-    assert_true(proxy_wait_seen(scene.proxy, "multi", seen + 3 * beats, HANG_MS));
+    assert_true(proxy_wait_seen(scene.proxy, "multi", seen + beats, HANG_MS));
+    /* while they were acquired, which may take longer than a session; by now that is told */
+    int warned = atomic_load(&events.warnings);
+    for (size_t round = 2; round <= 4; round++)
+        assert_true(proxy_wait_seen(scene.proxy, "multi", seen + round * beats, HANG_MS));
     for (int i = 0; i < holds; i++)
         assert_true(hf_lock_remaining_ms(locks[i]) > 0);
     assert_int_equal(scene_stats(client).losses, 0);

@@ -394,7 +394,7 @@ static void closed_without_holds(void **state) {
 
 static void closed_with_a_hold(void **state) {
     (void)state;
-    hf_client *client = scene_proxied(SHORT_MS);
+    hf_client *client = scene_proxied(ENDURING_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "left");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     size_t seen = proxy_seen(scene.proxy, "closeSession");
