@@ -55,9 +55,20 @@ static bool begins_with(const char *text, size_t len, const char *start) {
     return len >= strlen(start) && memcmp(text, start, strlen(start)) == 0;
 }
 
+static bool contains(const char *text, size_t len, const char *part) {
+    return memmem(text, len, part, strlen(part)) != NULL;
+}
+
+/* Of what a script calls Redis says it in other words than Valkey, and before 7.0 behind the script's name. */
+static bool is_about_no_command(const char *text, size_t len) {
+    return begins_with(text, len, "ERR unknown command") ||
+           contains(text, len, "Unknown Redis command called from") ||
+           contains(text, len, "Unknown command called from");
+}
+
 /* The server has no such command. A script is sent whole then, in case only its number is not taken. */
 static int lacks_command(const char *text, size_t len, enum hfi_remedy *ret_remedy) {
-    bool by_number = memmem(text, len, "EVALSHA", 7) != NULL;
+    bool by_number = contains(text, len, "EVALSHA");
     *ret_remedy = by_number ? HFI_REMEDY_SEND_BODY : HFI_REMEDY_NONE;
     return HF_ENOTSUP;
 }
@@ -71,9 +82,8 @@ static size_t words_len(const char *text, size_t len) {
 int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy *ret_remedy) {
     const char *text = reply->str;
     size_t len = reply->len;
-    bool lacking = begins_with(text, len, "ERR unknown command") ||
-                   begins_with(text, len, "ERR Unknown Redis command called from script");
-    bool wrapped = is_word_at(text, len, 0, "ERR") && memmem(text, len, "script", 6) != NULL;
+    bool lacking = is_about_no_command(text, len);
+    bool wrapped = is_word_at(text, len, 0, "ERR") && contains(text, len, "script");
     int code = HF_EREFUSED;
     *ret_remedy = HFI_REMEDY_NONE;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

@@ -154,9 +154,9 @@ bool wait_watched(const char *path, int sessions) {
 /* ---- The suite ------------------------------------------------------------------------------- */
 
 static void open_stage(void) {
-    struct zk_options options = {
-        .keeps_containers = true, /* trees are compared, empty nodes and all */
-        .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
+    struct zk_options options = {.keeps_containers =
+                                     true, /* trees are compared, empty nodes and all */
+                                 .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
     suite.zk = zk_start(&options);
     suite.eyes = zk_client_open(zk_port(suite.zk));
     suite.java = start_jvm();

@@ -313,8 +313,7 @@ static void a_grant_that_is_looked_at_late(void **state) {
     bool before = wait_until(is_answered, client, HANG_MS); /* so the answer before it has come */
     int64_t session = session_of_the_first("/pool-late/leases");
     proxy_blackhole(scene.proxy, true, true);
-    bool ended = session != 0 && session != -1 &&
-                 wait_until(ends_from_outside, &session, HANG_MS);
+    bool ended = session != 0 && session != -1 && wait_until(ends_from_outside, &session, HANG_MS);
     proxy_heal(scene.proxy);
     bool after = wait_until(is_answered, client, HANG_MS); /* in the session that there is now */
     trap_release();
