@@ -142,14 +142,6 @@ static void extend(void **state) {
     fleet_end(&f);
 }
 
-static bool is_listened_for(void *server) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB holdfast_ask");
-    assert_non_null(reply);
-    bool yes = reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return yes;
-}
-
 static void broken(void **state) {
     (void)state;
     struct fleet f;
@@ -162,7 +154,7 @@ static void broken(void **state) {
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
     assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
     for (int i = 0; i < FLEET; i++)
-        assert_true(wait_until(is_listened_for, f.server[i], HANG_MS));
+        assert_true(wait_until(server_questions_are_heard, f.server[i], HANG_MS));
     assert_int_equal(hf_lock_break(f.rival_lock, &was_broken), HF_OK);
     assert_true(was_broken);
     assert_true(fleet_wait_atomic(&events.losses, 1, 10000)); /* long before the next renewal */

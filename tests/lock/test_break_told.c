@@ -20,21 +20,8 @@ static hf_options patient(void) {
     return options;
 }
 
-static long long listeners(struct server *server) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB " ASK);
-    assert_non_null(reply);
-    assert_int_equal(reply->elements, 2);
-    long long number = reply->element[1]->integer;
-    freeReplyObject(reply);
-    return number;
-}
-
-static bool somebody_listens(void *arg) {
-    return listeners(arg) > 0;
-}
-
 static bool nobody_listens(void *arg) {
-    return listeners(arg) == 0;
+    return !server_questions_are_heard(arg);
 }
 
 static bool has_lost(void *arg) {
@@ -75,7 +62,7 @@ static void the_holder_is_told_at_once(void **state) {
     hf_acquire_options wanted = world_wait_for(HF_FOREVER, form->lease_ms);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire_with(lock, &wanted, NULL), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     assert_true(now_ms() - start_ms >= 999); /* no sooner: most holds are shorter */
     int64_t left_ms = hf_lock_remaining_ms(lock);
     assert_int_equal(hf_lock_break(rival, &broken), HF_OK);
@@ -105,7 +92,7 @@ static void names_are_told_whole(void **state) {
     hf_lock *lock = handle(holder, HF_PLAIN, name, sizeof name);
     hf_lock *rival = handle(breaker, HF_PLAIN, name, sizeof name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     assert_int_equal(hf_lock_break(rival, &broken), HF_OK);
     assert_true(broken);
     assert_true(wait_until(has_lost, holder, HANG_MS));
@@ -126,7 +113,7 @@ static void every_owner_on_the_name_is_told(void **state) {
     hf_lock *rival = handle(w.rival, HF_READ, WORLD_NAME, strlen(WORLD_NAME));
     for (hf_owner owner = 1; owner <= 3; owner++)
         assert_int_equal(world_acquire_async(read, owner, HANG_MS, NULL), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     assert_int_equal(hf_lock_break(rival, NULL), HF_OK);
     for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(2))
         if (world_stats(w.client).losses == 3)
@@ -165,7 +152,7 @@ static void whoever_holds_nothing_stops_listening(void **state) {
     world_begin(&w, &options);
     for (int i = 0; i < 2; i++) { /* and begins again */
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+        assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
         assert_true(wait_until(nobody_listens, w.server, HANG_MS));
     }
@@ -186,7 +173,7 @@ static void nobody_is_robbed_by_words(void **state) {
     world_begin(&w, &options);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     int64_t start_ms = now_ms();
     uint64_t before = world_stats(w.client).renewals;
     for (int i = 0; i < 2000; i++)
@@ -236,7 +223,7 @@ static void what_is_not_about_us_costs_nothing(void **state) {
     hf_options options = patient();
     world_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     publish(&w, "broken 1 0 " WORLD_NAME);
     uint64_t first = renewals_at_rest(w.client); /* that, and listening, has been seen to */
     for (int i = 0; i < 20; i++)
@@ -260,7 +247,7 @@ static void miss_a_message(int64_t lease_ms) {
     hf_acquire_options wanted = world_wait_for(HF_FOREVER, lease_ms);
     world_begin(&w, &options);
     assert_int_equal(hf_lock_acquire_with(w.lock, &wanted, NULL), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     proxy_refuse(w.proxy, true);
     assert_true(proxy_cut_connections(w.proxy, WORLD_SUBSCRIBE) > 0);
     assert_true(wait_until(nobody_listens, w.server, HANG_MS));
@@ -285,7 +272,7 @@ static void what_comes_before_the_confirmation_is_heard(void **state) {
     proxy_stall_request(w.proxy, ASK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    assert_int_equal(listeners(w.server), 0);
+    assert_false(server_questions_are_heard(w.server));
     assert_int_equal(hf_lock_break(w.rival_lock, NULL), HF_OK);
     assert_true(proxy_release_held(w.proxy) > 0);
     assert_true(wait_until(has_lost, w.client, HANG_MS));
@@ -333,7 +320,7 @@ static void U45_without_the_right_it_is_as_before(void **state) {
         if (rights == 0)
             assert_true(world_wait_atomic(&deaf, 1, HANG_MS));
         else
-            assert_true(wait_until(somebody_listens, server, HANG_MS));
+            assert_true(wait_until(server_questions_are_heard, server, HANG_MS));
         for (int i = 0; i < 2; i++) {
             assert_int_equal(hf_lock_break(rival, &broken), HF_OK);
             assert_true(broken);

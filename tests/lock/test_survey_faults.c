@@ -21,13 +21,6 @@ static hf_options telling(void) {
     return options;
 }
 
-static bool somebody_listens(void *arg) {
-    redisReply *reply = cmd(arg, "PUBSUB NUMSUB " ASK);
-    bool listens = reply != NULL && reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return listens;
-}
-
 /* ---- Somebody who reads the channels by hand ---- */
 
 static redisContext *subscribe(struct server *server, const char *channel) {
@@ -468,7 +461,7 @@ static void a_client_may_close_at_any_time(void **state) {
         assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
         assert_int_equal(hf_lock_new(client, "closing", &lock), HF_OK);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
-        assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+        assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
         assert_int_equal(hf_survey_start(client, NULL, &fleet, NULL, NULL, &op), HF_OK);
         cmd_ok(w.server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 hwn 0 0 ");
         assert_int_equal(hf_lock_release(lock), HF_OK);

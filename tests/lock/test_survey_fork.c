@@ -68,6 +68,7 @@ static void the_thread_goes_on_in_the_child(void **state) {
     hf_options options = telling();
     world_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
     atomic_store(&stops, true);
     assert_int_equal(pthread_create(&thread, NULL, ask, w.rival), 0);
     assert_true(world_wait_atomic(&reading, 1, HANG_MS));

@@ -71,13 +71,6 @@ static bool are_both_alive(void *arg) {
     return alive;
 }
 
-static bool listens(void *server) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB holdfast_ask");
-    bool any = reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return any;
-}
-
 /* Who answers late is waited for; on a busy machine it may be too late, and then it is asked again. */
 static void an_answer_counts_for_who_gave_it(void **state) {
     (void)state;
@@ -88,7 +81,7 @@ static void an_answer_counts_for_who_gave_it(void **state) {
     assert_int_equal(hf_open(proxy_url(scene.wire), &options, &scene.teller), HF_OK);
     assert_int_equal(hf_lock_new(scene.teller, "told", &scene.lock), HF_OK);
     assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
-    assert_true(wait_until(listens, scene.w.server, HANG_MS));
+    assert_true(wait_until(server_questions_are_heard, scene.w.server, HANG_MS));
     proxy_delay(scene.wire, PUBLISH, 100);
     assert_true(wait_until(are_both_alive, &scene, HANG_MS));
     proxy_heal(scene.wire);

@@ -107,6 +107,10 @@ long long server_commands(struct server *server);
  * clients and scripts together, helpers included. */
 long long server_calls(struct server *server, const char *command);
 
+/* How many hear a channel; and whether anybody hears questions of surveys and of breaks, for wait_until(). */
+long long server_hearers(struct server *server, const char *channel);
+bool server_questions_are_heard(void *server);
+
 /* How many clients are connected, those of this file (helpers, monitors, server_connect) aside. */
 long long server_clients(struct server *server);
 

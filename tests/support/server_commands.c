@@ -257,6 +257,19 @@ long long server_calls(struct server *server, const char *command) {
     return info_number(server, "commandstats", label);
 }
 
+long long server_hearers(struct server *server, const char *channel) {
+    redisReply *reply = cmd(server, "PUBSUB NUMSUB %s", channel);
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
+        support_die("the server does not tell who hears %s", channel);
+    long long hearers = reply->element[1]->integer;
+    freeReplyObject(reply);
+    return hearers;
+}
+
+bool server_questions_are_heard(void *server) {
+    return server_hearers(server, "holdfast_ask") > 0;
+}
+
 long long server_clients(struct server *server) {
     char *list = cmd_str(server, "CLIENT LIST");
     long long clients = 0;

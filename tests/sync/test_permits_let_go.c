@@ -49,14 +49,6 @@ static void an_extension_that_comes_too_late_gives_it_back(void **state) {
     pool_end(&p);
 }
 
-static bool somebody_listens(void *arg) {
-    redisReply *reply = cmd(arg, "PUBSUB NUMSUB holdfast_ask");
-    assert_non_null(reply);
-    bool any = reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return any;
-}
-
 static void whoever_holds_permits_hears_of_their_deletion(void **state) {
     (void)state;
     static const int64_t leases[] = {HF_WATCHDOG, 1800000};
@@ -70,7 +62,7 @@ static void whoever_holds_permits_hears_of_their_deletion(void **state) {
         pool_begin(&p, &options, 2);
         assert_int_equal(hf_permits_on_lost(p.permits, pool_on_event, &events), HF_OK);
         pool_take(p.permits, 2, leases[i], ids);
-        assert_true(wait_until(somebody_listens, p.server, HANG_MS));
+        assert_true(wait_until(server_questions_are_heard, p.server, HANG_MS));
         assert_int_equal(hf_permits_delete(p.rival_permits, &deleted), HF_OK);
         assert_true(deleted);
         assert_true(pool_wait_atomic(&events.losses, 2, HANG_MS));
