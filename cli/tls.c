@@ -91,9 +91,10 @@ static bool expect_host(SSL *tls, const char *host) {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host) == 1)
         return true;
     ERR_clear_error(); /* it is a name */
-    if (strlen(host) >= sizeof name)
+    size_t len = strlen(host);
+    if (len >= sizeof name)
         return false;
-    strcpy(name, host);
+    memcpy(name, host, len + 1);
     return SSL_set1_host(tls, name) == 1 && SSL_set_tlsext_host_name(tls, name) == 1;
 }
 

@@ -35,7 +35,7 @@ struct sleepers {
 
 /* `options`: of their client; NULL: WORLD_OPTIONS. All have attempted twice when this returns, and sleep. */
 void sleepers_begin(struct sleepers *s, struct world *w, size_t len, int64_t wait_ms,
-                    const hf_options *options);
+                    const hf_options *given);
 /* Nothing is left of them, unless the client could not tell the server. */
 void sleepers_end(struct sleepers *s);
 
